@@ -1,4 +1,4 @@
-//! What operators see of conversations, and what they delete.
+//! The view of operators on conversations, and their deletions.
 
 use annex_protocol::ContextId;
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ pub struct ConversationQuery {
     pub limit: usize,
 }
 
-/// What a tenant has in a store.
+/// The totals of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Conversations.
@@ -33,7 +33,7 @@ pub struct Holdings {
     pub tasks: u64,
 }
 
-/// What operators see and delete.
+/// Reads and deletions for operators.
 #[async_trait]
 pub trait ConversationAdmin: Send + Sync + 'static {
     /// Conversations without their events, the longest unchanged first.
@@ -54,29 +54,30 @@ pub trait ConversationAdmin: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes a conversation with its history, its state and its artifacts, and the `user:` state of an anonymous user with
-    /// the one conversation that can see it. Its tasks stay, and so do other `user:` state and `app:` state. Tells whether
-    /// there was one.
+    /// Deletes a conversation with its history, its state and its artifacts, and the `user:` state of an anonymous user
+    /// with the one conversation that can see it. Its tasks stay, and so do other `user:` state and `app:` state. Returns
+    /// `false` if the conversation does not exist.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
-    /// Deletes one full key, whether a turn runs or not, and tells whether it was there. A turn that runs sees the key to its
-    /// end. Of `owner` counts what the scope of the key belongs to: the tenant and the agent, for a `user:` key the user too,
-    /// for a key of a conversation all of it.
+    /// Deletes one full key, for example `user:theme`. Returns `false` if the key does not exist. A running turn sees the
+    /// key until the turn ends. An `app:` key uses the tenant and the agent of `owner`, a `user:` key its user as well, and
+    /// any other key its context as well.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn delete_key(&self, owner: &ConversationKey, full_key: &str) -> Result<bool, StoreError>;
 
-    /// Deletes all `user:` keys of a user, and tells how many there were. The context of `owner` does not count.
+    /// Deletes all `user:` keys of a user and returns their number. The context of `owner` is ignored.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn delete_user_state(&self, owner: &ConversationKey) -> Result<u64, StoreError>;
 
-    /// Counts what a tenant has. It looks at all of that, so it is not for each request.
+    /// Counts the conversations, state and tasks of a tenant. The count reads all of them, so no request should wait for
+    /// this.
     ///
     /// # Errors
     /// [`StoreError::Database`].

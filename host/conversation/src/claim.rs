@@ -9,17 +9,17 @@ pub struct MessageKey {
     pub context: ContextId,
     /// The client's id of the message.
     pub message: MessageId,
-    /// A digest of the request, so that another message under the same id is told apart.
+    /// A digest of the request. Another message under the same id has another digest.
     pub digest: [u8; 32],
 }
 
 /// The result of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// The message is the caller's to work on, for this task. It is the task that the caller has named, unless a process
-    /// that is gone had claimed the message for another one. Of any number of callers at once, one gets this.
+    /// The caller works on the message, for this task. The task is the one that the caller has named, unless a dead process
+    /// had claimed the message for another task. Only one of several concurrent callers gets this.
     New(TaskId),
-    /// Somebody else looks at the message, and will give it to this task if it is accepted.
+    /// Another caller works on the message. The message goes to this task if that caller accepts the message.
     Open(TaskId),
     /// The message came before, and went to this task.
     Repeated(TaskId),

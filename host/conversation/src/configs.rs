@@ -6,20 +6,20 @@ use async_trait::async_trait;
 use crate::error::{AppendError, StoreError};
 use crate::page::ConfigPage;
 
-/// The most push notification configs that one task may have.
+/// The limit on the push notification configs of one task.
 pub const MAX_PUSH_CONFIGS: usize = 100;
 
 /// The receivers of push notifications of tasks. Their configs go with their task.
 #[async_trait]
 pub trait ConfigStore: Send + Sync + 'static {
-    /// Stores a config under its id, in place of one that is there. Its credentials are stored in clear, because they are to
-    /// be sent.
+    /// Stores a config under its id and replaces an older config of that id. Credentials are stored in clear text, because
+    /// the sender needs them.
     ///
     /// # Errors
     /// [`ConfigError`].
     async fn put_config(&self, task: &TaskId, config: &TaskPushNotificationConfig) -> Result<(), ConfigError>;
 
-    /// One config of a task; `None` when there is no such task or config.
+    /// One config of a task; `None` when the task or the config does not exist.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] and [`StoreError::Database`].
@@ -44,7 +44,7 @@ pub enum ConfigError {
     /// The task has as many configs as a task may have.
     #[error("the task has {limit} push notification configs already")]
     TooMany {
-        /// The most that one task may have.
+        /// The limit for one task.
         limit: usize,
     },
     /// The config cannot be stored for another reason.

@@ -24,7 +24,7 @@ const HISTORY_BYTES: usize = 8 << 20;
 /// The time until a turn that could not leave its queue tries again.
 const LEAVE_AGAIN: Duration = Duration::from_millis(500);
 
-/// What a turn begins with.
+/// The input of a turn that begins.
 #[derive(Clone, Debug)]
 pub struct Beginning {
     /// The task that the turn works on, and the number of its last entry. `None` for a new task.
@@ -39,11 +39,11 @@ pub struct Beginning {
 pub enum Arrival {
     /// It runs.
     Runs(Conversation),
-    /// Others come first. Its message is accepted: its task is stored as SUBMITTED.
+    /// Other turns come first. The message is accepted, and its task is stored as SUBMITTED.
     Waits(QueuedTurn),
 }
 
-/// A turn that waits in the queue. Dropped, it is left to other processes, because its message is accepted.
+/// A turn that waits in the queue. Its message is accepted, so a dropped value leaves the turn to other processes.
 pub struct QueuedTurn {
     hold: Hold,
     beginning: Beginning,
@@ -51,10 +51,9 @@ pub struct QueuedTurn {
 
 /// The conversation of one running turn, with the `temp:` keys of that turn.
 ///
-/// The state is read once, when the turn begins, and follows what the turn appends; what others set meanwhile in the scopes
-/// that they share is seen by the next turn. Clones are the same turn. A turn that ends without
-/// [`end`](Self::end) is left to other processes when the last clone is dropped; one that has appended nothing is as if it
-/// had never come.
+/// The state is read once, when the turn begins, and follows the appends of this turn. Changes of shared scopes by other
+/// conversations show in the next turn. All clones are the same turn. If the last clone is dropped before
+/// [`end`](Self::end), the turn goes to other processes. If the turn has appended nothing, the turn leaves no trace.
 #[derive(Clone)]
 pub struct Conversation {
     inner: Arc<Inner>,
@@ -64,7 +63,7 @@ struct Inner {
     hold: Hold,
     limits: TaskLimits,
     view: Mutex<View>,
-    /// Held while entries are appended, so that they are stored and seen in one order.
+    /// Locked during an append, so that entries are stored and shown in one order.
     writing: tokio::sync::Mutex<Writing>,
 }
 
@@ -84,10 +83,10 @@ struct Hold {
     standing: Mutex<Standing>,
 }
 
-/// How far a turn has come.
+/// The progress of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Nothing of it is stored but its turn in the queue.
+    /// Only the queue knows the turn.
     Unheard,
     /// Its message is accepted.
     Accepted,
@@ -156,7 +155,7 @@ impl Conversation {
         self.inner.view().exists
     }
 
-    /// The ids that the conversation has at an agent elsewhere.
+    /// The ids of the conversation at the upstream agent.
     #[must_use]
     pub fn upstream(&self) -> Option<Arc<str>> {
         self.inner.view().upstream.clone()
@@ -195,13 +194,13 @@ impl Conversation {
         self.inner.hold.store.limits().check_delta(delta)
     }
 
-    /// True if the user has spoken in this turn, and nobody since.
+    /// True if the last event of this turn is from the user.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         self.inner.view().is_unanswered
     }
 
-    /// The latest events, at most `count` and at most 8 MiB of them, in order of arrival.
+    /// The latest events in order of arrival: at most `count`, and at most 8 MiB together.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -229,9 +228,10 @@ impl Conversation {
         self.inner.writing.lock().await.task.clone()
     }
 
-    /// Stores entries in one step, and changes the task and the state by them. `temp:` keys are kept for this turn only.
+    /// Stores entries in one step, with the task and the state as the entries change both. `temp:` keys last until the turn
+    /// ends.
     ///
-    /// Where the task would become too large by several entries, those that still fit are stored.
+    /// If several entries make the task too large, the entries before the excess are stored.
     ///
     /// # Errors
     /// As [`ConversationStore::append`].
@@ -249,8 +249,8 @@ impl Conversation {
         }
     }
 
-    /// Stores the last entries of the turn, which leaves the queue with them. The next turn of the conversation may begin in
-    /// another process.
+    /// Stores the last entries of the turn and leaves the queue, in one step. The next turn of the conversation may begin
+    /// in another process.
     ///
     /// # Errors
     /// As [`append`](Self::append). Then the turn has not ended.
@@ -259,7 +259,7 @@ impl Conversation {
         self.inner.write(&mut writing, &entries, (true, None)).await
     }
 
-    /// Ends the turn with a message as the answer. Its task goes, and what was said stays.
+    /// Ends the turn with a message as the answer. The task is deleted, and the history stays.
     ///
     /// # Errors
     /// As [`append`](Self::append). Then the turn has not ended.

@@ -1,4 +1,4 @@
-//! Entries: what is appended to the log of a conversation.
+//! Entries, the records in the log of a conversation.
 //!
 //! | entry | the history | its task | readers of the task |
 //! |---|---|---|---|
@@ -16,7 +16,7 @@ use annex_protocol::{Message, Parts, StreamResponse, Timestamp};
 use crate::size;
 use crate::state::StateDelta;
 
-/// The author of what a user said. Any other author is the name of an agent.
+/// The author of events of the user. Any other author is the name of an agent.
 pub const USER_AUTHOR: &str = "user";
 
 /// One entry of the log of a conversation. Clones share its content.
@@ -24,7 +24,7 @@ pub const USER_AUTHOR: &str = "user";
 pub enum Entry {
     /// A message of the client, with which a turn begins.
     Message(Arc<UserMessage>),
-    /// What somebody said in the conversation, with the change of state that belongs to it.
+    /// An event of the history, with its change of state.
     Event(Arc<Event>),
     /// A new status or artifact of the task.
     Update(Arc<StreamResponse>),
@@ -37,8 +37,8 @@ pub enum Entry {
 pub struct UserMessage {
     /// The message, which joins the history of the task.
     pub message: Message,
-    /// What the user says by it in the conversation. `None` where an extension has vetoed the message: the conversation does
-    /// not have it then.
+    /// The event of the user in the history. `None` if an extension has vetoed the message: the history stays without the
+    /// message then.
     pub event: Option<Arc<Event>>,
     /// The time since which its task is SUBMITTED, where the message opens the task.
     pub opens: Option<Timestamp>,
@@ -47,22 +47,22 @@ pub struct UserMessage {
 /// A text that is kept until another one takes its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The versions of extensions that a waiting task goes on with, and what made it wait.
+    /// The versions of extensions for the next turn of a waiting task, and the extension that interrupted the task.
     Pins(Arc<str>),
-    /// The ids that the task has at an agent elsewhere.
+    /// The ids of the task at the upstream agent.
     UpstreamTask(Arc<str>),
-    /// The ids that the conversation has there.
+    /// The ids of the conversation at the upstream agent.
     UpstreamContext(Arc<str>),
 }
 
-/// What somebody said or did in a conversation. The history that a model sees is made of these.
+/// A part of the history: words of the user or the agent, a tool call, a result, or an error. Models see the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Its id, unique by chance.
     pub id: String,
     /// [`USER_AUTHOR`] or the name of an agent.
     pub author: Arc<str>,
-    /// The turn that it belongs to: the id of its task.
+    /// The id of the task whose turn made the event.
     pub invocation_id: Arc<str>,
     /// The time when it happened, by the author's clock. Events are ordered by arrival, not by this.
     pub timestamp: Timestamp,
@@ -70,8 +70,8 @@ pub struct Event {
     pub parts: Parts,
     /// The change of state, stored in the same step.
     pub state_delta: StateDelta,
-    /// Artifacts of the conversation by their names, each stored in the same step as a new version. They are kept apart from
-    /// the event: one that was read has none.
+    /// New versions of artifacts of the conversation, by name. They are stored apart, so a stored event is read without
+    /// artifacts.
     pub artifacts: BTreeMap<String, Parts>,
     /// The reason why the agent has no answer. Models are not told.
     pub error: Option<EventError>,
@@ -87,8 +87,8 @@ pub struct EventError {
 }
 
 impl Entry {
-    /// A message that the user says in the conversation as the turn `invocation_id`. It opens its task at `opens`, or joins
-    /// one that is there.
+    /// A message of the user in the turn `invocation_id`. The message opens its task at the time `opens`, or continues the
+    /// task if `opens` is `None`.
     ///
     /// ```
     /// use annex_conversation::{Entry, StateDelta};
@@ -108,7 +108,7 @@ impl Entry {
         Self::Message(Arc::new(UserMessage { message, event: Some(Arc::new(event)), opens }))
     }
 
-    /// The part of the history that it brings.
+    /// The event that the entry adds to the history.
     #[must_use]
     pub fn event(&self) -> Option<&Arc<Event>> {
         match self {
@@ -140,7 +140,7 @@ pub struct StoredEntry {
 }
 
 impl StoredEntry {
-    /// True if this is what was stored of the entry.
+    /// True if `entry` was stored as this.
     #[must_use]
     pub fn is(&self, entry: &Entry) -> bool {
         self.entry == *entry
@@ -203,8 +203,7 @@ impl Event {
         *self.author == *USER_AUTHOR
     }
 
-    /// Roughly the memory that it takes without its artifacts, in bytes: its texts and a flat charge for the structures
-    /// around them.
+    /// The approximate memory in bytes, without artifacts: all texts, and a flat charge for the structures.
     pub(crate) fn size(&self) -> usize {
         const OVERHEAD: usize = 256;
         let delta: usize = self.state_delta.iter().map(|(key, value)| key.len() + value.get().len()).sum();

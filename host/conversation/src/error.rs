@@ -1,4 +1,4 @@
-//! The errors of this crate. After any of them nothing of the failing call is stored.
+//! The errors of this crate. A failed call has stored nothing.
 
 use std::error::Error;
 
@@ -9,11 +9,11 @@ use crate::limits::Excess;
 /// The reason why a write was refused: a claim, an entrance into the queue, or entries.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The writer may not write any more: another turn, or another process, works on the conversation or the task by now, or
-    /// the lease of the writer's replica is over. Whoever gets this writes nothing more.
+    /// The writer has lost the right to write: another turn or another process works on the conversation or the task, or
+    /// the lease of the writer has ended. The writer must not try again.
     #[error("another turn or another process works on this by now")]
     Fenced,
-    /// Another writer was first. Nothing was stored; the writer reads what is new and tries again.
+    /// Another writer was first. The writer reads the new entries and tries again.
     #[error("the writer has seen {expected} entries, and {found} are stored")]
     Stale {
         /// The number of the last entry that the writer had seen.
@@ -21,7 +21,7 @@ pub enum AppendError {
         /// The number of the last entry that is stored.
         found: u64,
     },
-    /// The conversation or the task was deleted meanwhile.
+    /// The conversation or the task was deleted.
     #[error("the conversation or the task is not stored")]
     Missing,
     /// The entries would make something larger than it may be.
@@ -30,10 +30,10 @@ pub enum AppendError {
     /// A text that things are found by cannot be stored.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// The memory store is full of what must stay, or the running turns of one owner have all that they may have of it.
+    /// The memory store has no room, or the running turns of one owner fill their share.
     #[error("the store is full")]
     Full,
-    /// As many turns as allowed wait in this conversation.
+    /// Too many turns wait in this conversation.
     #[error("{waiting} turns are waiting in this context already")]
     QueueFull {
         /// The number of turns that wait, which is also the limit.
@@ -58,7 +58,7 @@ pub enum StoreError {
     /// A value could not be encoded as JSON.
     #[error("a value cannot be encoded")]
     Encoding(#[from] serde_json::Error),
-    /// The database failed. A change that was under way may have been stored or not, but never half of it.
+    /// The database failed. The change was stored in whole or not at all.
     #[error("the database failed")]
     Database(#[source] Box<dyn Error + Send + Sync>),
 }
@@ -83,10 +83,10 @@ pub enum InvalidName {
     Key {
         /// The kind of text, such as `state key`.
         field: &'static str,
-        /// The most bytes that it may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A name has characters that nobody sees, or that change how the text around them is shown.
+    /// A name has invisible characters, or characters that change the direction or the lines of the text around.
     #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
     Unseen {
         /// The kind of text, such as `state key`.

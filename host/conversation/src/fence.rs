@@ -25,7 +25,7 @@ pub trait Leases: Send + Sync + 'static {
     fn is_alive(&self, replica: &Replica) -> bool;
 }
 
-/// The leases of a store that one process has for itself: they always hold.
+/// The leases of a store with one process: every lease holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneProcess;
 

@@ -25,15 +25,15 @@ pub struct Window {
 pub struct ConversationSnapshot {
     /// Which conversation this is.
     pub key: ConversationKey,
-    /// The number of events since it began; 0 when there is no such conversation.
+    /// The number of events since the beginning; 0 when the conversation does not exist.
     pub number: u64,
-    /// Its own keys and those that it shares.
+    /// The state: own and shared keys.
     pub state: ScopedState,
     /// The timestamp of its last event. It can go backwards, as events bring their own.
     pub updated_at: Timestamp,
-    /// The events that were asked for. Their artifacts are read apart, by name.
+    /// The events of the requested window, without artifacts.
     pub history: Vec<Arc<Event>>,
-    /// The ids that it has at an agent elsewhere ([`Note::UpstreamContext`](crate::Note::UpstreamContext)).
+    /// The ids of the conversation at the upstream agent ([`Note::UpstreamContext`](crate::Note::UpstreamContext)).
     pub upstream: Option<Arc<str>>,
 }
 
@@ -69,8 +69,8 @@ impl Window {
         Self { events, bytes: usize::MAX }
     }
 
-    /// The number of the latest of these events that fit. Ends at the first one that does not, so that the history has no
-    /// gap.
+    /// The number of events, from the newest, that fit into the window. Stops at the first event that does not fit, so the
+    /// history has no gap.
     pub(crate) fn fitting<'a>(&self, newest_first: impl Iterator<Item = &'a Arc<Event>>) -> usize {
         let fits = |sum: &mut usize, event: &Arc<Event>| {
             *sum = sum.saturating_add(event.size());
@@ -125,7 +125,7 @@ impl History {
     }
 }
 
-/// The artifacts of one conversation in memory, the latest version of each. The one that was written last is at the end.
+/// The artifacts of one conversation in memory, the latest version of each. The last written artifact is at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Artifacts {
     entries: Vec<KeptArtifact>,
@@ -140,7 +140,7 @@ struct KeptArtifact {
 }
 
 impl Artifacts {
-    /// The size of all of them, in bytes.
+    /// The size of all artifacts, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -14,7 +14,7 @@ use crate::error::InvalidName;
 /// an entry of an index 2,704 bytes and some hold four such texts.
 pub const MAX_KEY_BYTES: usize = 600;
 
-/// The owner of a conversation and its tasks. Nobody else finds them. Both names may be empty.
+/// The owner of a conversation and its tasks. Other callers do not find either. Both names may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// The tenant that the request was authorised for.
@@ -25,7 +25,7 @@ pub struct Owner {
 
 /// The name of one conversation. The same context id under another user, agent or tenant is another conversation.
 ///
-/// Clones share the names. One turn looks its conversation up many times by long names, so their hash is kept with them.
+/// Clones share the names. One turn looks its conversation up many times by long names, so the key keeps their hash.
 /// Clients choose the names, so the hash differs in each process.
 ///
 /// ```
@@ -64,7 +64,8 @@ pub(crate) static NAME_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState
 
 /// The user of an anonymous client begins with this; the context follows.
 const ANONYMOUS: &str = "A2A_USER_";
-/// The user of an authenticated client begins with this; the principal follows. No principal is named like an anonymous user.
+/// The user of an authenticated client begins with this; the principal follows. No principal is named like an anonymous
+/// user.
 const PRINCIPAL: &str = "principal:";
 
 impl From<ConversationNames> for ConversationKey {

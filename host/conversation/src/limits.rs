@@ -13,25 +13,25 @@ use crate::state::{STORED, Scope, StateDelta};
 /// Limits on one conversation. Entries that would exceed one are refused, unless the limit says that the oldest goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most that one scope may hold, in bytes of keys and JSON values. Default: 256 KiB.
+    /// The limit on one scope, in bytes of keys and JSON values. Default: 256 KiB.
     pub state_bytes: usize,
-    /// The most keys that one scope may hold. Default: 1,000.
+    /// The limit on the keys of one scope. Default: 1,000.
     pub state_keys: usize,
     /// The most levels that arrays and objects may nest in one value. Default: [`Limits::MAX_STATE_DEPTH`], which is also
     /// the most.
     pub state_depth: usize,
-    /// The most events of the history. Older ones are dropped; the state that they made stays. Default: 1,000.
+    /// The limit on the events of the history. Older events are dropped, and their state stays. Default: 1,000.
     pub events: usize,
-    /// The most artifacts of the conversation; the one that was not written for longest goes. Default: 100.
+    /// The limit on the artifacts of the conversation. The artifact with the oldest version is dropped. Default: 100.
     pub artifacts: usize,
-    /// The most bytes of all artifacts, roughly counted; the one that was not written for longest goes. One that alone
-    /// is larger is refused. Default: 8 MiB.
+    /// The approximate limit on the bytes of all artifacts. The artifact with the oldest version is dropped. An artifact
+    /// above the limit is refused. Default: 8 MiB.
     pub artifact_bytes: usize,
     /// True if `null` in a delta removes its key. Default: false, `null` is a value.
     pub null_removes: bool,
 }
 
-/// Limits on one task. A store keeps whatever it is given: the turn that appends to its task checks them first.
+/// Limits on one task. The turn checks the limits before each append. The stores do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
     /// Bytes of the task: of its texts and of the values that hold them.
@@ -76,7 +76,7 @@ pub enum Excess {
         scope: Scope,
         /// Its size after the change: keys and values as JSON text.
         bytes: usize,
-        /// The most that one scope may hold.
+        /// The limit on one scope.
         limit: usize,
     },
     /// The state of one scope would have too many keys.
@@ -89,7 +89,7 @@ pub enum Excess {
         scope: Scope,
         /// Its keys after the change.
         keys: usize,
-        /// The most that one scope may have.
+        /// The limit on one scope.
         limit: usize,
     },
     /// Arrays and objects nest too deep in a value.
@@ -113,16 +113,16 @@ pub enum Excess {
     /// A task would have too much of something.
     #[error("the task has {found} {measure}, and {limit} is the limit")]
     Task {
-        /// What it would have too much of.
+        /// The measure that exceeds its limit.
         measure: Measure,
-        /// How much it would have.
+        /// The value after the change.
         found: usize,
-        /// The most that it may have.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// What is measured of a task.
+/// The measures of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes of the task.
@@ -161,11 +161,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most levels that a value may nest whatever the limit is. An extension that answers with the state has up to five
-    /// levels around a value, and all of them nest at most [`Json::MAX_DEPTH`] deep.
+    /// The highest possible [`state_depth`](Self::state_depth). An extension that answers with the state puts up to five
+    /// levels around a value, and JSON may nest [`Json::MAX_DEPTH`] levels in total.
     pub const MAX_STATE_DEPTH: usize = Json::MAX_DEPTH - 5;
 
-    /// Checks what can be told of an event without its conversation.
+    /// Checks an event without its conversation.
     pub(crate) fn check_event(&self, event: &Event) -> Result<(), AppendError> {
         for (name, parts) in &event.artifacts {
             check_escaped("name of an artifact", name)?;
@@ -178,7 +178,7 @@ impl Limits {
         self.check_delta(&event.state_delta)
     }
 
-    /// Checks what can be told of a delta without the state that it changes.
+    /// Checks a delta without the state that the delta changes.
     ///
     /// # Errors
     /// The reason for which an append would be refused.
@@ -205,8 +205,8 @@ impl Limits {
         self.null_removes && value.is_null()
     }
 
-    /// Checks the size that one scope would have after a change. A change that makes a scope smaller is never refused,
-    /// because the limit may have been lowered.
+    /// Checks the size of one scope after a change. A change that shrinks the scope always passes, because the limit may
+    /// have been lowered.
     pub(crate) fn check_change(&self, scope: Scope, before: ScopeSize, after: ScopeSize) -> Result<(), Excess> {
         let is_smaller = after.bytes < before.bytes && after.keys <= before.keys;
         if is_smaller { Ok(()) } else { self.check_scope(scope, after) }
@@ -236,7 +236,7 @@ fn check_seen(field: &'static str, text: &str) -> Result<(), InvalidName> {
 
 /// The entries of a task may take this many times the bytes that the task itself may have.
 const LOG_FACTOR: usize = 4;
-/// The part of each limit that messages of the client leave to the agent, so that there is room for an answer.
+/// Messages of the client leave this fraction of each limit (1/16) to the answer.
 const ANSWER_PART: usize = 16;
 
 impl TaskLimits {
@@ -253,8 +253,7 @@ impl TaskLimits {
 
     /// Checks a task with a message of its client, which leaves room for the agent's answer.
     ///
-    /// # Errors
-    /// What there would be too much of.
+    /// # Errors [`Excess::Task`].
     pub fn check_message(&self, size: &TaskSize, message: &Message) -> Result<(), Excess> {
         let added = size::of_message(message);
         // A small limit, too, leaves at least one to the answer.
@@ -281,7 +280,7 @@ impl TaskSize {
         Self { bytes: size::of_task(task), messages, artifacts: task.artifacts.len(), logged }
     }
 
-    /// The size with an entry, as far as the entry alone tells: not which artifact is new, nor what it replaces.
+    /// The size with one more entry. An artifact update counts as an addition, although the update may replace an artifact.
     pub(crate) fn with(self, entry: &Entry) -> Self {
         let messages = match entry {
             Entry::Message(_) => 1,

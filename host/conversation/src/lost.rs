@@ -1,4 +1,4 @@
-//! The end of a turn whose process is gone, where nobody goes on with it.
+//! The end of a lost turn that does not go on.
 
 use annex_protocol::{Message, Part, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 
@@ -9,16 +9,16 @@ use crate::queue::LostTurn;
 use crate::store::{Append, ConversationStore, Position};
 use crate::task::TaskSnapshot;
 
-/// The code of the error of a turn that nobody ended.
+/// The error code of a turn without an end.
 const BROKEN_OFF: &str = "BROKEN_OFF";
-/// The explanation that goes with it.
+/// The message of that error.
 const BROKEN_OFF_TEXT: &str = "The turn was broken off before the agent had answered.";
 
-/// Ends a lost turn: its task is CANCELED if that was asked for, and FAILED with `reason` if not. A user who was left without
-/// an answer gets an event that says so, so that questions and answers alternate in every history.
+/// Ends a lost turn. The task becomes CANCELED if its client has asked for that, else FAILED with `reason`. A message of
+/// the user without an answer gets an error event, so that questions and answers alternate in every history.
 ///
 /// # Errors
-/// As [`ConversationStore::append`], except that a turn which somebody else has ended is no error.
+/// As [`ConversationStore::append`]. A turn that has ended already is no error.
 pub async fn end_lost_turn(store: &dyn ConversationStore, lost: &LostTurn, reason: &str) -> Result<(), AppendError> {
     let LostTurn { key, task: id, fence, is_cancelled, .. } = lost;
     let stored = store.task(id).await?;

@@ -1,7 +1,7 @@
-//! Conversations in memory: fast, bounded, and gone with the process.
+//! Conversations in memory: fast, bounded, and lost at a restart.
 //!
-//! The log of a conversation is not kept beside what its entries make: nothing could be made of it after the process. Each
-//! method locks the store once, for a few microseconds.
+//! The store keeps the projections and no log, because nothing is read after the process. Each method locks the store once,
+//! for a few microseconds.
 
 mod change;
 mod claims;
@@ -34,16 +34,16 @@ use crate::store::{Append, Appended, ConversationStore, Position};
 use crate::stored_task::StoredTask;
 use change::Contents;
 
-/// The most overdue tasks that one sweep names.
+/// The limit on the overdue tasks of one sweep.
 const OVERDUE: usize = 100;
 
 /// Bounds on what a [`MemoryStore`] keeps.
 ///
-/// Beyond `max_conversations` or `max_conversation_bytes` the least recently used conversation goes, with its history. Beyond
-/// `max_tasks` or `max_task_bytes` tasks of the owner that has most go, oldest first: finished ones, and when none are left,
-/// those that wait. What a turn works on never goes. When there is nothing else left, or only tasks of owners that have less
-/// than the one that wants room, the store refuses further tasks and entries, except for an update that finishes its task.
-/// The tasks of one owner that are worked on get three quarters of the store.
+/// Above `max_conversations` or `max_conversation_bytes` the store drops the least recently used conversation, with its
+/// history. Above `max_tasks` or `max_task_bytes` the store drops tasks of the owner with the largest share, oldest first:
+/// first finished tasks, then waiting tasks. Conversations and tasks with a turn stay. An owner never loses tasks to an
+/// owner with a larger share. If no task can be dropped, the store refuses new tasks and entries, except an update that
+/// finishes its task. The running tasks of one owner may fill three quarters of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
     /// The most conversations. Default: 10,000.
@@ -52,8 +52,8 @@ pub struct MemoryBounds {
     pub max_conversation_bytes: usize,
     /// The most tasks. Of messages four times as many are remembered. Default: 10,000.
     pub max_tasks: usize,
-    /// The most memory for tasks, their entries and configs, and for answers to messages, which get a quarter of it.
-    /// Default: 256 MiB.
+    /// The limit on the memory for tasks, entries, configs and answers to messages. Answers may fill a quarter. Default:
+    /// 256 MiB.
     pub max_task_bytes: usize,
     /// The most tasks of one owner that may wait. Default: any number.
     pub waiting: WaitingBounds,
@@ -89,7 +89,7 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store that one process has for itself.
+    /// An empty store for one process.
     #[must_use]
     pub fn new(bounds: MemoryBounds) -> Self {
         Self::among_others(bounds, Arc::new(OneProcess))
@@ -101,7 +101,7 @@ impl MemoryStore {
         Self { limits: bounds.limits, leases, contents: Mutex::new(Contents::new(&bounds)) }
     }
 
-    /// Changes the store. What had to go is dropped after the store is unlocked, so that nobody waits for that.
+    /// Changes the store. Evicted conversations are freed after the unlock, so that no caller waits for that.
     fn change<T>(&self, change: impl FnOnce(&mut Contents, &dyn Leases) -> T) -> T {
         let mut contents = self.lock();
         let changed = change(&mut contents, self.leases.as_ref());

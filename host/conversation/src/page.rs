@@ -8,8 +8,7 @@ use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, TaskState, T
 use crate::key::check_key;
 use crate::stored_task::StoredTask;
 
-/// A page of tasks ends early when the JSON of its tasks, one after the other, would be more bytes than this. The first
-/// task of a page is on it whatever its size.
+/// The limit on the JSON of all tasks of a page, in bytes. A larger first task makes a page of its own.
 pub const MAX_PAGE_BYTES: usize = 8 << 20;
 
 /// Which tasks to list (specification section 3.1.4). All conditions apply; a default lists nothing, as its limit is 0.
@@ -100,7 +99,7 @@ pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     sums.take_while(|sum| *sum <= MAX_PAGE_BYTES).count().max(1)
 }
 
-/// Takes away what was read beyond `limit` to see whether there is more, and names the last one left if there is.
+/// Removes the rows beyond `limit`. Returns the cursor of the last remaining row if rows were removed, else `None`.
 pub(crate) fn cut<T, C>(rows: &mut Vec<T>, limit: usize, cursor: impl Fn(&T) -> C) -> Option<C> {
     if rows.len() <= limit {
         return None;

@@ -1,7 +1,7 @@
-//! The queue of turns of one conversation: what enters it, and what becomes of a turn whose process is gone.
+//! The queue of turns of one conversation, and the turns of dead processes.
 //!
-//! Turns run in the order in which they entered, one at a time. A turn that has to wait is accepted all the same: its task is
-//! stored as SUBMITTED, and the text that comes with it is enough for any process to run it.
+//! Turns run one at a time, in the order of their arrival. The message of a waiting turn is accepted: its task is stored as
+//! SUBMITTED, and any process can run the turn by the text of its submission.
 
 use std::sync::Arc;
 
@@ -17,14 +17,13 @@ use crate::key::ConversationKey;
 pub struct Submission {
     /// The process that works on the turn.
     pub replica: Replica,
-    /// The task that the turn works on. One that is not stored yet is stored as SUBMITTED if the turn has to wait.
+    /// The task of the turn. A new task is stored as SUBMITTED if the turn has to wait.
     pub task: TaskId,
-    /// The claim of the message that the turn begins with. The message counts as accepted once its turn waits, or once it is
-    /// appended.
+    /// The claim of the message of the turn. The message is accepted when the turn waits, or at the first append.
     pub message: Option<MessageKey>,
-    /// The text with which any process runs the turn, or goes on with it. `None` for a turn that ends with its process.
+    /// The text by which another process can run or continue the turn. `None` for a turn that fails with its process.
     pub resume: Option<Arc<str>>,
-    /// The most turns that may wait behind the one that runs.
+    /// The limit on the turns that wait behind the running turn.
     pub max_waiting: usize,
 }
 
@@ -37,15 +36,14 @@ pub enum Entrance {
     Waits(Fence),
 }
 
-/// How a turn leaves the queue without a last entry.
+/// The ways to leave the queue without a last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Its message was refused. Nobody has heard of the turn, and nothing of it stays.
+    /// The message was refused. The turn leaves no trace.
     Refused,
-    /// Another process is to go on with it, as if this one were gone. `has_begun`: what was done here counts as one of the
-    /// attempts at the turn.
+    /// Another process continues the turn, as if this process had died.
     HandedOver {
-        /// True if the turn may have had effects.
+        /// True if this process counts as one of the attempts at the turn.
         has_begun: bool,
     },
 }
@@ -59,20 +57,20 @@ pub struct TurnOfTask {
     pub is_alive: bool,
 }
 
-/// A turn whose process is gone. The process that took it goes on with it or ends it, and nobody else may.
+/// A turn of a dead process, after this process has taken the turn. Only this process may continue or end the turn.
 #[derive(Clone, Debug)]
 pub struct LostTurn {
     /// The conversation.
     pub key: ConversationKey,
     /// The task.
     pub task: TaskId,
-    /// The fence under which the turn goes on.
+    /// The new fence of the turn.
     pub fence: Fence,
-    /// The text with which it goes on, where there is one.
+    /// The text of the submission.
     pub resume: Option<Arc<str>>,
-    /// True if its message is in the log. Where it is not, the text brings the message.
+    /// True if the message is in the log. If not, the text of the submission has the message.
     pub has_begun: bool,
-    /// How often a process has begun with it, before this one.
+    /// The number of processes that have begun the turn before.
     pub attempts: u32,
     /// True if its task is to be cancelled.
     pub is_cancelled: bool,
@@ -82,9 +80,9 @@ impl LostTurn {
     /// Times that a turn is begun at most.
     pub const MAX_ATTEMPTS: u32 = 2;
 
-    /// True if the turn may go on: it has a text for that, nobody wants it cancelled, and it was not begun too often.
+    /// True if the turn may go on: the turn has a text, was not cancelled, and has attempts left.
     ///
-    /// A turn that is begun a second time may do things twice; one that only waited was never begun.
+    /// A second attempt may repeat effects of the first. A turn that only waited had no attempt.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
         self.resume.is_some() && !self.is_cancelled && self.attempts < Self::MAX_ATTEMPTS

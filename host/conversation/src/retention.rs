@@ -1,4 +1,4 @@
-//! What is kept, for how long, and how much of it.
+//! Retention of conversations and tasks.
 
 use std::time::Duration;
 
@@ -6,19 +6,18 @@ use annex_protocol::TaskId;
 
 use crate::key::Owner;
 
-/// What stays when a store is swept. Conversations and tasks each go by their own rule: the history outlives its tasks, or
-/// they it.
+/// The retention rules of a sweep. Conversations and tasks have separate rules, so either may outlive the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Conversations, by the time of their last change.
     pub conversations: Keep,
-    /// Finished tasks, by the time of their final status, and answers that were messages. Unfinished tasks always stay.
+    /// Finished tasks by the time of their final status, and answers to messages. Unfinished tasks always stay.
     pub tasks: Keep,
-    /// Which tasks wait for too long. They are not deleted but named to the caller, who ends them.
+    /// The bounds on waiting tasks. The sweep returns tasks above the bounds, and the caller ends them.
     pub waiting: WaitingBounds,
 }
 
-/// How long something is kept, and how much of it per tenant.
+/// The limits on the age and the number of kept records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// The longest time. [`Duration::MAX`] for ever.
@@ -30,7 +29,7 @@ pub struct Keep {
 /// Bounds on how long tasks may wait for their client, and on how many may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingBounds {
-    /// The longest time that one may wait. [`Duration::MAX`] for ever.
+    /// The longest wait of one task. [`Duration::MAX`] for ever.
     pub age: Duration,
     /// The most tasks of one owner that may wait.
     pub per_owner: usize,
@@ -54,7 +53,7 @@ impl Keep {
     /// Everything stays.
     pub const ALL: Self = Self { age: Duration::MAX, count: u64::MAX };
 
-    /// What was last changed before this may go. Milliseconds since 1970-01-01T00:00:00Z.
+    /// Records that were last changed before this time are deleted. Milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) fn before(&self, now: i64) -> i64 {
         before(now, self.age)
     }

@@ -1,6 +1,6 @@
-//! The memory that entries take: the values and their texts, without the slack of allocations.
+//! The memory of entries: the values and their texts, without the slack of allocations.
 //!
-//! The values are looked at and not encoded, so that keeping an entry costs no more than copying it.
+//! The size is computed from the values and not from their JSON, which would cost more than a copy.
 
 use annex_protocol::{
     Artifact, Message, Metadata, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent, TaskStatus,
@@ -9,8 +9,7 @@ use annex_protocol::{
 
 use crate::entry::{Entry, Note};
 
-/// Bytes of the entries and of what they make of their task. A task holds nothing that its entries did not bring, so each
-/// is counted twice: in the log, and in the task.
+/// Bytes of entries in the log and in their task. A task is the sum of its entries, so each entry counts twice.
 pub(crate) fn of_entries(entries: &[Entry]) -> usize {
     2 * entries.iter().map(of_entry).sum::<usize>()
 }
@@ -91,7 +90,7 @@ fn of_metadata(metadata: &Metadata) -> usize {
     metadata.iter().map(|(key, value)| of_text(key) + of_text(value.get())).sum()
 }
 
-/// A text with what points to it.
+/// A text with its pointer.
 fn of_text(text: &str) -> usize {
     size_of::<String>() + text.len()
 }

@@ -1,6 +1,6 @@
-//! The state of conversations: its scopes, changes to it, and what one conversation sees of it.
+//! The state of conversations: scopes, changes, and the view of one conversation.
 //!
-//! Values are JSON text that is never read here, so numbers and the order of keys stay as they came.
+//! Values are JSON text that stays unparsed, so numbers and the order of keys do not change.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,8 +26,8 @@ pub enum Scope {
 pub(crate) const STORED: [Scope; 3] = [Scope::Conversation, Scope::User, Scope::App];
 
 impl Scope {
-    /// Splits a full key into its scope and the name within it. Only the first prefix counts and case matters:
-    /// `app:app:x` is `app:x` in the app scope, `App:x` is a key of the conversation.
+    /// Splits a full key into its scope and the name within it. Only the first prefix counts and case matters: `app:app:x`
+    /// is `app:x` in the app scope, `App:x` is a key of the conversation.
     ///
     /// ```
     /// use annex_conversation::Scope;
@@ -64,10 +64,10 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A change to state: full keys to new values, in the order in which they were set.
+/// A change of state: full keys and their new values, in order.
 ///
-/// It is applied shallowly: each value replaces the previous one as a whole. `null` is a value, except where
-/// [`Limits::null_removes`](crate::Limits::null_removes) says that it removes its key.
+/// Each value replaces the previous value as a whole. `null` is a value, unless
+/// [`Limits::null_removes`](crate::Limits::null_removes) makes `null` remove its key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StateDelta(JsonObject);
 
@@ -189,7 +189,7 @@ impl ScopedState {
         merged
     }
 
-    /// The keys that it shares with other conversations: `app:` and `user:` keys with their prefixes.
+    /// The shared keys: `app:` and `user:` keys with their prefixes.
     pub fn shared(&self) -> JsonObject {
         let scopes = [(Scope::App, &self.app), (Scope::User, &self.user)];
         let full = |(scope, state): (Scope, &JsonObject)| {
@@ -199,7 +199,7 @@ impl ScopedState {
         scopes.into_iter().flat_map(full).collect()
     }
 
-    /// Sets and removes the keys of a delta. `temp:` keys are left out.
+    /// Sets and removes the keys of a delta, without its `temp:` keys.
     pub(crate) fn apply(&mut self, delta: StateDelta, limits: &Limits) {
         let is_whole = |(key, value): (&str, &Json)| Scope::of(key).0 == Scope::Conversation && !limits.removes(value);
         if self.own.is_empty() && delta.iter().all(is_whole) {

@@ -1,8 +1,8 @@
 //! The contract of a store of conversations.
 //!
-//! A turn takes four steps here: [`claim`](ConversationStore::claim) its message, [`enter`](ConversationStore::enter) the queue
-//! of its conversation, [`append`](ConversationStore::append) the message, and append what the agent did, which leaves the
-//! queue. Each is one trip to a database.
+//! A turn takes four steps here: [`claim`](ConversationStore::claim) its message, [`enter`](ConversationStore::enter) the
+//! queue of its conversation, [`append`](ConversationStore::append) the message, and append what the agent did, which
+//! leaves the queue. Each is one trip to a database.
 
 use annex_protocol::{Message, TaskId};
 use async_trait::async_trait;
@@ -30,19 +30,19 @@ pub struct Position {
     pub number: u64,
 }
 
-/// What an append changes. All of it is stored or nothing.
+/// The changes of one append. The store makes all of the changes or none.
 #[derive(Debug, Default)]
 pub struct Append<'a> {
-    /// The right of a turn to write. `None` for a writer without a turn, which may write only where no turn works.
+    /// The fence of the writing turn. A writer without a turn has `None`, and may write only where no turn works.
     pub by: Option<&'a Fence>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
     pub entries: &'a [Entry],
-    /// The task as it is with them; `None` where the position has no task.
+    /// The task after these entries; `None` if the position has no task.
     pub task: Option<&'a TaskSnapshot>,
     /// True if the turn leaves the queue with these entries.
     pub ends: bool,
-    /// The answer to the message of the turn, where it is answered with a message. Whoever repeats the message gets it, and
-    /// the task of the turn goes, while what was said stays in the history.
+    /// The answer, if the turn answers with a message. A repeated message gets the same answer. The task of the turn is
+    /// deleted, and its events stay in the history.
     pub answer: Option<&'a Message>,
 }
 
@@ -51,19 +51,19 @@ pub struct Append<'a> {
 pub struct Appended {
     /// The number of the last entry of the position from now on.
     pub number: u64,
-    /// Waiting tasks that a full store has dropped to make room, as if they had been deleted.
+    /// Waiting tasks that a full store has deleted to make room.
     pub displaced: Vec<TaskId>,
-    /// The oldest of more waiting tasks than their owner may have. It is still there, and the caller's to end.
+    /// The oldest waiting task of an owner with too many waiting tasks. The caller ends that task.
     pub surplus: Option<TaskId>,
 }
 
 /// Keeps conversations and their tasks.
 ///
-/// When a call is dropped before it is ready, its change may be stored or not, but never half of it.
+/// A dropped call has stored its change in whole or not at all.
 #[async_trait]
 pub trait ConversationStore: Send + Sync + 'static {
-    /// Claims a message for `task`, unless somebody has claimed it before. The task is stored later, if at all. A claim of a
-    /// process whose lease is over goes to the caller.
+    /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet. The
+    /// claim of a process without a lease goes to the caller.
     ///
     /// # Errors
     /// [`AppendError::Name`] and [`AppendError::Store`].
@@ -75,19 +75,19 @@ pub trait ConversationStore: Send + Sync + 'static {
         by: &Replica,
     ) -> Result<Claim, AppendError>;
 
-    /// Takes a claim back, because the message was refused. A claim of another process, and that of a message which was
-    /// accepted or answered, stays.
+    /// Takes a claim back after a refusal. Claims of other processes stay, and so do claims of accepted and answered
+    /// messages.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn release(&self, owner: &Owner, message: &MessageKey, by: &Replica) -> Result<(), StoreError>;
 
-    /// Enters the queue of a conversation, and reads the conversation if the turn runs at once. If it has to wait, its task is
-    /// stored as SUBMITTED: the message is accepted from then on, and any process can run the turn.
+    /// Enters the queue of a conversation, and reads the conversation if the turn runs at once. If the turn has to wait,
+    /// its message is accepted: the task is stored as SUBMITTED, and any process can run the turn.
     ///
     /// # Errors
-    /// [`AppendError::QueueFull`], [`AppendError::Fenced`] when the lease of the replica is over or a turn works on the task
-    /// already, [`AppendError::Full`] from the memory store, [`AppendError::Store`].
+    /// [`AppendError::QueueFull`], [`AppendError::Fenced`] when the lease of the replica is over or a turn works on the
+    /// task already, [`AppendError::Full`] from the memory store, [`AppendError::Store`].
     async fn enter(
         &self,
         key: &ConversationKey,
@@ -95,7 +95,7 @@ pub trait ConversationStore: Send + Sync + 'static {
         window: Window,
     ) -> Result<Entrance, AppendError>;
 
-    /// Waits until a turn that has entered runs, and reads the conversation. Dropping the future does not leave the queue.
+    /// Waits until a queued turn runs, and reads the conversation. A dropped call does not leave the queue.
     ///
     /// # Errors
     /// [`AppendError::Fenced`] when another process has taken the turn, and [`AppendError::Store`].
@@ -106,27 +106,28 @@ pub trait ConversationStore: Send + Sync + 'static {
         window: Window,
     ) -> Result<ConversationSnapshot, AppendError>;
 
-    /// Leaves the queue without a last entry. A turn that has left, or that another process has taken, is no error.
+    /// Leaves the queue without a last entry. An unknown fence is no error: the turn has left, or another process has taken
+    /// the turn.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn leave(&self, key: &ConversationKey, fence: &Fence, departure: Departure) -> Result<(), StoreError>;
 
-    /// Appends entries behind a position, applies their changes of state, stores the task as it is with them, and leaves the
-    /// queue if they are the last ones of their turn: all of that or nothing. A conversation begins with its first event.
+    /// Appends entries after a position, changes the state, stores the task, and leaves the queue if `ends` is set. The
+    /// store does all of that or nothing. The first event creates the conversation.
     ///
-    /// A turn writes while it is the first of the queue. One that waits may only end its task, with entries that say nothing
-    /// in the conversation.
+    /// The first turn of the queue may append any entry to its own task. A waiting turn may only end its task, without an
+    /// event.
     ///
     /// # Errors
     /// [`AppendError::Fenced`], [`AppendError::Stale`], [`AppendError::Missing`], [`AppendError::TooLarge`],
-    /// [`AppendError::Name`], [`AppendError::Store`]; and [`AppendError::Full`] from the memory store, which always has room
-    /// for a single update that finishes its task.
+    /// [`AppendError::Name`], [`AppendError::Store`]; and [`AppendError::Full`] from the memory store, which always has
+    /// room for a single update that finishes its task.
     async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError>;
 
-    /// Entries of a task after number `after`, in order: at most `limit.0`, and only as many as take at most `limit.1` bytes of
-    /// JSON, the first one in any case. A store in memory keeps no entries of a finished task, whose
-    /// [`task`](Self::task) tells all of it.
+    /// Entries of a task after number `after`, in order: at most `limit.0` entries, and at most `limit.1` bytes of JSON,
+    /// but always the first entry. The memory store drops the entries of a finished task, because [`task`](Self::task)
+    /// returns the whole task.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -137,7 +138,7 @@ pub trait ConversationStore: Send + Sync + 'static {
         limit: (usize, usize),
     ) -> Result<Vec<StoredEntry>, StoreError>;
 
-    /// Reads a conversation. One that does not exist has the number 0, and sees what others set in the scopes that it shares.
+    /// Reads a conversation. A missing conversation has the number 0 and its shared state.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] and [`StoreError::Database`].
@@ -149,7 +150,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Unreadable`] and [`StoreError::Database`].
     async fn artifact(&self, key: &ConversationKey, name: &str) -> Result<Option<StoredArtifact>, StoreError>;
 
-    /// A task, whoever owns it ([`StoredTask::is_of`]).
+    /// A task of any owner. The caller checks [`StoredTask::is_of`].
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -162,47 +163,47 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Database`].
     async fn tasks(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 
-    /// Those of the tasks whose last entry is another than the one named with them, each with its number; `None` for a task
-    /// that is gone.
+    /// The tasks among `known` with another last entry than the given number, each with its last number; `None` for a
+    /// deleted task.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn changed(&self, known: &[(TaskId, u64)]) -> Result<Vec<(TaskId, Option<u64>)>, StoreError>;
 
-    /// Asks for the turn of a task to be cancelled, and tells what is known of it; `None` when no turn works on the task.
+    /// Marks the turn of a task as cancelled, and returns the turn; `None` when no turn works on the task.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn cancel(&self, task: &TaskId) -> Result<Option<TurnOfTask>, StoreError>;
 
-    /// Those of the turns, each named by its task, that somebody has asked to be cancelled or has taken over.
+    /// The turns among `running`, by their tasks, that were cancelled or taken over.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn turns_to_stop(&self, running: &[(TaskId, Fence)]) -> Result<Vec<TaskId>, StoreError>;
 
-    /// Takes a turn over from whoever has it under the fence `from`, whether its process is alive or not. `None` when it has
-    /// ended or somebody else was faster.
+    /// Takes over the turn with the fence `from`, also from a live process. `None` when the turn has ended or has another
+    /// fence.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn take(&self, task: &TaskId, from: &Fence, by: &Replica) -> Result<Option<LostTurn>, StoreError>;
 
-    /// Takes turns over whose process is gone, or has handed them over: at most `limit`. A turn that was refused nothing and
-    /// promised nothing, because its message was not accepted yet, is forgotten instead.
+    /// Takes over at most `limit` turns of dead processes and turns that were handed over. A turn without an accepted
+    /// message is dropped, because its client sends the message again.
     ///
     /// # Errors
-    /// [`StoreError::Database`]. What was taken until then is taken again by a later call.
+    /// [`StoreError::Database`]. A later call returns the turns that were taken before the failure.
     async fn take_lost(&self, by: &Replica, limit: usize) -> Result<Vec<LostTurn>, StoreError>;
 
-    /// Deletes what need not stay, the oldest first, with all that belongs to it; also claims of messages of which nothing came
-    /// within a day. Conversations and tasks that a turn works on stay.
+    /// Deletes records above the limits, oldest first, and claims without a result after a day. Conversations and tasks
+    /// with a turn stay.
     ///
     /// # Errors
-    /// [`StoreError::Database`]. What was deleted until then stays deleted.
+    /// [`StoreError::Database`]. Earlier deletions stay.
     async fn sweep(&self, retention: &Retention) -> Result<Swept, StoreError>;
 
-    /// Deletes the oldest finished tasks of one tenant beyond a count, as [`sweep`](Self::sweep) does, and tells how many.
+    /// Deletes the oldest finished tasks of one tenant above a count, and returns their number.
     ///
     /// # Errors
     /// [`StoreError::Database`]. What was deleted until then stays deleted.
@@ -219,7 +220,7 @@ pub trait ConversationStore: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Waits for what is under way and closes what is open. Later calls fail.
+    /// Waits for running calls and closes the connections. Later calls fail.
     async fn close(&self) {}
 }
 

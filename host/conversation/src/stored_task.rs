@@ -9,22 +9,22 @@ use crate::error::StoreError;
 use crate::key::{ConversationKey, Owner};
 use crate::task::TaskSnapshot;
 
-/// A task as it is stored. It is decoded when somebody looks at it.
+/// A stored task, which is decoded on demand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredTask {
     /// The task.
     pub id: TaskId,
-    /// The conversation that it belongs to.
+    /// The conversation of the task.
     pub key: ConversationKey,
-    /// The number of its last entry, which the next append to it expects; 0 for a task whose turn waits to begin it.
+    /// The number of the last entry; 0 for a SUBMITTED task whose turn waits.
     pub number: u64,
-    /// True if a turn works on it, or waits to.
+    /// True if the queue has a turn of the task.
     pub is_worked_on: bool,
-    /// True if it is in a final state.
+    /// True if the task is in a final state.
     pub is_finished: bool,
-    /// The versions of extensions that it goes on with ([`Note::Pins`](crate::Note::Pins)).
+    /// The versions of extensions for the next turn ([`Note::Pins`](crate::Note::Pins)).
     pub pins: Option<Arc<str>>,
-    /// The ids that it has at an agent elsewhere ([`Note::UpstreamTask`](crate::Note::UpstreamTask)).
+    /// The ids of the task at the upstream agent ([`Note::UpstreamTask`](crate::Note::UpstreamTask)).
     pub upstream: Option<Arc<str>>,
     pub(crate) content: TaskContent,
 }
@@ -43,7 +43,7 @@ impl StoredTask {
         self.key.owner() == owner
     }
 
-    /// True if it waits for its client, and no turn works on it.
+    /// True if the task waits for its client and has no turn.
     #[must_use]
     pub fn waits(&self) -> bool {
         !self.is_finished && !self.is_worked_on

@@ -1,7 +1,7 @@
-//! A task: the projection of the entries that belong to it, as it is at one moment.
+//! A task at one moment: the projection of its entries.
 //!
-//! A small task is kept as its values. One that grows is kept as what it was, and the entries since, so that a further
-//! entry costs what it adds.
+//! A small task is a copy of its values. A large task is an older copy and the entries since, so that one more entry costs
+//! only its own size.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -23,13 +23,13 @@ const SMALL: usize = 8 << 10;
 /// Bytes of an update that may end any task.
 const SHORT: usize = 16 << 10;
 
-/// A task as it is at one moment. Clones share it.
+/// A task at one moment. Clones share the values.
 ///
-/// Once a store has kept it as finished they share its JSON too, so that a binding need not make it again. Of a task that
-/// goes on there will be many snapshots, and none keeps a text beside its values.
+/// Clones of a finished and stored task also share its JSON, so that a binding need not encode the task again. Snapshots of
+/// an unfinished task keep no JSON.
 ///
-/// To look at the task itself can cost a copy of it; [`id`](Self::id), [`context_id`](Self::context_id),
-/// [`state`](Self::state) and [`size`](Self::size) cost nothing.
+/// Access to the task itself can cost a copy; [`id`](Self::id), [`context_id`](Self::context_id), [`state`](Self::state)
+/// and [`size`](Self::size) cost nothing.
 ///
 /// ```
 /// use annex_conversation::{Entry, StateDelta, TaskSnapshot};
@@ -73,7 +73,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The conversation that it belongs to.
+    /// The context of the task.
     #[must_use]
     pub fn context_id(&self) -> &ContextId {
         match &self.inner.form {
@@ -82,7 +82,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The state that it is in.
+    /// The state.
     #[must_use]
     pub fn state(&self) -> TaskState {
         match &self.inner.form {
@@ -91,7 +91,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The time when it came into that state, if that is known.
+    /// The time of the last change of state, if known.
     #[must_use]
     pub fn status_at(&self) -> Option<Timestamp> {
         match &self.inner.form {
@@ -120,17 +120,16 @@ impl TaskSnapshot {
         self.task().artifacts.iter().any(|artifact| artifact.artifact_id == *id)
     }
 
-    /// True if databases keep it as its entries, because its JSON would be written again with each of them.
+    /// True if databases store the task as its entries: the JSON of a large task would be rewritten with each entry.
     #[must_use]
     pub fn is_large(&self) -> bool {
         let is_whole = matches!(self.inner.form, Form::Whole(..));
         !(is_whole && (self.size().bytes <= SMALL || self.state().is_terminal()))
     }
 
-    /// Checks it as its agent has made it of `before`. A task can always end by a short update, however large it is.
+    /// Checks the task after a change of its agent. A short final update always passes, so that every task can end.
     ///
-    /// # Errors
-    /// What the task has too much of.
+    /// # Errors [`Excess::Task`].
     pub fn check(&self, before: &Self, limits: &TaskLimits) -> Result<(), Excess> {
         let added = self.size().logged.saturating_sub(before.size().logged);
         if self.state().is_terminal() && added <= SHORT {
@@ -140,10 +139,9 @@ impl TaskSnapshot {
         limits.check(&self.size()).or_else(|_| limits.check(&self.exact_size()))
     }
 
-    /// Checks it before a message of its client.
+    /// Checks the task before a message of its client.
     ///
-    /// # Errors
-    /// What the task would have too much of.
+    /// # Errors [`Excess::Task`].
     pub fn check_message(&self, limits: &TaskLimits, message: &Message) -> Result<(), Excess> {
         limits.check_message(&self.size(), message).or_else(|_| limits.check_message(&self.exact_size(), message))
     }
@@ -154,7 +152,7 @@ impl TaskSnapshot {
         self.size()
     }
 
-    /// The task with further entries. Those that do not change it are passed over.
+    /// The task after more entries. Events and notes are ignored.
     #[must_use]
     pub fn with(&self, entries: &[Entry]) -> Self {
         let (state, status_at) = entries.iter().rev().find_map(status).unwrap_or((self.state(), self.status_at()));
@@ -285,7 +283,7 @@ fn status(entry: &Entry) -> Option<(TaskState, Option<Timestamp>)> {
     }
 }
 
-/// Applies an entry to its task. What is said in the conversation, and notes, change nothing.
+/// Applies an entry to its task. Events and notes change nothing.
 fn apply(task: &mut Task, entry: &Entry) {
     match entry {
         Entry::Message(message) => task.apply_message(message.message.clone()),

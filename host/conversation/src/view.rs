@@ -1,4 +1,4 @@
-//! What a turn sees of its conversation.
+//! The view of a turn on its conversation.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::history::{ConversationSnapshot, Window};
 use crate::limits::Limits;
 use crate::state::{ScopedState, set};
 
-/// The state that a turn sees, and what it has done so far.
+/// The state as a turn sees it, and the progress of the turn.
 pub(crate) struct View {
     pub(crate) exists: bool,
     pub(crate) state: ScopedState,
@@ -17,15 +17,15 @@ pub(crate) struct View {
     pub(crate) temp: JsonObject,
     /// True if the user's event is the last one of this turn.
     pub(crate) is_unanswered: bool,
-    /// The ids that the conversation has at an agent elsewhere.
+    /// The ids of the conversation at the upstream agent.
     pub(crate) upstream: Option<Arc<str>>,
-    /// The latest events, as they were read with the conversation, and those that came since. The first who asks gets them.
+    /// The events that were read with the conversation, and the later events of the turn. The first reader takes them.
     pub(crate) history: Option<KnownHistory>,
 }
 
 pub(crate) struct KnownHistory {
     events: Vec<Arc<Event>>,
-    /// The number that was asked for.
+    /// The requested number.
     asked: usize,
 }
 
@@ -46,7 +46,7 @@ impl View {
         }
     }
 
-    /// The events of the window; `None` where more are asked for than were read.
+    /// The events of the window; `None` if the window is larger than the known history.
     pub(crate) fn take_history(&mut self, window: Window) -> Option<Vec<Arc<Event>>> {
         let KnownHistory { mut events, asked } = self.history.take()?;
         let skipped = events.len().saturating_sub(window.fitting(events.iter().rev()));

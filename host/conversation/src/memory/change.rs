@@ -1,6 +1,6 @@
-//! All that a memory store keeps, and the changes that touch several parts of it.
+//! The content of a memory store, and the changes that touch several of its parts.
 //!
-//! Nothing is rolled back in memory, so each change checks everything that can refuse it first.
+//! A change in memory cannot be rolled back, so each change runs all checks first.
 
 use annex_protocol::{Message, TaskId, Timestamp};
 
@@ -39,13 +39,13 @@ impl Contents {
         }
     }
 
-    /// Reading a conversation is using it, so that it goes later.
+    /// Reads a conversation and marks the conversation as used.
     pub(super) fn read(&mut self, key: &ConversationKey, window: Window) -> ConversationSnapshot {
         self.conversations.touch(key);
         self.conversations.read(key, window)
     }
 
-    /// Takes out what is beyond the bounds, to be dropped by the caller.
+    /// Takes out the slots above the bounds. The caller frees them.
     pub(super) fn evict(&mut self) -> Vec<Slot> {
         self.conversations.evict(|key| self.queues.is_busy(key))
     }
@@ -98,7 +98,7 @@ impl Contents {
         }
     }
 
-    /// Takes a turn out of its queue as if it had never come.
+    /// Takes a turn out of its queue without a trace.
     fn forget_turn(&mut self, key: &ConversationKey, index: usize) {
         let Some(turn) = self.queues.remove(key, index) else { return };
         let task = &turn.submission.task;
@@ -225,7 +225,7 @@ impl Contents {
         }
     }
 
-    /// Keeps the answer to a message, if there is room for it.
+    /// Keeps the answer to a message, if the store has room.
     fn keep_answer(&mut self, key: &ConversationKey, message: &MessageKey, (answer, bytes): (&Message, usize)) {
         let wanted = RoomWanted { owner: key.owner(), tasks: 0, bytes, kept: None };
         let mut consequences = Consequences::default();

@@ -107,7 +107,7 @@ impl Claims {
         }
     }
 
-    /// Drops answers until there is room for so many more bytes of them; `false` when there never will be.
+    /// Drops answers until `bytes` more fit. Returns `false` if `bytes` exceeds the limit on all answers.
     pub(super) fn make_room(&mut self, bytes: usize) -> bool {
         // It would not fit into an empty store either, so nobody else's answer goes for it.
         if bytes > self.max_answer_bytes {
@@ -167,8 +167,8 @@ impl Claims {
         old.iter().for_each(|key| self.remove(key));
     }
 
-    /// The oldest claim of the owner that has most of what is measured; of owners that have the same, the oldest. Looks at
-    /// every owner.
+    /// The oldest claim of the owner with the largest measured value; the oldest of all if several owners are equal. Scans
+    /// all owners.
     fn oldest_of_most(&self, measured: impl Fn(&OwnClaims) -> (usize, &BTreeSet<u64>)) -> Option<u64> {
         let oldest = self.by_owner.values().map(measured);
         let oldest = oldest.filter_map(|(size, numbers)| Some((size, Reverse(*numbers.first()?))));

@@ -1,7 +1,7 @@
-//! Conversations in memory and the maps of state that they share, in the order of their last use.
+//! Conversations in memory and their shared maps of state, in the order of the last use.
 //!
-//! One list of slots holds both. A conversation is used before the maps that it shares, so the oldest slot is never a map
-//! whose conversations are younger: shared state goes after the last conversation that could see it.
+//! One list of slots holds both. Each use of a conversation moves its slot first and then its shared maps, so a map is
+//! always younger than its conversations. Shared state is therefore evicted after the last of its conversations.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -47,7 +47,7 @@ impl Conversations {
         self.slot(&SlotKeys::new(key), Scope::Conversation).map_or(0, |slot| slot.number)
     }
 
-    /// The conversation of this key, whether it exists or not: another one may have set what they share.
+    /// The conversation of this key. A missing conversation is read with its shared state.
     pub(super) fn read(&self, key: &ConversationKey, window: Window) -> ConversationSnapshot {
         let keys = SlotKeys::new(key);
         let slot = self.slot(&keys, Scope::Conversation);
@@ -68,8 +68,7 @@ impl Conversations {
         self.slot(&SlotKeys::new(key), Scope::Conversation)?.artifacts.get(name).cloned()
     }
 
-    /// Checks the change of state that entries bring. Nothing is rolled back in memory, so whatever can refuse comes before
-    /// the first change.
+    /// Checks the change of state of an append.
     pub(super) fn check(&self, key: &ConversationKey, delta: &StateDelta) -> Result<(), AppendError> {
         if delta.is_empty() {
             return Ok(());
@@ -94,7 +93,7 @@ impl Conversations {
         Ok(())
     }
 
-    /// Stores what entries bring. What they say begins a conversation that is not there.
+    /// Stores the events, state and notes of entries. The first event creates the conversation.
     pub(super) fn store(&mut self, key: &ConversationKey, entries: &[Entry]) {
         let limits = self.limits;
         let keys = SlotKeys::new(key);
@@ -118,12 +117,12 @@ impl Conversations {
         }
     }
 
-    /// Marks a conversation and what it shares as used now.
+    /// Marks a conversation and its shared maps as used now.
     pub(super) fn touch(&mut self, key: &ConversationKey) {
         self.promote(&SlotKeys::new(key));
     }
 
-    /// Removes a conversation, and tells whether there was one. What it shares with others stays.
+    /// Removes a conversation. Shared state stays. Returns `false` if the conversation does not exist.
     pub(super) fn delete(&mut self, key: &ConversationKey) -> bool {
         let keys = SlotKeys::new(key);
         let Some(slot) = self.slots.pop(&keys.own) else { return false };
@@ -136,7 +135,7 @@ impl Conversations {
         true
     }
 
-    /// Removes one full key, and tells whether it was there.
+    /// Removes one full key. Returns `false` if the key does not exist.
     pub(super) fn delete_key(&mut self, owner: &ConversationKey, full_key: &str) -> bool {
         let (scope, name) = Scope::of(full_key);
         let keys = SlotKeys::new(owner);
@@ -148,7 +147,7 @@ impl Conversations {
         is_removed
     }
 
-    /// Removes the `user:` keys of a user, and tells how many there were.
+    /// Removes the `user:` keys of a user and returns their number.
     pub(super) fn delete_user_state(&mut self, owner: &ConversationKey) -> u64 {
         let keys = SlotKeys::new(owner);
         let Some(slot) = keys.of(Scope::User).and_then(|user| self.slots.pop(user.as_ref())) else { return 0 };
@@ -190,7 +189,7 @@ impl Conversations {
         users
     }
 
-    /// Drops conversations that are too old or too many of their tenant and not busy, and tells how many.
+    /// Drops idle conversations that are too old, or too many of their tenant, and returns their number.
     pub(super) fn sweep(&mut self, keep: &Keep, is_busy: impl Fn(&ConversationKey) -> bool) -> u64 {
         let mut of_tenants: HashMap<&str, Vec<(Timestamp, &ConversationKey)>> = HashMap::new();
         for (key, slot) in self.keys() {
@@ -209,8 +208,8 @@ impl Conversations {
         old.iter().filter(|key| self.delete(key)).count() as u64
     }
 
-    /// Takes out the least recently used slots until the bounds hold or only busy conversations are left. They are dropped
-    /// when nobody waits for the store.
+    /// Takes out the least recently used slots until the bounds hold or only busy conversations are left. The caller frees
+    /// the slots.
     pub(super) fn evict(&mut self, is_busy: impl Fn(&ConversationKey) -> bool) -> Vec<Slot> {
         let mut spared = 0;
         let mut evicted = Vec::new();

@@ -26,14 +26,14 @@ pub(super) struct TurnInQueue {
     is_accepted: bool,
     /// True once it has appended.
     has_begun: bool,
-    /// How often a process has begun with it.
+    /// The number of processes that have begun the turn.
     attempts: u32,
     pub(super) is_cancelled: bool,
-    /// True if its process has handed it over.
+    /// True if the process has handed the turn over.
     is_left: bool,
     /// True if its conversation was deleted while it ran.
     pub(super) is_orphan: bool,
-    /// Wakes the turn when it runs, or is another process's.
+    /// Wakes the turn when the turn runs, or when another process has taken the turn.
     moved: Option<Arc<Notify>>,
 }
 
@@ -47,7 +47,7 @@ impl Queues {
         self.by_conversation.contains_key(key)
     }
 
-    /// The index of a turn in its queue; 0 for the one that runs.
+    /// The index of a turn in its queue; the running turn has 0.
     pub(super) fn index(&self, key: &ConversationKey, fence: &Fence) -> Option<usize> {
         self.turns(key).position(|turn| turn.fence == *fence)
     }
@@ -92,19 +92,20 @@ impl Queues {
         removed
     }
 
-    /// Fires when the turn may run, or is another process's.
+    /// Fires when the turn runs, or when another process has taken the turn.
     pub(super) fn moved(&mut self, key: &ConversationKey, fence: &Fence) -> Option<Arc<Notify>> {
         Some(Arc::clone(self.turn_mut(key, fence)?.moved.get_or_insert_default()))
     }
 
-    /// The conversation of this key was deleted: what its turn says from now on is not to bring it back.
+    /// Marks the running turn after a deletion of the conversation, so that the turn does not create the conversation
+    /// again.
     pub(super) fn orphan(&mut self, key: &ConversationKey) {
         if let Some(first) = self.by_conversation.get_mut(key).and_then(VecDeque::front_mut) {
             first.is_orphan = true;
         }
     }
 
-    /// Leaves a turn to another process.
+    /// Hands a turn over to other processes.
     pub(super) fn hand_over(&mut self, key: &ConversationKey, fence: &Fence, has_begun: bool) {
         let left = self.fence(&fence.replica);
         if let Some(turn) = self.turn_mut(key, fence) {
@@ -116,7 +117,7 @@ impl Queues {
         }
     }
 
-    /// Takes a turn over, so that it goes on under a fence of `by`.
+    /// Takes a turn over and gives the turn a fence of `by`.
     pub(super) fn take(&mut self, key: &ConversationKey, from: &Fence, by: &Replica) -> Option<LostTurn> {
         let fence = self.fence(by);
         let turn = self.turn_mut(key, from)?;
@@ -136,7 +137,7 @@ impl Queues {
         })
     }
 
-    /// Turns whose process is gone, or has handed them over, in the order of their queues.
+    /// The turns of dead processes and the turns that were handed over, in the order of their queues.
     pub(super) fn lost(&self, leases: &dyn Leases) -> Vec<(ConversationKey, Fence, bool)> {
         let all = self.by_conversation.iter().flat_map(|(key, queue)| queue.iter().map(move |turn| (key, turn)));
         let lost = all.filter(|(_, turn)| !turn.is_alive(leases));
@@ -150,12 +151,12 @@ impl Queues {
 }
 
 impl TurnInQueue {
-    /// True if a process works on it.
+    /// True if a live process works on the turn.
     pub(super) fn is_alive(&self, leases: &dyn Leases) -> bool {
         !self.is_left && leases.is_alive(&self.fence.replica)
     }
 
-    /// Its message is accepted, because it has appended. Returns whether it was before.
+    /// Marks the turn as begun and its message as accepted. Returns `true` if the message was accepted before.
     pub(super) fn accept(&mut self) -> bool {
         if !self.has_begun {
             (self.has_begun, self.attempts) = (true, self.attempts.max(1));

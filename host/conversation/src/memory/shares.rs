@@ -1,4 +1,4 @@
-//! The shares of the owners in a memory store, so that room is made at the expense of whoever has most.
+//! The shares of the owners in a memory store. A full store drops tasks of the owner with the largest share.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -24,7 +24,7 @@ pub(super) struct Shares {
 struct Share {
     tasks: usize,
     bytes: usize,
-    /// Of these, those that are worked on.
+    /// The running tasks among them.
     running: RunningTasks,
     finished: BTreeSet<RestingTask>,
     waiting: BTreeSet<RestingTask>,
@@ -44,13 +44,13 @@ pub(super) enum Shortage {
     Bytes,
 }
 
-/// The room that is wanted for what is to be stored.
+/// A request for room.
 #[derive(Clone, Copy)]
 pub(super) struct RoomWanted<'a> {
     pub(super) owner: &'a Owner,
     pub(super) tasks: usize,
     pub(super) bytes: usize,
-    /// A task that it belongs to, which must not go for it.
+    /// The task that gets the room, and must not be dropped.
     pub(super) kept: Option<&'a TaskId>,
 }
 
@@ -151,8 +151,8 @@ impl Shares {
         finished.or_else(|| self.oldest(measure, wanted, |share| &share.waiting))
     }
 
-    /// The oldest of what rests, of the owner that has most. Owners that have less than the one that wants room, with what
-    /// it wants, lose nothing. Looks at every owner.
+    /// The oldest resting task of the owner with the largest share. Owners with a smaller share than the owner in need lose
+    /// nothing. Scans all owners.
     fn oldest(
         &self,
         measure: Shortage,

@@ -1,4 +1,4 @@
-//! What the memory store keeps of one conversation, or of one shared map of state.
+//! One conversation, or one shared map of state, in the memory store.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::state::{Scope, StateDelta};
 /// One conversation, or one shared map, which has no history.
 pub(super) struct Slot {
     key_bytes: usize,
-    /// Shared with whoever has read it.
+    /// Readers share the map until a change.
     pub(super) state: JsonObject,
     pub(super) state_bytes: usize,
     /// The number of events.
@@ -23,7 +23,7 @@ pub(super) struct Slot {
     pub(super) changed_at: Timestamp,
     pub(super) history: History,
     pub(super) artifacts: Artifacts,
-    /// The ids that the conversation has at an agent elsewhere.
+    /// The ids of the conversation at the upstream agent.
     pub(super) upstream: Option<Arc<str>>,
 }
 
@@ -84,7 +84,7 @@ impl Slot {
         }
     }
 
-    /// Removes a key, and tells whether it was there.
+    /// Removes a key. Returns `false` if the key does not exist.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let Some(previous) = self.state.remove(name) else { return false };
         self.state_bytes -= name.len() + previous.get().len();

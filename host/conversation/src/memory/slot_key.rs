@@ -1,4 +1,4 @@
-//! The names of slots: of a conversation, and of the maps that it shares.
+//! The names of slots, which are conversations and shared maps.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -52,7 +52,7 @@ impl Hasher for Prehashed {
     }
 }
 
-/// The slots of one conversation: its own, and those that it shares.
+/// The slots of one conversation: the own slot and the shared maps.
 pub(super) struct SlotKeys<'a> {
     key: &'a ConversationKey,
     pub(super) own: SlotKey,
@@ -78,7 +78,7 @@ impl<'a> SlotKeys<'a> {
 }
 
 impl SlotName {
-    /// The conversation that it names; `None` for a shared map.
+    /// The conversation; `None` for a shared map.
     pub(super) fn conversation(&self) -> Option<&ConversationKey> {
         match self {
             Self::Conversation(key) => Some(key),

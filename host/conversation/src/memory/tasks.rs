@@ -1,7 +1,7 @@
 //! Tasks in memory, bounded by count and bytes.
 //!
-//! A task that a turn works on is never dropped. Of the finished ones the oldest goes first, of the owner that has most, and
-//! where there are none, of those that wait.
+//! A task with a turn is never dropped. A full store drops the oldest finished task of the owner with the largest share,
+//! then the oldest waiting task.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,12 +22,12 @@ use crate::task::TaskSnapshot;
 /// A status without a timestamp is older than all others.
 const NO_TIMESTAMP: i64 = i64::MIN;
 
-/// Tells whether the store may drop a task that is in the way, and since when it may.
+/// Whether the store may drop a task, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// A turn works on it, and it stays.
+    /// The task has a turn and stays.
     Runs,
-    /// It waits for its client.
+    /// The task waits for its client.
     Waits(i64),
     Finished(i64),
 }
@@ -40,11 +40,11 @@ pub(super) struct TaskSlot {
     status_at: i64,
     /// The time when the task reached its final state; `None` while it can go on.
     finished_at: Option<i64>,
-    /// True while a turn works on it, or waits to.
+    /// True while the queue has a turn of the task.
     is_worked_on: bool,
     /// The number of its last entry.
     number: u64,
-    /// The entries of a task that is not finished, with their numbers. What was said is in the history of the conversation.
+    /// The entries of an unfinished task, with their numbers. Events are in the history of the conversation.
     entries: Vec<(u64, Entry)>,
     /// Push notification configs as JSON, by their ids.
     pub(super) configs: BTreeMap<String, String>,
@@ -54,7 +54,7 @@ pub(super) struct TaskSlot {
     bytes: usize,
 }
 
-/// What an append makes of a task.
+/// The change of a task by an append.
 pub(super) struct TaskChange<'a> {
     pub(super) key: &'a ConversationKey,
     pub(super) entries: &'a [Entry],
@@ -63,12 +63,12 @@ pub(super) struct TaskChange<'a> {
     pub(super) is_worked_on: bool,
 }
 
-/// Tasks that a change has dropped, or found to be too many.
+/// Tasks that a change has dropped, and a task above the limit on waiting tasks.
 #[derive(Default)]
 pub(super) struct Consequences {
     /// All tasks that were dropped.
     pub(super) dropped: Vec<TaskId>,
-    /// Those of them that waited.
+    /// The waiting tasks among them.
     pub(super) displaced: Vec<TaskId>,
     pub(super) surplus: Option<TaskId>,
 }
@@ -79,7 +79,7 @@ pub(super) struct Tasks {
     waiting: WaitingBounds,
     tasks: HashMap<TaskId, TaskSlot>,
     shares: Shares,
-    /// Bytes of answers to messages, which are kept elsewhere and share the room.
+    /// Bytes of answers to messages, which share the room with the tasks.
     pub(super) answer_bytes: usize,
 }
 
@@ -122,7 +122,7 @@ impl TaskSlot {
         }
     }
 
-    /// Bytes of it with further entries, which make `content` of the task.
+    /// The bytes after an append that makes `content` of the task.
     fn bytes_with(&self, entries: &[Entry], content: &TaskContent) -> usize {
         match content {
             TaskContent::Json(json) => json.len() + self.configs.values().map(String::len).sum::<usize>(),
@@ -193,7 +193,7 @@ impl Tasks {
         self.tasks.get(id)
     }
 
-    /// The number of the last entry of a task; 0 if there is no such task.
+    /// The number of the last entry of a task; 0 if the task does not exist.
     pub(super) fn number(&self, id: &TaskId) -> u64 {
         self.tasks.get(id).map_or(0, |slot| slot.number)
     }
@@ -223,8 +223,8 @@ impl Tasks {
         found.map(cursor).collect()
     }
 
-    /// Stores what an append makes of a task, which is made if it is not there. Refuses before anything is changed, but for
-    /// tasks that were dropped to make room.
+    /// Stores a task as an append changes it, and creates a missing task. A refusal changes nothing except the tasks that
+    /// were dropped for room.
     pub(super) fn store(&mut self, id: &TaskId, change: &TaskChange<'_>) -> Result<Consequences, AppendError> {
         let new = TaskSlot::new(change.key);
         let slot = self.tasks.get(id).unwrap_or(&new);
@@ -269,7 +269,7 @@ impl Tasks {
         Ok(consequences)
     }
 
-    /// A turn works on the task from now on, or does so no more.
+    /// Marks the task as running or resting.
     pub(super) fn set_worked_on(&mut self, id: &TaskId, is_worked_on: bool) {
         let Some(slot) = self.tasks.get_mut(id) else { return };
         self.shares.remove(id, slot);
@@ -347,7 +347,7 @@ impl Tasks {
         if waiting.len() > self.waiting.of(owner) { waiting.next().map(|(_, id)| id.clone()) } else { None }
     }
 
-    /// Tasks that are worked on go for nobody, so one owner may fill three quarters of the store with them and no more.
+    /// Checks the share of running tasks: they cannot be dropped, so one owner may fill three quarters of the store.
     fn check_running(&self, owner: &Owner, added: RunningTasks) -> Result<(), AppendError> {
         let three_quarters = |whole: usize| whole - whole / 4;
         // An owner with too much may still do what adds nothing, such as ending a task.
@@ -360,7 +360,7 @@ impl Tasks {
         if fits { Ok(()) } else { Err(AppendError::Full) }
     }
 
-    /// Drops tasks that are finished or wait until there is room for what is wanted.
+    /// Drops finished and waiting tasks until the request fits.
     pub(super) fn make_room(
         &mut self,
         wanted: RoomWanted<'_>,
@@ -382,7 +382,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// What the store would have too much of; `None` if there is room.
+    /// The bound that the request would exceed; `None` if the request fits.
     fn shortage(&self, wanted: RoomWanted<'_>) -> Option<Shortage> {
         if self.tasks.len() + wanted.tasks > self.max_tasks {
             return Some(Shortage::Tasks);

@@ -1,4 +1,4 @@
-//! A task that has grown by entries: what it was, and the entries since. Its values are made when somebody looks at them.
+//! A large task: an older copy and the entries since. The values are computed on first access.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,9 +17,9 @@ pub(super) struct Grown {
     pub(super) state: TaskState,
     pub(super) status_at: Option<Timestamp>,
     pub(super) size: TaskSize,
-    /// The whole task, once somebody has looked at it.
+    /// The whole task, after the first access.
     pub(super) whole: OnceLock<(Task, TaskSize)>,
-    /// The parts that it is made of until then.
+    /// The parts, before the first access.
     pub(super) parts: Mutex<Option<GrownParts>>,
 }
 

@@ -3,6 +3,7 @@
 use annex_conversation::{AppendError, ConfigError, MAX_PUSH_CONFIGS};
 use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};
 
+use crate::concurrency::at_once;
 use crate::support::{Backend, WritesTasks, owner, working};
 
 on_every_store! {
@@ -108,13 +109,12 @@ async fn concurrent_configs_stay_within_the_bound(backend: Backend) {
     for number in 0..MAX_PUSH_CONFIGS - 1 {
         store.put_config(&"t-1".into(), &config(&number.to_string(), "https://example.com")).await.unwrap();
     }
-    let writers = (0..8).map(|number| {
+    let outcomes = at_once(8, |number| {
         let store = store.clone();
         let config = config(&format!("more-{number}"), "https://example.com");
-        tokio::spawn(async move { store.put_config(&"t-1".into(), &config).await.is_ok() })
+        async move { store.put_config(&"t-1".into(), &config).await.is_ok() }
     });
-    let outcomes = futures::future::join_all(writers.collect::<Vec<_>>()).await;
-    assert_eq!(outcomes.into_iter().filter(|stored| *stored.as_ref().unwrap()).count(), 1);
+    assert_eq!(outcomes.await.into_iter().filter(|is_stored| *is_stored).count(), 1);
 }
 
 async fn an_unknown_task_has_no_configs(backend: Backend) {

@@ -1,6 +1,6 @@
 //! Stored tasks and entries come back as they were, byte for byte.
 
-use annex_conversation::{ConversationStore as _, Entry};
+use annex_conversation::Entry;
 use annex_protocol::{Artifact, Json, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent};
 
 use crate::support::{Backend, Store, WritesTasks, owner, working};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_conversation::{ConversationKey, Holdings, Scope, Window};
+use annex_conversation::{ConversationKey, Holdings, Owner, Scope, Window};
 use annex_protocol::Json;
 
 use crate::support::{
@@ -191,7 +191,8 @@ async fn deleting_a_conversation_leaves_shared_state(backend: Backend) {
 async fn what_an_anonymous_user_keeps_goes_with_the_conversation(backend: Backend) {
     let store = backend.store().await;
     for is_swept in [false, true] {
-        let keys = ["c", "c_2"].map(|context| ConversationKey::anonymous("t".into(), "a".into(), context.into()));
+        let anonymous = Owner { tenant: "t".to_owned(), principal: String::new() };
+        let keys = ["c", "c_2"].map(|context| ConversationKey::of("a", &anonymous, &context.into()));
         for key in keys.iter().chain([&key("t/a/ann/c")]) {
             make(&store, key, delta(r#"{"a":1,"user:b":2,"app:c":3}"#)).await.unwrap();
         }
@@ -202,7 +203,7 @@ async fn what_an_anonymous_user_keeps_goes_with_the_conversation(backend: Backen
         } else {
             assert!(store.delete(&keys[0]).await.unwrap());
         }
-        let left = async |key: &ConversationKey| store.read(key, Window::NONE).await.unwrap().state.merged();
+        let left = async |key: &ConversationKey| store.conversation(key, Window::NONE).await.unwrap().state.merged();
         assert_eq!(left(&keys[0]).await.to_json_string(), r#"{"app:c":3}"#);
         let others = if is_swept { r#"{"app:c":3}"# } else { r#"{"a":1,"app:c":3,"user:b":2}"# };
         assert_eq!(left(&keys[1]).await.to_json_string(), others);
