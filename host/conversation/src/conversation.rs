@@ -325,13 +325,14 @@ impl Inner {
         entries: &[Entry],
         (ends, answer): (bool, Option<&Message>),
     ) -> Result<Appended, AppendError> {
-        let Hold { store, key, fence, .. } = &self.hold;
+        let Hold { store, key, fence, submission, .. } = &self.hold;
         let task = writing.task.with(entries);
         task.check(&writing.task, &self.limits)?;
         // Whatever becomes of them: unless all goes well the history is read again.
         let history = self.view().history.take();
         let at = Position::of_task(task.id().clone(), writing.number);
-        let append = Append { by: Some(fence), entries, task: Some(&task), ends, answer };
+        let submission = Some(submission).filter(|_| self.hold.standing() == Standing::Unheard || answer.is_some());
+        let append = Append { by: Some(fence), submission, entries, task: Some(&task), ends, answer };
         let appended = store.append(key, &at, append).await.inspect_err(|error| {
             if let AppendError::Fenced = error {
                 self.hold.set(Standing::Over);

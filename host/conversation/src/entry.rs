@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 use annex_protocol::{Message, Parts, StreamResponse, Timestamp};
 
 use crate::size;
+use crate::sql::{Kind, decode};
 use crate::state::StateDelta;
 
 /// The author of events of the user. Any other author is the name of an agent.
@@ -136,14 +137,25 @@ impl From<StreamResponse> for Entry {
 pub struct StoredEntry {
     /// Its number among the entries of its task; the first is 1.
     pub number: u64,
-    pub(crate) entry: Entry,
+    pub(crate) content: EntryContent,
+}
+
+/// The form of a stored entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EntryContent {
+    /// Its JSON, exactly as it was encoded.
+    Json(Kind, String),
+    Value(Entry),
 }
 
 impl StoredEntry {
     /// True if `entry` was stored as this.
     #[must_use]
     pub fn is(&self, entry: &Entry) -> bool {
-        self.entry == *entry
+        match &self.content {
+            EntryContent::Value(stored) => stored == entry,
+            EntryContent::Json(..) => self.decode().is_ok_and(|stored| stored == *entry),
+        }
     }
 
     /// The update as JSON on one line; `None` when readers of the task are not shown the entry.
@@ -151,9 +163,12 @@ impl StoredEntry {
     /// # Errors
     /// When it cannot be encoded.
     pub fn update_json(&self) -> Result<Option<Cow<'_, str>>, serde_json::Error> {
-        match &self.entry {
-            Entry::Update(update) => serde_json::to_string(update.as_ref()).map(|json| Some(Cow::Owned(json))),
-            Entry::Message(_) | Entry::Event(_) | Entry::Note(_) => Ok(None),
+        match &self.content {
+            EntryContent::Json(Kind::Update, json) => Ok(Some(Cow::Borrowed(json))),
+            EntryContent::Value(Entry::Update(update)) => {
+                serde_json::to_string(update.as_ref()).map(|json| Some(Cow::Owned(json)))
+            }
+            EntryContent::Json(..) | EntryContent::Value(_) => Ok(None),
         }
     }
 
@@ -162,7 +177,10 @@ impl StoredEntry {
     /// # Errors
     /// When it was stored by a version of the software that wrote something else.
     pub fn decode(&self) -> Result<Entry, serde_json::Error> {
-        Ok(self.entry.clone())
+        match &self.content {
+            EntryContent::Json(kind, json) => decode(*kind, json),
+            EntryContent::Value(entry) => Ok(entry.clone()),
+        }
     }
 }
 

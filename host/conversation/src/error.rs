@@ -1,7 +1,5 @@
 //! The errors of this crate. A failed call has stored nothing.
 
-use std::error::Error;
-
 use annex_protocol::{ContextId, TaskId};
 
 use crate::limits::Excess;
@@ -60,7 +58,7 @@ pub enum StoreError {
     Encoding(#[from] serde_json::Error),
     /// The database failed. The change was stored in whole or not at all.
     #[error("the database failed")]
-    Database(#[source] Box<dyn Error + Send + Sync>),
+    Database(#[from] sqlx::Error),
 }
 
 /// A text cannot be the name of anything that is stored.
@@ -100,5 +98,11 @@ impl StoreError {
     /// The JSON of a task cannot be read.
     pub(crate) fn unreadable_task(task: &TaskId, source: serde_json::Error) -> Self {
         Self::Unreadable { what: format!("task {task}"), source }
+    }
+}
+
+impl From<sqlx::Error> for AppendError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use annex_protocol::ContextId;
 
 use crate::error::InvalidName;
+use crate::state::Scope;
 
 /// The most bytes of a tenant, an agent's name, a user, or an id. The bound holds in all stores, because PostgreSQL allows
 /// an entry of an index 2,704 bytes and some hold four such texts.
@@ -162,6 +163,18 @@ impl ConversationKey {
         check_key("agent's name", &self.app)?;
         check_key("user id", &self.user)?;
         check_key("context id", id)
+    }
+}
+
+impl ConversationKey {
+    /// Checks the names that find the state of a scope.
+    pub(crate) fn check_of(&self, scope: Scope) -> Result<(), InvalidName> {
+        if scope == Scope::Conversation {
+            return self.check();
+        }
+        check_key("tenant", &self.tenant)?;
+        check_key("agent's name", &self.app)?;
+        check_key("user id", &self.user)
     }
 }
 

@@ -10,7 +10,7 @@
 //! | fence | the right of a turn to write: the process that works on it, and a number that no other turn has |
 //! | claim | the right to work on a message that may be delivered more than once |
 //!
-//! A [`ConversationStore`] keeps all of that. [`MemoryStore`] keeps it in memory.
+//! A [`ConversationStore`] keeps all of that: a [`MemoryStore`], a [`SqliteStore`] or a [`PostgresStore`].
 //!
 //! What runs a turn, who may see a task and how it is shown is decided elsewhere.
 
@@ -29,9 +29,12 @@ mod limits;
 mod lost;
 mod memory;
 mod page;
+mod postgres;
 mod queue;
 mod retention;
 mod size;
+mod sql;
+mod sqlite;
 mod state;
 mod store;
 mod stored_task;
@@ -39,6 +42,7 @@ mod task;
 mod view;
 
 pub use admin::{ConversationAdmin, ConversationQuery, Holdings};
+pub use annex_database::OpenError;
 pub use claim::{Claim, MessageKey};
 pub use configs::{ConfigError, ConfigStore, MAX_PUSH_CONFIGS};
 pub use conversation::{Arrival, Beginning, Conversation, QueuedTurn};
@@ -51,8 +55,11 @@ pub use limits::{Excess, Limits, Measure, TaskLimits, TaskSize};
 pub use lost::end_lost_turn;
 pub use memory::{MemoryBounds, MemoryStore};
 pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};
+pub use postgres::PostgresStore;
 pub use queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 pub use retention::{Keep, Retention, Swept, WaitingBounds};
+pub use sql::SqlStore;
+pub use sqlite::SqliteStore;
 pub use state::{Scope, ScopedState, StateDelta};
 pub use store::{Append, Appended, ConversationStore, Position};
 pub use stored_task::StoredTask;

@@ -41,7 +41,7 @@ pub async fn end_lost_turn(store: &dyn ConversationStore, lost: &LostTurn, reaso
         entries.push(update(&before, state, text));
     }
     let after = before.with(&entries);
-    let append = Append { by: Some(fence), entries: &entries, task: Some(&after), ends: true, answer: None };
+    let append = Append { by: Some(fence), entries: &entries, task: Some(&after), ends: true, ..Append::default() };
     match store.append(key, &Position::of_task(id.clone(), number), append).await {
         Ok(_) | Err(AppendError::Fenced) => Ok(()),
         Err(error) => Err(error),

@@ -35,6 +35,8 @@ pub struct Position {
 pub struct Append<'a> {
     /// The fence of the writing turn. A writer without a turn has `None`, and may write only where no turn works.
     pub by: Option<&'a Fence>,
+    /// What the turn entered the queue with. The store settles its claim, and keeps its text as long as the turn goes on.
+    pub submission: Option<&'a Submission>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
     pub entries: &'a [Entry],
     /// The task after these entries; `None` if the position has no task.

@@ -10,7 +10,7 @@ use annex_protocol::{ContextId, TaskId, TaskState, Timestamp};
 use super::MemoryBounds;
 use super::shares::{RoomWanted, RunningTasks, Shares, Shortage};
 use crate::configs::{ConfigError, MAX_PUSH_CONFIGS};
-use crate::entry::{Entry, Note, StoredEntry};
+use crate::entry::{Entry, EntryContent, Note, StoredEntry};
 use crate::error::{AppendError, StoreError};
 use crate::key::{ConversationKey, Owner};
 use crate::page::{TaskCursor, TaskQuery};
@@ -211,7 +211,9 @@ impl Tasks {
         let Some(slot) = self.tasks.get(id) else { return Vec::new() };
         let seen = slot.entries.partition_point(|(number, _)| *number <= after);
         let unseen = slot.entries.iter().skip(seen).take(limit);
-        unseen.map(|(number, entry)| StoredEntry { number: *number, entry: entry.clone() }).collect()
+        unseen
+            .map(|(number, entry)| StoredEntry { number: *number, content: EntryContent::Value(entry.clone()) })
+            .collect()
     }
 
     /// The owner's tasks that match, apart from the cursor of the query, in no order.

@@ -36,10 +36,14 @@ async fn claim(store: &Store, id: &str, task: &str) -> Claim {
     store.claim(&owner("ada"), &message(id, 1), &task.into(), &"one".into()).await.unwrap()
 }
 
+fn with_message(id: &str, task: &str) -> Submission {
+    Submission { message: Some(message(id, 1)), ..submission("one", task) }
+}
+
 /// A turn of the owner on a message, which must not have to wait.
 async fn enter(store: &Store, owner: &Owner, id: &str, task: &str) -> (Entrance, TaskSnapshot) {
     let task = working(task);
-    let submission = Submission { message: Some(message(id, 1)), ..submission("one", task.id.as_str()) };
+    let submission = with_message(id, task.id.as_str());
     let entered = store.enter(&key_of(owner, &task), submission, Window::NONE).await.unwrap();
     (entered, task.into())
 }
@@ -48,7 +52,15 @@ async fn enter(store: &Store, owner: &Owner, id: &str, task: &str) -> (Entrance,
 async fn answer(store: &Store, owner: &Owner, id: &str, answer: &Message) {
     let (entered, task) = enter(store, owner, id, &format!("task of {id} of {}", owner.tenant)).await;
     let Entrance::Runs(fence, _) = entered else { panic!("another turn runs") };
-    let append = Append { by: Some(&fence), task: Some(&task), ends: true, answer: Some(answer), ..Append::default() };
+    let submission = with_message(id, task.id().as_str());
+    let append = Append {
+        by: Some(&fence),
+        submission: Some(&submission),
+        entries: &[],
+        task: Some(&task),
+        ends: true,
+        answer: Some(answer),
+    };
     store.append(&key_of(owner, &task), &Position::of_task(task.id().clone(), 0), append).await.unwrap();
 }
 
@@ -125,7 +137,9 @@ async fn a_message_goes_to_its_task_once_it_is_appended(backend: Backend) {
     let Entrance::Runs(fence, _) = entered else { panic!("another turn runs") };
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Open("t-1".into()));
     let entries = [update(&task, TaskState::Working)];
-    let append = Append { by: Some(&fence), entries: &entries, task: Some(&task), ..Append::default() };
+    let submission = with_message("m-1", "t-1");
+    let submission = Some(&submission);
+    let append = Append { by: Some(&fence), submission, entries: &entries, task: Some(&task), ..Append::default() };
     store.append(&key_of(&ada, &task), &Position::of_task("t-1".into(), 0), append).await.unwrap();
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Repeated("t-1".into()));
     store.release(&ada, &message("m-1", 1), &"one".into()).await.unwrap();

@@ -30,7 +30,7 @@ on_every_store!(
 /// A turn of a process that has stored a message of the user.
 async fn begun(store: &Store, path: &str, submission: Submission) -> Fence {
     let task = submission.task.clone();
-    let Entrance::Runs(fence, _) = store.enter(&key(path), submission, Window::NONE).await.unwrap() else {
+    let Entrance::Runs(fence, _) = store.enter(&key(path), submission.clone(), Window::NONE).await.unwrap() else {
         panic!("another turn runs in {path}")
     };
     let since = Timestamp::from_millis(1);
@@ -42,7 +42,8 @@ async fn begun(store: &Store, path: &str, submission: Submission) -> Fence {
     );
     let entries = [message];
     let snapshot = TaskSnapshot::submitted(task.clone(), key(path).context.clone(), since).with(&entries);
-    let append = Append { by: Some(&fence), entries: &entries, task: Some(&snapshot), ..Append::default() };
+    let submission = Some(&submission);
+    let append = Append { by: Some(&fence), submission, entries: &entries, task: Some(&snapshot), ..Append::default() };
     store.append(&key(path), &Position::of_task(task, 0), append).await.unwrap();
     fence
 }
@@ -104,7 +105,7 @@ async fn a_turn_that_waits_goes_on_in_its_order(backend: Backend) {
     let before = store.task(&"t-1".into()).await.unwrap().unwrap();
     let done = [update(&before.decode().unwrap(), TaskState::Completed)];
     let snapshot = before.decode().unwrap().with(&done);
-    let append = Append { by: Some(&first), entries: &done, task: Some(&snapshot), ends: true, answer: None };
+    let append = Append { by: Some(&first), entries: &done, task: Some(&snapshot), ends: true, ..Append::default() };
     store.append(&key("s"), &Position::of_task("t-1".into(), 1), append).await.unwrap();
     let second = queued.runs().await.unwrap();
     second.say(event("second", "{}")).await.unwrap();

@@ -12,8 +12,25 @@ macro_rules! on_every_store {
                 crate::support::on_memory(super::$case).await;
             })+
         }
+
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::on_sqlite(super::$case).await;
+            })+
+        }
+
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::on_postgres(super::$case).await;
+            })+
+        }
     };
 }
+
+#[path = "../../../tasks/tests/stores/cluster.rs"]
+mod cluster;
 
 mod artifacts;
 mod bounds;

@@ -65,7 +65,7 @@ async fn write(
 ) -> Result<u64, AppendError> {
     let at = Position::of_task(task.into(), store.task(&task.into()).await.unwrap().map_or(0, |task| task.number));
     let snapshot = submitted(task, path).with(entries);
-    let append = Append { by: Some(fence), entries, task: Some(&snapshot), ends, answer: None };
+    let append = Append { by: Some(fence), entries, task: Some(&snapshot), ends, ..Append::default() };
     store.append(&key(path), &at, append).await.map(|appended| appended.number)
 }
 

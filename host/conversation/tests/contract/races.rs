@@ -67,6 +67,8 @@ async fn tasks_that_write_at_once_end_as_in_adk_but_for_the_deviations(backend: 
 fn kind_in_adk(backend: &Backend) -> &'static str {
     match backend {
         Backend::Memory(_) => "in_memory",
+        Backend::Sqlite(_) => "sqlite",
+        Backend::Postgres(_) => "database",
     }
 }
 

@@ -127,11 +127,20 @@ async fn what_belongs_to_a_task_goes_with_it(backend: Backend) {
         let mut task = working(id);
         let key = crate::support::key_of(&ada, &task);
         let submission = Submission { message: Some(message(id)), ..submission("one", id) };
-        let Entrance::Runs(fence, _) = store.enter(&key, submission, Window::NONE).await.unwrap() else { panic!() };
+        let Entrance::Runs(fence, _) = store.enter(&key, submission.clone(), Window::NONE).await.unwrap() else {
+            panic!("no other turn runs")
+        };
         let finished = if id == "gone" { hours_ago(2) } else { hours_ago(0) };
         let entries = [change(&mut task, TaskState::Completed, finished)];
         let snapshot = TaskSnapshot::from(task);
-        let append = Append { by: Some(&fence), entries: &entries, task: Some(&snapshot), ends: true, answer: None };
+        let append = Append {
+            by: Some(&fence),
+            submission: Some(&submission),
+            entries: &entries,
+            task: Some(&snapshot),
+            ends: true,
+            answer: None,
+        };
         store.append(&key, &Position::of_task(id.into(), 0), append).await.unwrap();
         store.put_config(&id.into(), &config).await.unwrap();
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,10 +10,17 @@ use std::time::Duration;
 use annex_conversation::{
     Append, AppendError, Appended, Arrival, Beginning, ConfigStore, Conversation, ConversationAdmin, ConversationKey,
     ConversationQuery, ConversationSnapshot, ConversationStore, Entrance, Entry, Event, Fence, Keep, Leases, Limits,
-    MemoryBounds, MemoryStore, Owner, Position, Replica, Retention, StateDelta, StoredEntry, StoredTask, Submission,
-    Swept, TaskLimits, TaskSnapshot, Window,
+    MemoryBounds, MemoryStore, Owner, Position, PostgresStore, Replica, Retention, SqliteStore, StateDelta,
+    StoredEntry, StoredTask, Submission, Swept, TaskLimits, TaskSnapshot, Window,
 };
+use annex_database::PostgresConnections;
 use annex_protocol::{Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use tokio::runtime::Handle;
+
+use crate::cluster::Scratch;
 
 /// All that a store of conversations does.
 pub(crate) trait AnyStore: ConversationStore + ConversationAdmin + ConfigStore {}
@@ -25,9 +33,11 @@ pub(crate) type Store = Arc<dyn AnyStore>;
 #[derive(Clone)]
 pub(crate) enum Backend {
     Memory(Arc<Registry>),
+    Sqlite(PathBuf),
+    Postgres(String),
 }
 
-/// The leases of the replicas of one case. All hold until the case says otherwise.
+/// The leases of the replicas of one case in memory. All hold until the case says otherwise.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<HashSet<String>>);
 
@@ -37,25 +47,91 @@ impl Leases for Registry {
     }
 }
 
+/// The replicas that cases name.
+const REPLICAS: [&str; 4] = ["one", "two", "three", "four"];
+
 impl Backend {
     pub(crate) async fn store(&self) -> Store {
         self.within(Limits::default()).await
     }
 
     pub(crate) async fn within(&self, limits: Limits) -> Store {
-        let Self::Memory(leases) = self;
-        Arc::new(MemoryStore::among_others(MemoryBounds { limits, ..MemoryBounds::default() }, leases.clone()))
+        let backend = self.clone();
+        let runtime = Handle::current();
+        // On a thread of its own: sqlx's migrations are no future that can be sent.
+        tokio::task::spawn_blocking(move || runtime.block_on(backend.open(limits))).await.unwrap()
+    }
+
+    async fn open(self, limits: Limits) -> Store {
+        match &self {
+            Self::Memory(leases) => {
+                Arc::new(MemoryStore::among_others(MemoryBounds { limits, ..MemoryBounds::default() }, leases.clone()))
+            }
+            Self::Sqlite(file) => {
+                let store = SqliteStore::open(file, &"one".into(), limits).await.unwrap();
+                for replica in &REPLICAS[1..] {
+                    self.execute(format!("INSERT INTO replica (id) VALUES ('{replica}')")).await;
+                }
+                Arc::new(store)
+            }
+            Self::Postgres(url) => {
+                let connections = PostgresConnections::new(url, 8).unwrap();
+                Arc::new(PostgresStore::open(&connections, limits).await.unwrap())
+            }
+        }
     }
 
     /// Ends the lease of a replica.
     pub(crate) async fn end_lease(&self, replica: &str) {
-        let Self::Memory(leases) = self;
-        leases.0.lock().unwrap().insert(replica.to_owned());
+        match self {
+            Self::Memory(leases) => drop(leases.0.lock().unwrap().insert(replica.to_owned())),
+            Self::Sqlite(_) => self.execute(format!("DELETE FROM replica WHERE id = '{replica}'")).await,
+            Self::Postgres(_) => {
+                self.execute(format!("UPDATE replica SET lease_until = '-infinity' WHERE id = '{replica}'")).await;
+            }
+        }
+    }
+
+    async fn execute(&self, sql: String) {
+        match self {
+            Self::Memory(_) => {}
+            Self::Sqlite(file) => {
+                let options = SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(10));
+                let mut connection = options.connect().await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+            }
+            Self::Postgres(url) => {
+                let mut connection = PgConnection::connect(url).await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+            }
+        }
     }
 }
 
 pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Backend) -> F) {
     case(Backend::Memory(Arc::default())).await;
+}
+
+pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Backend) -> F) {
+    let folder = tempfile::tempdir().unwrap();
+    case(Backend::Sqlite(folder.path().join("conversations.db"))).await;
+}
+
+/// Passes, loudly, where there is no PostgreSQL.
+pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
+    let Some(scratch) = Scratch::create().await else { return };
+    let backend = Backend::Postgres(scratch.url().to_owned());
+    let replicas = REPLICAS.map(|replica| format!("('{replica}', 'infinity')")).join(", ");
+    // As the crate of the leases makes it.
+    let table = "CREATE TABLE replica (id TEXT PRIMARY KEY, lease_until TIMESTAMPTZ NOT NULL)";
+    backend.execute(format!("{table}; INSERT INTO replica VALUES {replicas}")).await;
+    let outcome = tokio::spawn(case(backend)).await;
+    scratch.remove().await;
+    if let Err(failure) = outcome {
+        std::panic::resume_unwind(failure.into_panic());
+    }
 }
 
 pub(crate) fn memory(bounds: MemoryBounds) -> Store {
@@ -280,7 +356,7 @@ pub(crate) struct Running {
 
 impl Running {
     async fn append(&self, (entries, ends): (&[Entry], bool), task: &TaskSnapshot) -> Result<Appended, AppendError> {
-        let append = Append { by: Some(&self.fence), entries, task: Some(task), ends, answer: None };
+        let append = Append { by: Some(&self.fence), entries, task: Some(task), ends, ..Append::default() };
         self.store.append(&self.key, &Position::of_task(task.id().clone(), self.number), append).await
     }
 
