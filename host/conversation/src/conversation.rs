@@ -342,7 +342,8 @@ impl Inner {
         (writing.task, writing.number) = (task, appended.number);
         let mut view = self.view();
         view.history = history;
-        entries.iter().for_each(|entry| view.apply(entry, store.limits()));
+        let null_removes = store.limits().null_removes;
+        entries.iter().for_each(|entry| view.apply(entry, null_removes));
         Ok(appended)
     }
 }

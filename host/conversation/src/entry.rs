@@ -13,8 +13,8 @@ use std::sync::{Arc, LazyLock};
 
 use annex_protocol::{Message, Parts, StreamResponse, Timestamp};
 
+use crate::encoding::{Kind, decode};
 use crate::size;
-use crate::sql::{Kind, decode};
 use crate::state::StateDelta;
 
 /// The author of events of the user. Any other author is the name of an agent.

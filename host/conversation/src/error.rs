@@ -1,8 +1,9 @@
 //! The errors of this crate. A failed call has stored nothing.
 
-use annex_protocol::{ContextId, TaskId};
+use annex_protocol::TaskId;
 
-use crate::limits::Excess;
+use crate::excess::Excess;
+use crate::key::InvalidName;
 
 /// The reason why a write was refused: a claim, an entrance into the queue, or entries.
 #[derive(Debug, thiserror::Error)]
@@ -59,39 +60,6 @@ pub enum StoreError {
     /// The database failed. The change was stored in whole or not at all.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
-}
-
-/// A text cannot be the name of anything that is stored.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidName {
-    /// A context id is empty, or starts or ends with white space.
-    #[error("context id {:?} is empty or has white space around it", context.as_str())]
-    Context {
-        /// The offending id.
-        context: ContextId,
-    },
-    /// A text that must name something is empty.
-    #[error("the {field} is empty")]
-    Empty {
-        /// The kind of text, such as `message id`.
-        field: &'static str,
-    },
-    /// A text is too long, or contains a NUL character that cannot be escaped.
-    #[error("the {field} is longer than {limit} bytes or contains a NUL character")]
-    Key {
-        /// The kind of text, such as `state key`.
-        field: &'static str,
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// A name has invisible characters, or characters that change the direction or the lines of the text around.
-    #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
-    Unseen {
-        /// The kind of text, such as `state key`.
-        field: &'static str,
-        /// The name.
-        text: String,
-    },
 }
 
 impl StoreError {

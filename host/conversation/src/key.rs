@@ -8,9 +8,6 @@ use std::sync::{Arc, LazyLock};
 
 use annex_protocol::ContextId;
 
-use crate::error::InvalidName;
-use crate::state::Scope;
-
 /// The most bytes of a tenant, an agent's name, a user, or an id. The bound holds in all stores, because PostgreSQL allows
 /// an entry of an index 2,704 bytes and some hold four such texts.
 pub const MAX_KEY_BYTES: usize = 600;
@@ -166,16 +163,37 @@ impl ConversationKey {
     }
 }
 
-impl ConversationKey {
-    /// Checks the names that find the state of a scope.
-    pub(crate) fn check_of(&self, scope: Scope) -> Result<(), InvalidName> {
-        if scope == Scope::Conversation {
-            return self.check();
-        }
-        check_key("tenant", &self.tenant)?;
-        check_key("agent's name", &self.app)?;
-        check_key("user id", &self.user)
-    }
+/// A text cannot be the name of anything that is stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// A context id is empty, or starts or ends with white space.
+    #[error("context id {:?} is empty or has white space around it", context.as_str())]
+    Context {
+        /// The offending id.
+        context: ContextId,
+    },
+    /// A text that must name something is empty.
+    #[error("the {field} is empty")]
+    Empty {
+        /// The kind of text, such as `message id`.
+        field: &'static str,
+    },
+    /// A text is too long, or contains a NUL character that cannot be escaped.
+    #[error("the {field} is longer than {limit} bytes or contains a NUL character")]
+    Key {
+        /// The kind of text, such as `state key`.
+        field: &'static str,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A name has invisible characters, or characters that change the direction or the lines of the text around.
+    #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
+    Unseen {
+        /// The kind of text, such as `state key`.
+        field: &'static str,
+        /// The name.
+        text: String,
+    },
 }
 
 /// Checks a text that things are found by. PostgreSQL has no NUL in texts.

@@ -2,7 +2,9 @@
 
 mod admin;
 mod append;
-mod encoding;
+mod artifacts;
+mod checks;
+mod delete;
 mod enter;
 mod leased;
 mod read;
@@ -10,10 +12,10 @@ mod recover;
 mod scopes;
 mod statements;
 mod sweep;
+mod upkeep_statements;
 mod values;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_database::{Row, Value, Writer};
@@ -35,9 +37,7 @@ use crate::store::{Append, Appended, ConversationStore, Position};
 use crate::stored_task::StoredTask;
 use append::Write;
 use leased::Leased;
-use values::message as message_names;
-
-pub(crate) use encoding::{Kind, decode};
+use values::{message as message_names, next_number};
 
 /// Conversations and tasks in a SQL database.
 #[derive(Debug)]
@@ -89,12 +89,6 @@ impl<D: Leased> SqlStore<D> {
     pub fn hint(&self, key: &ConversationKey) {
         self.hints.give(key);
     }
-}
-
-/// A number that this process gives once.
-fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 #[async_trait]

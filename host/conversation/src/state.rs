@@ -7,8 +7,6 @@ use std::fmt;
 
 use annex_protocol::{Json, JsonObject};
 
-use crate::limits::Limits;
-
 /// The scope of a state key: who shares it, and how long it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
@@ -200,8 +198,9 @@ impl ScopedState {
     }
 
     /// Sets and removes the keys of a delta, without its `temp:` keys.
-    pub(crate) fn apply(&mut self, delta: StateDelta, limits: &Limits) {
-        let is_whole = |(key, value): (&str, &Json)| Scope::of(key).0 == Scope::Conversation && !limits.removes(value);
+    pub(crate) fn apply(&mut self, delta: StateDelta, null_removes: bool) {
+        let is_whole =
+            |(key, value): (&str, &Json)| Scope::of(key).0 == Scope::Conversation && !(null_removes && value.is_null());
         if self.own.is_empty() && delta.iter().all(is_whole) {
             self.own = delta.into();
             return;
@@ -210,7 +209,7 @@ impl ScopedState {
             let (scope, name) = Scope::of(&key);
             if let Some(state) = self.of_mut(scope) {
                 // The first change copies the map if others share it, such as the table in memory or another turn.
-                set(state, name, value, limits);
+                set(state, name, value, null_removes);
             }
         }
     }
@@ -235,8 +234,8 @@ impl ScopedState {
 }
 
 /// Sets one key of a scope, or removes it.
-pub(crate) fn set(state: &mut JsonObject, name: &str, value: Json, limits: &Limits) {
-    if limits.removes(&value) {
+pub(crate) fn set(state: &mut JsonObject, name: &str, value: Json, null_removes: bool) {
+    if null_removes && value.is_null() {
         state.remove(name);
     } else {
         state.insert(name.to_owned(), value);

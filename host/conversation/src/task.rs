@@ -11,7 +11,8 @@ use annex_protocol::{ArtifactId, ContextId, Message, StreamResponse, Task, TaskI
 use serde_json::Error as JsonError;
 
 use crate::entry::Entry;
-use crate::limits::{Excess, TaskLimits, TaskSize};
+use crate::excess::Excess;
+use crate::limits::{TaskLimits, TaskSize};
 
 mod grown;
 

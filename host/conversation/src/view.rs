@@ -6,7 +6,6 @@ use annex_protocol::JsonObject;
 
 use crate::entry::{Entry, Event, Note};
 use crate::history::{ConversationSnapshot, Window};
-use crate::limits::Limits;
 use crate::state::{ScopedState, set};
 
 /// The state as a turn sees it, and the progress of the turn.
@@ -55,7 +54,7 @@ impl View {
     }
 
     /// Follows an entry that is stored.
-    pub(crate) fn apply(&mut self, entry: &Entry, limits: &Limits) {
+    pub(crate) fn apply(&mut self, entry: &Entry, null_removes: bool) {
         if let Entry::Note(Note::UpstreamContext(ids)) = entry {
             self.upstream = Some(Arc::clone(ids));
         }
@@ -65,9 +64,9 @@ impl View {
         if !event.state_delta.is_empty() {
             let mut delta = event.state_delta.clone();
             for (key, value) in JsonObject::from(delta.take_temp()) {
-                set(&mut self.temp, &key, value, limits);
+                set(&mut self.temp, &key, value, null_removes);
             }
-            self.state.apply(delta, limits);
+            self.state.apply(delta, null_removes);
         }
         if let Some(history) = &mut self.history {
             history.events.push(Event::kept(Arc::clone(event)));

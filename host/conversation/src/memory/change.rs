@@ -4,7 +4,7 @@
 
 use annex_protocol::{Message, TaskId, Timestamp};
 
-use super::MemoryBounds;
+use super::bounds::MemoryBounds;
 use super::claims::Claims;
 use super::conversations::Conversations;
 use super::queues::Queues;

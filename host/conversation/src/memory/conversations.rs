@@ -9,7 +9,7 @@ use std::hash::BuildHasherDefault;
 use annex_protocol::{ContextId, Timestamp};
 use lru::LruCache;
 
-use super::MemoryBounds;
+use super::bounds::MemoryBounds;
 use super::slot::Slot;
 use super::slot_key::{Prehashed, SlotKey, SlotKeys};
 use crate::admin::ConversationQuery;

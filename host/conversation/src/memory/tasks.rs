@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use annex_protocol::{ContextId, TaskId, TaskState, Timestamp};
 
-use super::MemoryBounds;
+use super::bounds::MemoryBounds;
 use super::shares::{RoomWanted, RunningTasks, Shares, Shortage};
 use crate::configs::{ConfigError, MAX_PUSH_CONFIGS};
 use crate::entry::{Entry, EntryContent, Note, StoredEntry};

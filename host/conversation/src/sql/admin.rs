@@ -4,15 +4,15 @@ use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
-use super::encoding::encoded_name;
 use super::leased::Leased;
-use super::values::{members, named};
-use super::{SqlStore, read, scopes, statements};
+use super::values::named;
+use super::{SqlStore, delete, read, scopes, statements, upkeep_statements};
 use crate::admin::{ConversationAdmin, ConversationQuery, Holdings};
 use crate::configs::{ConfigError, ConfigStore, MAX_PUSH_CONFIGS};
+use crate::encoding::encoded_name;
 use crate::error::{AppendError, StoreError};
 use crate::history::{ConversationSnapshot, Window};
-use crate::key::{ConversationKey, check_key, check_name};
+use crate::key::{ConversationKey, InvalidName, check_key, check_name};
 use crate::page::{ConfigPage, cut};
 use crate::state::Scope;
 
@@ -31,8 +31,8 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
             Value::Text(query.user.as_deref().unwrap_or_default()),
         ];
         let (sql, values) = match query.user {
-            Some(_) => (statements::LIST_CONVERSATIONS_OF_USER, values.as_slice()),
-            None => (statements::LIST_CONVERSATIONS, values.get(..6).unwrap_or_default()),
+            Some(_) => (upkeep_statements::LIST_CONVERSATIONS_OF_USER, values.as_slice()),
+            None => (upkeep_statements::LIST_CONVERSATIONS, values.get(..6).unwrap_or_default()),
         };
         let mut found = Vec::new();
         for row in self.database.read(sql, values).await? {
@@ -53,7 +53,7 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
         limit: usize,
     ) -> Result<Vec<String>, StoreError> {
         let values = [Value::Text(tenant), Value::Text(app), Value::Text(context.as_str()), Value::count(limit)];
-        let rows = self.database.read(statements::USERS_IN, &values).await?;
+        let rows = self.database.read(upkeep_statements::USERS_IN, &values).await?;
         Ok(rows.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?)
     }
 
@@ -61,14 +61,14 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
         if key.check().is_err() {
             return Ok(false);
         }
-        delete(self.database.as_ref(), key).await
+        delete::conversation(self.database.as_ref(), key).await
     }
 
     async fn delete_key(&self, owner: &ConversationKey, full_key: &str) -> Result<bool, StoreError> {
         let (scope, name) = Scope::of(full_key);
         let name = encoded_name(name);
         // A database would not even take what cannot be stored.
-        if owner.check_of(scope).is_err() || check_key("state key", &name).is_err() {
+        if check_names(owner, scope).is_err() || check_key("state key", &name).is_err() {
             return Ok(false);
         }
         let mut transaction = self.database.begin().await?;
@@ -78,7 +78,7 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
     }
 
     async fn delete_user_state(&self, owner: &ConversationKey) -> Result<u64, StoreError> {
-        if owner.check_of(Scope::User).is_err() {
+        if check_names(owner, Scope::User).is_err() {
             return Ok(0);
         }
         let [tenant, app, user, _] = named(owner);
@@ -89,7 +89,7 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
     }
 
     async fn holdings(&self, tenant: &str) -> Result<Holdings, StoreError> {
-        let rows = self.database.read(statements::COUNT_HOLDINGS, &[Value::Text(tenant)]).await?;
+        let rows = self.database.read(upkeep_statements::COUNT_HOLDINGS, &[Value::Text(tenant)]).await?;
         let Some(row) = rows.first() else { return Ok(Holdings::default()) };
         Ok(Holdings {
             conversations: from_sql(row.int(0)?),
@@ -97,28 +97,6 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
             tasks: from_sql(row.int(2)?),
         })
     }
-}
-
-/// Deletes a conversation. Its row stays as long as it has tasks or a queue.
-pub(super) async fn delete<D: Database>(database: &D, key: &ConversationKey) -> Result<bool, StoreError> {
-    let names = named(key);
-    let [tenant, app, user, _] = names;
-    let mut transaction = database.begin().await?;
-    let rows = D::query(&mut transaction, statements::CLEAR_CONVERSATION, &names).await?;
-    let Some(row) = rows.first() else { return Ok(false) };
-    let (id, turns) = (Value::Int(row.int(0)?), row.text(1)?);
-    if let Some(running) = members(&turns).next() {
-        D::execute(&mut transaction, statements::SET_ORPHAN, &[id, Value::Text(running)]).await?;
-    }
-    for sql in [statements::DELETE_OWN_KEYS, statements::DELETE_ARTIFACTS, statements::DELETE_CLEARED] {
-        D::execute(&mut transaction, sql, &[id]).await?;
-    }
-    if key.is_anonymous() {
-        D::execute(&mut transaction, statements::DELETE_USER_KEYS, &[tenant, app, user]).await?;
-    }
-    D::execute(&mut transaction, statements::FORGET_CONVERSATION, &names).await?;
-    D::commit(transaction).await?;
-    Ok(true)
 }
 
 #[async_trait]
@@ -138,7 +116,7 @@ impl<D: Leased> ConfigStore for SqlStore<D> {
             return Ok(None);
         }
         let values = [Value::Text(task.as_str()), Value::Text(config)];
-        let rows = self.database.read(statements::SELECT_CONFIG, &values).await?;
+        let rows = self.database.read(upkeep_statements::SELECT_CONFIG, &values).await?;
         rows.first().map(|row| stored_config(task, row)).transpose()
     }
 
@@ -147,7 +125,7 @@ impl<D: Leased> ConfigStore for SqlStore<D> {
             return Ok(ConfigPage::default());
         }
         let values = [Value::Text(task.as_str()), Value::Text(after), Value::count(limit.saturating_add(1))];
-        let rows = self.database.read(statements::SELECT_CONFIGS, &values).await?;
+        let rows = self.database.read(upkeep_statements::SELECT_CONFIGS, &values).await?;
         let mut configs = rows.iter().map(|row| stored_config(task, row)).collect::<Result<Vec<_>, _>>()?;
         let next = cut(&mut configs, limit, |config| config.id.clone().unwrap_or_default());
         Ok(ConfigPage { configs, next })
@@ -158,7 +136,7 @@ impl<D: Leased> ConfigStore for SqlStore<D> {
             return Ok(());
         }
         let values = [Value::Text(task.as_str()), Value::Text(config)];
-        self.database.change(statements::DELETE_CONFIG, &values).await?;
+        self.database.change(upkeep_statements::DELETE_CONFIG, &values).await?;
         Ok(())
     }
 }
@@ -169,21 +147,32 @@ impl<D: Leased> SqlStore<D> {
         let failed = |error: sqlx::Error| ConfigError::from(AppendError::from(error));
         let mut transaction = self.database.begin().await.map_err(failed)?;
         // Locked, so that two configs at once do not both take the last place.
-        if D::execute(&mut transaction, statements::LOCK_TASK, &[task]).await.map_err(failed)? == 0 {
+        if D::execute(&mut transaction, upkeep_statements::LOCK_TASK, &[task]).await.map_err(failed)? == 0 {
             return Err(AppendError::Missing.into());
         }
         // The config itself does not count, because putting it again replaces it.
-        let others =
-            D::query(&mut transaction, statements::COUNT_OTHER_CONFIGS, &[task, config]).await.map_err(failed)?;
+        let others = D::query(&mut transaction, upkeep_statements::COUNT_OTHER_CONFIGS, &[task, config])
+            .await
+            .map_err(failed)?;
         let others = others.first().map(|row| row.int(0)).transpose().map_err(failed)?.unwrap_or_default();
         if from_sql::<u64>(others) >= MAX_PUSH_CONFIGS as u64 {
             return Err(ConfigError::TooMany { limit: MAX_PUSH_CONFIGS });
         }
-        D::execute(&mut transaction, statements::PUT_CONFIG, &values).await.map_err(failed)?;
+        D::execute(&mut transaction, upkeep_statements::PUT_CONFIG, &values).await.map_err(failed)?;
         D::commit(transaction).await.map_err(failed)
     }
 }
 
 fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
     serde_json::from_str(&row.text(0)?).map_err(|source| StoreError::unreadable_task(task, source))
+}
+
+/// Checks the names that find the state of a scope.
+fn check_names(owner: &ConversationKey, scope: Scope) -> Result<(), InvalidName> {
+    if scope == Scope::Conversation {
+        return owner.check();
+    }
+    check_key("tenant", &owner.tenant)?;
+    check_key("agent's name", &owner.app)?;
+    check_key("user id", &owner.user)
 }

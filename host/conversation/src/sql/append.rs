@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use annex_database::{Change, Database, Row, Rows, Step, Value, from_sql};
+use annex_database::{Change, Database, Rows, Step, Value};
 use annex_protocol::{Parts, Timestamp};
 
-use super::encoding::{EncodedEntry, encoded_name};
 use super::leased::Leased;
 use super::scopes::ScopeChange;
-use super::statements;
-use super::values::{member, members, named};
+use super::values::{member, named};
+use super::{artifacts, statements};
 use crate::claim::MessageKey;
+use crate::encoding::{EncodedEntry, encoded_name};
 use crate::entry::{Entry, Note, combined};
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
 use crate::key::ConversationKey;
 use crate::limits::Limits;
-use crate::size;
 use crate::state::{STORED, Scope, StateDelta};
 use crate::store::{Append, Position};
 
@@ -27,17 +26,17 @@ const FEW: usize = 8;
 
 /// An append, encoded.
 pub(super) struct Write {
-    key: ConversationKey,
-    at: Position,
+    pub(super) key: ConversationKey,
+    pub(super) at: Position,
     limits: Limits,
     /// The writing turn: its fence, and its text in the queue.
-    by: Option<(Fence, String)>,
-    ends: bool,
+    pub(super) by: Option<(Fence, String)>,
+    pub(super) ends: bool,
     /// The statements of the database.
-    lock: &'static str,
+    pub(super) lock: &'static str,
     advance: &'static str,
     task: Option<EncodedTask>,
-    entries: Vec<EncodedEntry>,
+    pub(super) entries: Vec<EncodedEntry>,
     /// The number of events among the entries, and the time of the last one.
     events: u64,
     updated_at: Option<i64>,
@@ -48,7 +47,7 @@ pub(super) struct Write {
     resume: Option<Arc<str>>,
     answer: Option<String>,
     /// True once an attempt has failed that may have stored the append.
-    is_doubtful: AtomicBool,
+    pub(super) is_doubtful: AtomicBool,
 }
 
 /// The row of a task.
@@ -61,15 +60,6 @@ struct EncodedTask {
     json: Arc<str>,
     pins: Option<Arc<str>>,
     upstream: Option<Arc<str>>,
-}
-
-/// A conversation whose row is locked.
-struct Locked {
-    id: i64,
-    number: u64,
-    turns: String,
-    orphan: String,
-    is_alive: bool,
 }
 
 impl Write {
@@ -141,7 +131,7 @@ impl Write {
         }
     }
 
-    fn says(&self) -> bool {
+    pub(super) fn says(&self) -> bool {
         self.events > 0
     }
 
@@ -304,7 +294,7 @@ impl Change for Write {
             scope.write::<D>(transaction, &self.key, locked.id).await?;
         }
         for (name, parts) in &self.artifacts {
-            self.put_artifact::<D>(transaction, locked.id, (name, parts)).await?;
+            artifacts::put::<D>(transaction, locked.id, (name, parts), &self.limits).await?;
         }
         if number > self.limits.events as u64 {
             let values = [Value::Int(locked.id), Value::count(self.limits.events)];
@@ -323,131 +313,5 @@ impl Change for Write {
 
     fn doubt(&self) {
         self.is_doubtful.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Write {
-    /// Locks the row of the conversation, which a writer without a turn makes.
-    async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Locked, AppendError> {
-        let [tenant, app, user, context] = named(&self.key);
-        let replica = self.by.as_ref().map_or("", |(fence, _)| fence.replica.id());
-        let values = [tenant, app, user, context, Value::Text(replica)];
-        let mut rows = D::query(transaction, self.lock, &values).await?;
-        if rows.is_empty() && self.by.is_none() && self.at.number == 0 {
-            let now = Value::Int(Timestamp::now().as_millis());
-            let new = [tenant, app, user, context, now];
-            D::execute(transaction, statements::INSERT_CONVERSATION, &new).await?;
-            rows = D::query(transaction, self.lock, &values).await?;
-        }
-        let missing = if self.by.is_some() { AppendError::Fenced } else { AppendError::Missing };
-        let row = rows.first().ok_or(missing)?;
-        Ok(Locked {
-            id: row.int(0)?,
-            number: from_sql(row.int(1)?),
-            turns: row.text(2)?,
-            orphan: row.text(3)?,
-            is_alive: row.int(4)? == 1,
-        })
-    }
-
-    async fn check_writer<D: Database>(
-        &self,
-        transaction: &mut D::Transaction,
-        locked: &Locked,
-    ) -> Result<(), AppendError> {
-        let Some((_, member)) = &self.by else {
-            // Updates of a task that no turn works on are nobody's turn's.
-            let Some(task) = self.at.task.as_ref().filter(|_| !self.says()) else {
-                return if locked.turns.is_empty() { Ok(()) } else { Err(AppendError::Fenced) };
-            };
-            let values = [Value::Text(task.as_str())];
-            let rows = D::query(transaction, statements::SELECT_TURN_OF_TASK, &values).await?;
-            return if rows.is_empty() { Ok(()) } else { Err(AppendError::Fenced) };
-        };
-        let index = members(&locked.turns).position(|other| other == member).ok_or(AppendError::Fenced)?;
-        if !locked.is_alive || (index > 0 && (self.says() || !self.ends)) || self.at.task.is_none() {
-            return Err(AppendError::Fenced);
-        }
-        if self.says() && locked.orphan == *member {
-            return Err(AppendError::Missing);
-        }
-        Ok(())
-    }
-
-    async fn check_position<D: Database>(
-        &self,
-        transaction: &mut D::Transaction,
-        locked: &Locked,
-    ) -> Result<(), AppendError> {
-        let found = match &self.at.task {
-            None => locked.number,
-            Some(task) => {
-                let rows = D::query(transaction, statements::SELECT_NUMBER, &[Value::Text(task.as_str())]).await?;
-                match rows.first() {
-                    Some(row) if row.int(0)? != locked.id => return Err(AppendError::Missing),
-                    Some(row) => {
-                        let found = from_sql(row.int(1)?);
-                        if found != self.at.number {
-                            return Err(AppendError::Stale { expected: self.at.number, found });
-                        }
-                        found
-                    }
-                    None => 0,
-                }
-            }
-        };
-        match (self.at.number, found) {
-            (expected, found) if expected == found => Ok(()),
-            (_, 0) => Err(AppendError::Missing),
-            (expected, found) => Err(AppendError::Stale { expected, found }),
-        }
-    }
-
-    /// True if the log of the task goes on with just these entries.
-    async fn is_stored<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<bool> {
-        let Some(task) = &self.at.task else { return Ok(false) };
-        let values = [Value::Text(task.as_str()), Value::count(self.at.number), Value::count(self.entries.len())];
-        let rows = D::query(transaction, statements::SELECT_WRITTEN, &values).await?;
-        if rows.len() != self.entries.len() || rows.is_empty() {
-            return Ok(false);
-        }
-        for (row, entry) in rows.iter().zip(&self.entries) {
-            if row.text(0)? != entry.kind.name() || row.text(1)? != entry.json {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Writes a new version, for which the oldest artifacts make room.
-    async fn put_artifact<D: Database>(
-        &self,
-        transaction: &mut D::Transaction,
-        id: i64,
-        (name, parts): (&str, &Parts),
-    ) -> Result<(), AppendError> {
-        let name = encoded_name(name);
-        let json = serde_json::to_string(parts).map_err(StoreError::from)?;
-        let added = size::of_parts(parts);
-        // Names and sizes only: the contents may be megabytes.
-        let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
-        let (mut count, mut size, mut position) = (1, added, 1);
-        for row in &others {
-            let other = row.text(0)?;
-            position = position.max(row.int(2)?.saturating_add(1));
-            if other == name {
-                continue;
-            }
-            count += 1;
-            size += usize::try_from(row.int(1)?).unwrap_or_default();
-            // The last written one comes first, so that the oldest do not fit.
-            if count > self.limits.artifacts.max(1) || size > self.limits.artifact_bytes {
-                D::execute(transaction, statements::DELETE_ARTIFACT, &[Value::Int(id), Value::Text(&other)]).await?;
-            }
-        }
-        let values =
-            [Value::Int(id), Value::Text(&name), Value::Text(&json), Value::count(added), Value::Int(position)];
-        D::execute(transaction, statements::PUT_ARTIFACT, &values).await?;
-        Ok(())
     }
 }

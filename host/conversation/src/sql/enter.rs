@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::leased::Leased;
-use super::values::{member, members, message as message_names, named, replica_of};
-use super::{next_number, read, statements};
+use super::values::{member, members, message as message_names, named, next_number, replica_of};
+use super::{read, statements};
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
 use crate::history::{ConversationSnapshot, Window};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::{Json, JsonObject, Task, TaskId, Timestamp};
 
-use super::encoding::{Kind, decode, decode_name, encoded_name};
 use super::statements;
 use super::values::named;
+use crate::encoding::{Kind, decode, decode_name, encoded_name};
 use crate::entry::{Entry, EntryContent, StoredEntry};
 use crate::error::StoreError;
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};

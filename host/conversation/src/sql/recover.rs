@@ -4,8 +4,8 @@ use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::TaskId;
 
 use super::leased::Leased;
-use super::values::{member, named};
-use super::{next_number, statements};
+use super::statements;
+use super::values::{member, named, next_number};
 use crate::error::StoreError;
 use crate::fence::{Fence, Replica};
 use crate::key::{ConversationKey, check_key};

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use annex_database::{Database, Row, Value};
 use annex_protocol::Json;
 
-use super::encoding::encoded_name;
 use super::statements;
 use super::values::named;
+use crate::encoding::encoded_name;
 use crate::error::AppendError;
 use crate::key::ConversationKey;
 use crate::limits::{Limits, ScopeSize};

@@ -3,8 +3,7 @@
 use annex_database::{Database, Row, Value};
 use annex_protocol::{TaskId, Timestamp};
 
-use super::admin::delete;
-use super::statements;
+use super::{delete, statements, upkeep_statements};
 use crate::error::StoreError;
 use crate::key::ConversationKey;
 use crate::retention::{Retention, Swept};
@@ -18,10 +17,10 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
     let (count, before) = (retention.conversations.count, retention.conversations.before(now));
     loop {
         let values = [Value::count(count), Value::Int(before), Value::count(BATCH)];
-        let rows = database.read(statements::OLD_CONVERSATIONS, &values).await?;
+        let rows = database.read(upkeep_statements::OLD_CONVERSATIONS, &values).await?;
         for row in &rows {
             let key = ConversationKey::new(row.text(0)?, row.text(1)?, row.text(2)?, row.text(3)?);
-            swept.conversations += u64::from(delete(database, &key).await?);
+            swept.conversations += u64::from(delete::conversation(database, &key).await?);
         }
         if rows.len() < BATCH {
             break;
@@ -29,10 +28,10 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
     }
     // Queues that processes have left behind stay for an hour.
     let values = [Value::Int(now.saturating_sub(60 * 60 * 1_000))];
-    change(database, statements::DELETE_EMPTY, &values).await?;
+    change(database, upkeep_statements::DELETE_EMPTY, &values).await?;
     let answers = [Value::count(retention.tasks.count), Value::Int(retention.tasks.before(now))];
-    change(database, statements::FORGET_OLD_ANSWERS, &answers).await?;
-    change(database, statements::FORGET_OLD_CLAIMS, &[Value::Int(retention.claimed_before(now))]).await?;
+    change(database, upkeep_statements::FORGET_OLD_ANSWERS, &answers).await?;
+    change(database, upkeep_statements::FORGET_OLD_CLAIMS, &[Value::Int(retention.claimed_before(now))]).await?;
     let bounds = &retention.waiting;
     let values = [
         Value::count(bounds.anonymous),
@@ -40,19 +39,19 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
         Value::Int(bounds.waited_before(now)),
         Value::count(BATCH),
     ];
-    let rows = database.read(statements::SELECT_OVERDUE, &values).await?;
+    let rows = database.read(upkeep_statements::SELECT_OVERDUE, &values).await?;
     swept.overdue = rows.iter().map(|row| Ok(row.text(0)?.into())).collect::<Result<_, sqlx::Error>>()?;
     Ok(swept)
 }
 
 async fn tasks<D: Database>(database: &D, retention: &Retention, now: i64) -> Result<u64, StoreError> {
     let values = [Value::count(retention.tasks.count), Value::Int(retention.tasks.before(now)), Value::count(BATCH)];
-    delete_tasks(database, statements::OLD_TASKS, &values).await
+    delete_tasks(database, upkeep_statements::OLD_TASKS, &values).await
 }
 
 pub(super) async fn sweep_tenant<D: Database>(database: &D, tenant: &str, count: u64) -> Result<u64, StoreError> {
     let values = [Value::count(count), Value::count(BATCH), Value::Text(tenant)];
-    delete_tasks(database, statements::OLD_TASKS_OF_TENANT, &values).await
+    delete_tasks(database, upkeep_statements::OLD_TASKS_OF_TENANT, &values).await
 }
 
 /// Deletes the tasks that a statement finds, until it finds no more.
@@ -68,7 +67,7 @@ async fn delete_tasks<D: Database>(database: &D, find: &'static str, values: &[V
         for row in &rows {
             let id = TaskId::from(row.text(0)?);
             let id = [Value::Text(id.as_str())];
-            D::execute(&mut transaction, statements::DELETE_ENTRIES_OF_TASK, &id).await?;
+            D::execute(&mut transaction, upkeep_statements::DELETE_ENTRIES_OF_TASK, &id).await?;
             D::execute(&mut transaction, statements::FORGET_CLAIMS_OF_TASK, &id).await?;
             deleted += D::execute(&mut transaction, statements::DELETE_TASK, &id).await?;
         }

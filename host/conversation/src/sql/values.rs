@@ -1,5 +1,7 @@
 //! Names as parameters of statements.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use annex_database::Value;
 
 use crate::claim::MessageKey;
@@ -35,4 +37,10 @@ pub(super) fn members(turns: &str) -> impl Iterator<Item = &str> {
 pub(super) fn replica_of(member: &str) -> &str {
     let inner = member.trim_start_matches('<');
     inner.rsplit_once('/').map_or(inner, |(replica, _)| replica)
+}
+
+/// A number that this process gives once.
+pub(super) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -23,9 +23,9 @@ pub(crate) enum Kind {
 }
 
 /// An entry that is to be stored.
-pub(super) struct EncodedEntry {
-    pub(super) kind: Kind,
-    pub(super) json: String,
+pub(crate) struct EncodedEntry {
+    pub(crate) kind: Kind,
+    pub(crate) json: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -75,7 +75,7 @@ fn parts_are_empty(parts: &Parts) -> bool {
 }
 
 impl Kind {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Message => "message",
             Self::Vetoed => "vetoed",
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn of_name(name: &str) -> Self {
+    pub(crate) fn of_name(name: &str) -> Self {
         // Only these names are written. JSON of another kind is an error when it is decoded.
         let all = [Self::Message, Self::Vetoed, Self::Event, Self::Note];
         all.into_iter().find(|kind| kind.name() == name).unwrap_or(Self::Update)
@@ -93,7 +93,7 @@ impl Kind {
 }
 
 impl EncodedEntry {
-    pub(super) fn new(entry: &Entry) -> Result<Self, serde_json::Error> {
+    pub(crate) fn new(entry: &Entry) -> Result<Self, serde_json::Error> {
         let (kind, json) = match entry {
             Entry::Message(message) => {
                 let kind = if message.event.is_some() { Kind::Message } else { Kind::Vetoed };
@@ -171,12 +171,12 @@ pub(crate) fn decode(kind: Kind, json: &str) -> Result<Entry, serde_json::Error>
 }
 
 /// A name as JSON without its quotes, which has no NUL.
-pub(super) fn encoded_name(name: &str) -> String {
+pub(crate) fn encoded_name(name: &str) -> String {
     let json = Json::string(name);
     let text = json.get();
     text.get(1..text.len().saturating_sub(1)).unwrap_or_default().to_owned()
 }
 
-pub(super) fn decode_name(encoded: &str) -> Result<String, serde_json::Error> {
+pub(crate) fn decode_name(encoded: &str) -> Result<String, serde_json::Error> {
     serde_json::from_str(&format!("\"{encoded}\""))
 }
