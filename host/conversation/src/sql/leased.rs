@@ -5,7 +5,7 @@
 
 use annex_database::{Database, PostgresDatabase, SqliteDatabase};
 
-use super::statements::{select_conversation, take_task};
+use super::statements::{select_conversation, take_task, task_columns};
 
 /// The statements of one database.
 #[derive(Debug)]

@@ -137,7 +137,7 @@ macro_rules! take_task {
 /// The same for a turn that has entered by another statement: $5 is the conversation, and $6 its queue.
 pub(super) const TAKE_TASK: &str = concat!("WITH entered (id, turns) AS (SELECT $5, $6)\n        ", take_task!());
 
-pub(super) use {select_conversation, take_task};
+pub(super) use {select_conversation, take_task, task_columns};
 
 pub(super) const SELECT_TURNS: &str = "
     SELECT turns FROM conversation WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
