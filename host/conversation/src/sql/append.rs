@@ -315,3 +315,6 @@ impl Change for Write {
         self.is_doubtful.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;
