@@ -16,6 +16,8 @@ mod upkeep_statements;
 mod values;
 
 use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_database::{Row, Value, Writer};
@@ -40,12 +42,21 @@ use leased::Leased;
 use values::{message as message_names, next_number};
 
 /// Conversations and tasks in a SQL database.
-#[derive(Debug)]
 pub struct SqlStore<D> {
     database: Arc<D>,
     writer: Writer<D, Write>,
     limits: Limits,
     hints: Hints,
+    lease_end: Option<LeaseEnd>,
+}
+
+/// Resolves when the lease of a replica ends.
+type LeaseEnd = Box<dyn Fn(&Replica) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+impl<D> fmt::Debug for SqlStore<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SqlStore").field("writer", &self.writer).finish_non_exhaustive()
+    }
 }
 
 /// Wakes turns of this process that wait.
@@ -81,7 +92,17 @@ impl Hints {
 impl<D: Leased> SqlStore<D> {
     pub(crate) fn on(database: D, limits: Limits) -> Self {
         let database = Arc::new(database);
-        Self { writer: Writer::new(Arc::clone(&database)), database, limits, hints: Hints::default() }
+        Self { writer: Writer::new(Arc::clone(&database)), database, limits, hints: Hints::default(), lease_end: None }
+    }
+
+    /// Repeats a failed append of a turn while the database is away, until `lease_end` of its replica resolves. Without this,
+    /// such an append fails at once.
+    #[must_use]
+    pub fn outlasting(
+        self,
+        lease_end: impl Fn(&Replica) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { lease_end: Some(Box::new(lease_end)), ..self }
     }
 
     /// Tells that the queue of a conversation may have moved in another process. Without such hints turns look from time to
@@ -186,7 +207,13 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
             }
         }
         let write = Write::new::<D>(key, at, &append, &self.limits)?;
-        let number = self.writer.store(write).await?;
+        let number = match (&self.lease_end, append.by) {
+            (Some(lease_end), Some(fence)) => {
+                let stored = self.writer.store_until(write, lease_end(&fence.replica)).await;
+                stored.unwrap_or(Err(AppendError::Fenced))?
+            }
+            _ => self.writer.store(write).await?,
+        };
         if append.ends {
             self.hints.give(key);
         }
