@@ -1,6 +1,6 @@
 //! What operators read and delete, and the configs of push notifications.
 
-use annex_database::{Database, Row, Value, from_sql};
+use annex_database::{Row, Value, from_sql};
 use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_database::{Database, Row, Value, from_sql};
+use annex_database::{Row, Value, from_sql};
 use annex_protocol::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -189,7 +189,8 @@ pub(super) async fn leave<D: Leased>(
             ];
             let rows = D::query(&mut transaction, statements::HAND_OVER, &values).await?;
             if let Some(row) = rows.first() {
-                let values = [Value::Int(row.int(0)?), Value::Text(&own), Value::Text(&member(&left))].to_vec();
+                let left = member(&left);
+                let values = [Value::Int(row.int(0)?), Value::Text(&own), Value::Text(&left)];
                 D::query(&mut transaction, statements::MOVE_TURN, &values).await?;
             }
         }

@@ -70,7 +70,8 @@ pub(super) async fn take<D: Leased>(
     let rows = D::query(&mut transaction, D::STATEMENTS.take, &values).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let id = row.int(0)?;
-    let moved = [Value::Int(id), Value::Text(&member(from)), Value::Text(&member(&fence))].to_vec();
+    let (before, after) = (member(from), member(&fence));
+    let moved = [Value::Int(id), Value::Text(&before), Value::Text(&after)];
     if D::query(&mut transaction, statements::MOVE_TURN, &moved).await?.is_empty() {
         // It has just left the queue.
         return Ok(None);

@@ -120,7 +120,7 @@ pub(super) async fn delete_key<D: Database>(
     transaction: &mut D::Transaction,
     (scope, name): (Scope, &str),
     key: &ConversationKey,
-) -> Result<bool, AppendError> {
+) -> sqlx::Result<bool> {
     let rows = D::query(transaction, statements::SELECT_ID, &named(key)).await?;
     let id = rows.first().map_or(Ok(NO_CONVERSATION), |row| row.int(0))?;
     let values: Vec<Value<'_>> = [Value::Text(name)].into_iter().chain(owner(scope, key, id)).collect();
