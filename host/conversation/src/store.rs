@@ -89,7 +89,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`AppendError::QueueFull`], [`AppendError::Fenced`] when the lease of the replica is over or a turn works on the
-    /// task already, [`AppendError::Full`] from the memory store, [`AppendError::Store`].
+    /// stored task already, [`AppendError::Full`] from the memory store, [`AppendError::Store`].
     async fn enter(
         &self,
         key: &ConversationKey,
@@ -119,7 +119,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// store does all of that or nothing. The first event creates the conversation.
     ///
     /// The first turn of the queue may append any entry to its own task. A waiting turn may only end its task, without an
-    /// event.
+    /// event. The caller is trusted to name the task of its turn.
     ///
     /// # Errors
     /// [`AppendError::Fenced`], [`AppendError::Stale`], [`AppendError::Missing`], [`AppendError::TooLarge`],

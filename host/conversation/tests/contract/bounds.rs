@@ -35,18 +35,19 @@ async fn a_conversation_with_a_turn_stays() {
 
 #[tokio::test]
 async fn bytes_count_and_shared_maps_go_after_their_conversations() {
-    let store = memory(MemoryBounds { max_conversation_bytes: 7 * 1024, ..MemoryBounds::default() });
-    let kilobyte = "x".repeat(1024);
-    create(&store, "ann/first", &format!(r#"{{"a":"{kilobyte}","user:k":"{kilobyte}"}}"#)).await;
-    create(&store, "bob/first", &format!(r#"{{"a":"{kilobyte}"}}"#)).await;
-    create(&store, "bob/second", &format!(r#"{{"a":"{kilobyte}"}}"#)).await;
-    create(&store, "bob/third", &format!(r#"{{"a":"{kilobyte}"}}"#)).await;
+    let store = memory(MemoryBounds { max_conversation_bytes: 68 * 1024, ..MemoryBounds::default() });
+    // A conversation counts its state and the event that changed it.
+    let large = "x".repeat(8 * 1024);
+    create(&store, "ann/first", &format!(r#"{{"a":"{large}","user:k":"{large}"}}"#)).await;
+    create(&store, "bob/first", &format!(r#"{{"a":"{large}"}}"#)).await;
+    create(&store, "bob/second", &format!(r#"{{"a":"{large}"}}"#)).await;
+    create(&store, "bob/third", &format!(r#"{{"a":"{large}"}}"#)).await;
     assert!(find(&store, "ann/first").await.is_none());
 
     create(&store, "ann/again", "{}").await;
     assert_eq!(find(&store, "ann/again").await.unwrap().state.merged().len(), 1, "the user's own map is still there");
     for index in 0..8 {
-        create(&store, &format!("bob/{index}"), &format!(r#"{{"a":"{kilobyte}"}}"#)).await;
+        create(&store, &format!("bob/{index}"), &format!(r#"{{"a":"{large}"}}"#)).await;
     }
     create(&store, "ann/last", "{}").await;
     assert_eq!(state_of(&store, "ann/last").await, "{}", "nothing of an idle user is kept forever");

@@ -199,9 +199,10 @@ async fn a_process_releases_its_own_claims_only(backend: Backend) {
 async fn an_answer_is_given_to_whoever_repeats_the_message(backend: Backend) {
     let store = backend.store().await;
     claim(&store, "m-1", "t-1").await;
-    answer(&store, &owner("ada"), "m-1", &hello()).await;
+    let hello = hello();
+    answer(&store, &owner("ada"), "m-1", &hello).await;
     for _ in 0..2 {
-        assert_eq!(claim(&store, "m-1", "t-9").await, Claim::Answered(Box::new(hello())));
+        assert_eq!(claim(&store, "m-1", "t-9").await, Claim::Answered(Box::new(hello.clone())));
     }
     let other = store.claim(&owner("ada"), &message("m-1", 2), &"t-1".into(), &"one".into()).await.unwrap();
     assert_eq!(other, Claim::Different);

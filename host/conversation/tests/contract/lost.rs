@@ -177,7 +177,8 @@ async fn a_turn_without_a_text_is_ended(backend: Backend) {
     assert!(!turn.may_go_on());
     end_lost_turn(&*store, &turn, "gone").await.unwrap();
     assert_eq!(state(&store, "t-1").await, TaskState::Failed);
-    open(&store, "s").await;
+    let next = store.enter(&key("s"), submission("two", "t-2"), Window::NONE).await.unwrap();
+    assert!(matches!(next, Entrance::Runs(..)), "the lost turn is in the queue no more");
 }
 
 async fn a_lost_turn_ends_with_an_event_and_a_failed_task(backend: Backend) {

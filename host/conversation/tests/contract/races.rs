@@ -13,7 +13,7 @@ use crate::support::{Backend, Says, Store, add, create, delta, event, events, fi
 
 on_every_store!(tasks_that_write_at_once_end_as_in_adk_but_for_the_deviations);
 
-const ONE_WINS: &str = r#"{"ok": 1, "errors": {"StaleAppendError": 9}, "events": 1, "keys": 1}"#;
+const ONE_WINS: &str = r#"{"ok": 1, "errors": {"StaleSessionError": 9}, "events": 1, "keys": 1}"#;
 const ALL_ARE_THERE: &str = r#"{"ok": 10, "errors": {}, "merged_user_keys": 10, "merged_app_keys": 10}"#;
 
 /// Cases in which a store does something else on purpose than the store of ADK that is of its kind, and what.
