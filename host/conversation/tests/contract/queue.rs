@@ -1,8 +1,8 @@
 //! The queue of turns of a conversation: order, fences, and who may write.
 
 use annex_conversation::{
-    Append, AppendError, Arrival, ConversationStore, Departure, Entrance, Entry, Fence, Position, StateDelta,
-    Submission, TaskSnapshot, UserMessage, Window,
+    Append, AppendError, Arrival, Departure, Entrance, Entry, Fence, Position, StateDelta, Submission, TaskSnapshot,
+    UserMessage, Window,
 };
 use annex_protocol::{Message, TaskState, Timestamp};
 use std::sync::Arc;
