@@ -40,7 +40,7 @@ pub enum Arrival {
     /// It runs.
     Runs(Conversation),
     /// Other turns come first. The message is accepted, and its task is stored as SUBMITTED.
-    Waits(QueuedTurn),
+    Waits(Box<QueuedTurn>),
 }
 
 /// A turn that waits in the queue. Its message is accepted, so a dropped value leaves the turn to other processes.
@@ -110,7 +110,9 @@ impl Conversation {
             |fence, standing| Hold { store: Arc::clone(store), key, fence, submission, standing: Mutex::new(standing) };
         Ok(match entrance {
             Entrance::Runs(fence, found) => Arrival::Runs(Self::of(hold(fence, Standing::Unheard), beginning, *found)),
-            Entrance::Waits(fence) => Arrival::Waits(QueuedTurn { hold: hold(fence, Standing::Accepted), beginning }),
+            Entrance::Waits(fence) => {
+                Arrival::Waits(Box::new(QueuedTurn { hold: hold(fence, Standing::Accepted), beginning }))
+            }
         })
     }
 

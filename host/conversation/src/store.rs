@@ -31,7 +31,7 @@ pub struct Position {
 }
 
 /// The changes of one append. The store makes all of the changes or none.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Append<'a> {
     /// The fence of the writing turn. A writer without a turn has `None`, and may write only where no turn works.
     pub by: Option<&'a Fence>,

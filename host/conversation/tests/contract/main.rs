@@ -52,5 +52,6 @@ mod retention;
 mod scopes;
 mod support;
 mod tasks;
+mod trips;
 mod turns;
 mod waiting;
