@@ -9,21 +9,21 @@ macro_rules! on_every_store {
         mod on_memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                crate::support::on_memory(super::$case).await;
+                crate::backend::on_memory(super::$case).await;
             })+
         }
 
         mod on_sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                crate::support::on_sqlite(super::$case).await;
+                crate::backend::on_sqlite(super::$case).await;
             })+
         }
 
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                crate::support::on_postgres(super::$case).await;
+                crate::backend::on_postgres(super::$case).await;
             })+
         }
     };
@@ -33,6 +33,7 @@ macro_rules! on_every_store {
 mod cluster;
 
 mod artifacts;
+mod backend;
 mod bounds;
 mod cases;
 mod claims;

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 
-use crate::support::{Backend, beginning, delta, key, on_postgres, submission, update};
+use crate::backend::{Backend, on_postgres};
+use crate::support::{beginning, delta, key, submission, update};
 
 /// A socket in front of a database that counts the statements.
 struct Counter {
