@@ -1,0 +1,30 @@
+//! The claim of a message: of all deliveries of one message, one is worked on (A2A 1.0 section 3.1.1).
+
+use annex_protocol::{ContextId, Message, MessageId, TaskId};
+
+/// The key by which a client's message is recognised when it comes again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageKey {
+    /// The conversation as the client named it; empty when it named none.
+    pub context: ContextId,
+    /// The client's id of the message.
+    pub message: MessageId,
+    /// A digest of the request. Another message under the same id has another digest.
+    pub digest: [u8; 32],
+}
+
+/// The result of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claim {
+    /// The caller works on the message, for this task. The task is the one that the caller has named, unless a dead process
+    /// had claimed the message for another task. Only one of several concurrent callers gets this.
+    New(TaskId),
+    /// Another caller works on the message. The message goes to this task if that caller accepts the message.
+    Open(TaskId),
+    /// The message came before, and went to this task.
+    Repeated(TaskId),
+    /// The message came before, and was answered with this message.
+    Answered(Box<Message>),
+    /// Another message came before under this id.
+    Different,
+}

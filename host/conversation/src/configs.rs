@@ -1,0 +1,53 @@
+//! The receivers of push notifications of tasks.
+
+use annex_protocol::{TaskId, TaskPushNotificationConfig};
+use async_trait::async_trait;
+
+use crate::error::{AppendError, StoreError};
+use crate::page::ConfigPage;
+
+/// The limit on the push notification configs of one task.
+pub const MAX_PUSH_CONFIGS: usize = 100;
+
+/// The receivers of push notifications of tasks. Their configs go with their task.
+#[async_trait]
+pub trait ConfigStore: Send + Sync + 'static {
+    /// Stores a config under its id and replaces an older config of that id. Credentials are stored in clear text, because
+    /// the sender needs them.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    async fn put_config(&self, task: &TaskId, config: &TaskPushNotificationConfig) -> Result<(), ConfigError>;
+
+    /// One config of a task; `None` when the task or the config does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] and [`StoreError::Database`].
+    async fn config(&self, task: &TaskId, config: &str) -> Result<Option<TaskPushNotificationConfig>, StoreError>;
+
+    /// At most `limit` configs of a task whose ids come after `after`; an empty `after` starts at the first.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] and [`StoreError::Database`].
+    async fn configs(&self, task: &TaskId, after: &str, limit: usize) -> Result<ConfigPage, StoreError>;
+
+    /// Deletes a config. Deleting it twice is no error.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn delete_config(&self, task: &TaskId, config: &str) -> Result<(), StoreError>;
+}
+
+/// The reason why a push notification config is not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The task has as many configs as a task may have.
+    #[error("the task has {limit} push notification configs already")]
+    TooMany {
+        /// The limit for one task.
+        limit: usize,
+    },
+    /// The config cannot be stored for another reason.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}

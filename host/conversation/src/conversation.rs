@@ -1,0 +1,386 @@
+//! A conversation as the turn that runs in it sees it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annex_protocol::{Json, JsonObject, Message, Parts, Timestamp};
+use tokio::runtime::Handle;
+
+use crate::entry::{Entry, Event};
+use crate::error::{AppendError, StoreError};
+use crate::fence::Fence;
+use crate::history::{ConversationSnapshot, Window};
+use crate::key::ConversationKey;
+use crate::limits::TaskLimits;
+use crate::queue::{Departure, Entrance, Submission};
+use crate::state::{Scope, StateDelta};
+use crate::store::{Append, Appended, ConversationStore, Position};
+use crate::task::TaskSnapshot;
+use crate::view::View;
+
+/// The most bytes of the history that a turn reads. Conversations in a database may hold more than fits into memory.
+const HISTORY_BYTES: usize = 8 << 20;
+
+/// The time until a turn that could not leave its queue tries again.
+const LEAVE_AGAIN: Duration = Duration::from_millis(500);
+
+/// The input of a turn that begins.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// The task that the turn works on, and the number of its last entry. `None` for a new task.
+    pub task: Option<(TaskSnapshot, u64)>,
+    /// The limits on the task.
+    pub limits: TaskLimits,
+    /// The number of latest events that the turn is going to ask for. They are read with the conversation.
+    pub history: usize,
+}
+
+/// A turn that has entered the queue of its conversation.
+pub enum Arrival {
+    /// It runs.
+    Runs(Conversation),
+    /// Other turns come first. The message is accepted, and its task is stored as SUBMITTED.
+    Waits(Box<QueuedTurn>),
+}
+
+/// A turn that waits in the queue. Its message is accepted, so a dropped value leaves the turn to other processes.
+pub struct QueuedTurn {
+    hold: Hold,
+    beginning: Beginning,
+}
+
+/// The conversation of one running turn, with the `temp:` keys of that turn.
+///
+/// The state is read once, when the turn begins, and follows the appends of this turn. Changes of shared scopes by other
+/// conversations show in the next turn. All clones are the same turn. If the last clone is dropped before
+/// [`end`](Self::end), the turn goes to other processes. If the turn has appended nothing, the turn leaves no trace.
+#[derive(Clone)]
+pub struct Conversation {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hold: Hold,
+    limits: TaskLimits,
+    view: Mutex<View>,
+    /// Locked during an append, so that entries are stored and shown in one order.
+    writing: tokio::sync::Mutex<Writing>,
+}
+
+/// The end of the log as the turn knows it.
+struct Writing {
+    task: TaskSnapshot,
+    /// The number of the last entry of the task.
+    number: u64,
+}
+
+/// The turn in the queue, which it leaves when this is dropped.
+struct Hold {
+    store: Arc<dyn ConversationStore>,
+    key: ConversationKey,
+    fence: Fence,
+    submission: Submission,
+    standing: Mutex<Standing>,
+}
+
+/// The progress of a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Only the queue knows the turn.
+    Unheard,
+    /// Its message is accepted.
+    Accepted,
+    /// It has left the queue.
+    Over,
+}
+
+impl Conversation {
+    /// Enters the queue of a conversation, which need not exist yet.
+    ///
+    /// # Errors
+    /// As [`ConversationStore::enter`].
+    pub async fn enter(
+        store: &Arc<dyn ConversationStore>,
+        key: ConversationKey,
+        submission: Submission,
+        beginning: Beginning,
+    ) -> Result<Arrival, AppendError> {
+        let entrance = store.enter(&key, submission.clone(), window(beginning.history)).await?;
+        let hold =
+            |fence, standing| Hold { store: Arc::clone(store), key, fence, submission, standing: Mutex::new(standing) };
+        Ok(match entrance {
+            Entrance::Runs(fence, found) => Arrival::Runs(Self::of(hold(fence, Standing::Unheard), beginning, *found)),
+            Entrance::Waits(fence) => {
+                Arrival::Waits(Box::new(QueuedTurn { hold: hold(fence, Standing::Accepted), beginning }))
+            }
+        })
+    }
+
+    /// Goes on with a turn that this process has taken over under `fence`. It may have to wait.
+    #[must_use]
+    pub fn resume(
+        store: &Arc<dyn ConversationStore>,
+        key: ConversationKey,
+        (fence, submission): (Fence, Submission),
+        beginning: Beginning,
+    ) -> QueuedTurn {
+        let standing = Mutex::new(Standing::Accepted);
+        QueuedTurn { hold: Hold { store: Arc::clone(store), key, fence, submission, standing }, beginning }
+    }
+
+    fn of(hold: Hold, beginning: Beginning, found: ConversationSnapshot) -> Self {
+        let Beginning { task, limits, history } = beginning;
+        let (task, number) = task.unwrap_or_else(|| {
+            let since = Timestamp::now();
+            (TaskSnapshot::submitted(hold.submission.task.clone(), hold.key.context.clone(), since), 0)
+        });
+        let view = Mutex::new(View::of(found, history));
+        let writing = tokio::sync::Mutex::new(Writing { task, number });
+        Self { inner: Arc::new(Inner { hold, limits, view, writing }) }
+    }
+
+    /// Which conversation this is.
+    #[must_use]
+    pub fn key(&self) -> &ConversationKey {
+        &self.inner.hold.key
+    }
+
+    /// The right of the turn to write.
+    #[must_use]
+    pub fn fence(&self) -> &Fence {
+        &self.inner.hold.fence
+    }
+
+    /// True if the conversation exists yet. Its first event begins it.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.inner.view().exists
+    }
+
+    /// The ids of the conversation at the upstream agent.
+    #[must_use]
+    pub fn upstream(&self) -> Option<Arc<str>> {
+        self.inner.view().upstream.clone()
+    }
+
+    /// All that this turn can read: the conversation's own keys, then `app:`, `user:` and `temp:` keys with their prefixes.
+    #[must_use]
+    pub fn state(&self) -> JsonObject {
+        let view = self.inner.view();
+        let mut state = view.state.merged();
+        state.extend(view.temp.clone());
+        state
+    }
+
+    /// One value by its full key.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<Json> {
+        let view = self.inner.view();
+        match Scope::of(key).0 {
+            Scope::Temp => view.temp.get(key).cloned(),
+            Scope::Conversation | Scope::User | Scope::App => view.state.value(key).cloned(),
+        }
+    }
+
+    /// The conversation's own keys only: what may be shown to a client.
+    #[must_use]
+    pub fn own_state(&self) -> JsonObject {
+        self.inner.view().state.own().clone()
+    }
+
+    /// Checks a change that is not appended yet, as far as that can be done without the rest of the state.
+    ///
+    /// # Errors
+    /// The reason for which an append would be refused.
+    pub fn check(&self, delta: &StateDelta) -> Result<(), AppendError> {
+        self.inner.hold.store.limits().check_delta(delta)
+    }
+
+    /// True if the last event of this turn is from the user.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        self.inner.view().is_unanswered
+    }
+
+    /// The latest events in order of arrival: at most `count`, and at most 8 MiB together.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn history(&self, count: usize) -> Result<Vec<Arc<Event>>, StoreError> {
+        let window = Window { events: count, bytes: HISTORY_BYTES };
+        if let Some(events) = self.inner.view().take_history(window) {
+            return Ok(events);
+        }
+        // It is read again, because it may be large and the turn long.
+        let Hold { store, key, .. } = &self.inner.hold;
+        Ok(store.conversation(key, window).await?.history)
+    }
+
+    /// The latest version of an artifact of the conversation.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn artifact(&self, name: &str) -> Result<Option<Parts>, StoreError> {
+        let Hold { store, key, .. } = &self.inner.hold;
+        Ok(store.artifact(key, name).await?.map(|artifact| artifact.parts))
+    }
+
+    /// The task as it is with all entries that are stored.
+    pub async fn task(&self) -> TaskSnapshot {
+        self.inner.writing.lock().await.task.clone()
+    }
+
+    /// Stores entries in one step, with the task and the state as the entries change both. `temp:` keys last until the turn
+    /// ends.
+    ///
+    /// If several entries make the task too large, the entries before the excess are stored.
+    ///
+    /// # Errors
+    /// As [`ConversationStore::append`].
+    pub async fn append(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+        let mut writing = self.inner.writing.lock().await;
+        match self.inner.write(&mut writing, &entries, (false, None)).await {
+            Err(AppendError::TooLarge(_)) if entries.len() > 1 => {
+                let mut appended = Appended::default();
+                for entry in entries.chunks(1) {
+                    appended = self.inner.write(&mut writing, entry, (false, None)).await?;
+                }
+                Ok(appended)
+            }
+            other => other,
+        }
+    }
+
+    /// Stores the last entries of the turn and leaves the queue, in one step. The next turn of the conversation may begin
+    /// in another process.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append). Then the turn has not ended.
+    pub async fn end(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+        let mut writing = self.inner.writing.lock().await;
+        self.inner.write(&mut writing, &entries, (true, None)).await
+    }
+
+    /// Ends the turn with a message as the answer. The task is deleted, and the history stays.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append). Then the turn has not ended.
+    pub async fn answer(&self, entries: Vec<Entry>, answer: &Message) -> Result<Appended, AppendError> {
+        let mut writing = self.inner.writing.lock().await;
+        self.inner.write(&mut writing, &entries, (true, Some(answer))).await
+    }
+
+    /// Leaves the queue without a last entry.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn leave(&self, departure: Departure) -> Result<(), StoreError> {
+        self.inner.hold.leave(departure).await
+    }
+}
+
+impl QueuedTurn {
+    /// The right of the turn to write, once it runs.
+    #[must_use]
+    pub fn fence(&self) -> &Fence {
+        &self.hold.fence
+    }
+
+    /// Waits until the turn runs.
+    ///
+    /// # Errors
+    /// As [`ConversationStore::wait`].
+    pub async fn runs(self) -> Result<Conversation, AppendError> {
+        let Self { hold, beginning } = self;
+        let waited = hold.store.wait(&hold.key, &hold.fence, window(beginning.history)).await;
+        if let Err(AppendError::Fenced) = &waited {
+            // It is another process's.
+            hold.set(Standing::Over);
+        }
+        Ok(Conversation::of(hold, beginning, waited?))
+    }
+
+    /// Ends the turn before it has begun, by entries that say nothing in the conversation.
+    ///
+    /// # Errors
+    /// As [`ConversationStore::append`].
+    pub async fn end(self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+        let Self { hold, beginning } = self;
+        let nothing = hold.store.conversation(&hold.key, Window::NONE).await?;
+        Conversation::of(hold, beginning, nothing).end(entries).await
+    }
+}
+
+/// The events that are read with a conversation of which its turn is going to ask for so many.
+fn window(history: usize) -> Window {
+    Window { events: history, bytes: HISTORY_BYTES }
+}
+
+impl Inner {
+    fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn write(
+        &self,
+        writing: &mut Writing,
+        entries: &[Entry],
+        (ends, answer): (bool, Option<&Message>),
+    ) -> Result<Appended, AppendError> {
+        let Hold { store, key, fence, submission, .. } = &self.hold;
+        let task = writing.task.with(entries);
+        task.check(&writing.task, &self.limits)?;
+        // Whatever becomes of them: unless all goes well the history is read again.
+        let history = self.view().history.take();
+        let at = Position::of_task(task.id().clone(), writing.number);
+        let submission = Some(submission).filter(|_| self.hold.standing() == Standing::Unheard || answer.is_some());
+        let append = Append { by: Some(fence), submission, entries, task: Some(&task), ends, answer };
+        let appended = store.append(key, &at, append).await.inspect_err(|error| {
+            if let AppendError::Fenced = error {
+                self.hold.set(Standing::Over);
+            }
+        })?;
+        self.hold.set(if ends { Standing::Over } else { Standing::Accepted });
+        (writing.task, writing.number) = (task, appended.number);
+        let mut view = self.view();
+        view.history = history;
+        let null_removes = store.limits().null_removes;
+        entries.iter().for_each(|entry| view.apply(entry, null_removes));
+        Ok(appended)
+    }
+}
+
+impl Hold {
+    fn set(&self, standing: Standing) {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    }
+
+    fn standing(&self) -> Standing {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn leave(&self, departure: Departure) -> Result<(), StoreError> {
+        self.store.leave(&self.key, &self.fence, departure).await?;
+        self.set(Standing::Over);
+        Ok(())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let departure = match self.standing() {
+            Standing::Unheard => Departure::Refused,
+            Standing::Accepted => Departure::HandedOver { has_begun: true },
+            Standing::Over => return,
+        };
+        // Without a runtime the process ends, and its lease with it.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (store, key, fence) = (Arc::clone(&self.store), self.key.clone(), self.fence.clone());
+        // A turn that cannot leave while its process lives keeps the next one waiting, so this goes on for as long as it takes.
+        runtime.spawn(async move {
+            while store.leave(&key, &fence, departure).await.is_err() {
+                tokio::time::sleep(LEAVE_AGAIN).await;
+            }
+        });
+    }
+}

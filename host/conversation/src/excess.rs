@@ -1,0 +1,88 @@
+//! The limits that a change would exceed.
+
+use std::fmt;
+
+use crate::state::Scope;
+
+/// A limit that would be exceeded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Excess {
+    /// The state of one scope would outgrow its limit.
+    #[error(
+        "{scope} state would take {bytes} bytes, the limit is {limit}; set smaller values, or ask the operator to delete keys \
+         or raise sessions.max_state_bytes"
+    )]
+    StateBytes {
+        /// The scope that would be too large.
+        scope: Scope,
+        /// Its size after the change: keys and values as JSON text.
+        bytes: usize,
+        /// The limit on one scope.
+        limit: usize,
+    },
+    /// The state of one scope would have too many keys.
+    #[error(
+        "{scope} state would have {keys} keys, the limit is {limit}; use keys that are there, or ask the operator to delete \
+         some or raise sessions.max_state_keys"
+    )]
+    StateKeys {
+        /// The scope.
+        scope: Scope,
+        /// Its keys after the change.
+        keys: usize,
+        /// The limit on one scope.
+        limit: usize,
+    },
+    /// Arrays and objects nest too deep in a value.
+    #[error("the value of state key {key:?} nests deeper than {limit} levels")]
+    StateDepth {
+        /// The full key.
+        key: String,
+        /// The most levels.
+        limit: usize,
+    },
+    /// One artifact is larger than all artifacts of a conversation may be.
+    #[error("artifact {name:?} takes {bytes} bytes, the limit is {limit}")]
+    Artifact {
+        /// Its name.
+        name: String,
+        /// Its size, roughly counted.
+        bytes: usize,
+        /// The most that the artifacts of a conversation may take.
+        limit: usize,
+    },
+    /// A task would have too much of something.
+    #[error("the task has {found} {measure}, and {limit} is the limit")]
+    Task {
+        /// The measure that exceeds its limit.
+        measure: Measure,
+        /// The value after the change.
+        found: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// The measures of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Bytes of the task.
+    Bytes,
+    /// Messages.
+    Messages,
+    /// Artifacts.
+    Artifacts,
+    /// Bytes of its entries.
+    Logged,
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Bytes => "bytes",
+            Self::Messages => "messages",
+            Self::Artifacts => "artifacts",
+            Self::Logged => "bytes of events",
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! The conversation as a reader sees it: its history, its state, and its artifacts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use annex_protocol::{ContextId, Parts, Timestamp};
+
+use crate::entry::Event;
+use crate::key::ConversationKey;
+use crate::limits::Limits;
+use crate::size;
+use crate::state::ScopedState;
+
+/// Which events of the history to read: the latest ones. The default is all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The most events.
+    pub events: usize,
+    /// The most bytes that the events take together, roughly counted.
+    pub bytes: usize,
+}
+
+/// A conversation as it was when it was read. It is a copy: later changes do not show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConversationSnapshot {
+    /// Which conversation this is.
+    pub key: ConversationKey,
+    /// The number of events since the beginning; 0 when the conversation does not exist.
+    pub number: u64,
+    /// The state: own and shared keys.
+    pub state: ScopedState,
+    /// The timestamp of its last event. It can go backwards, as events bring their own.
+    pub updated_at: Timestamp,
+    /// The events of the requested window, without artifacts.
+    pub history: Vec<Arc<Event>>,
+    /// The ids of the conversation at the upstream agent ([`Note::UpstreamContext`](crate::Note::UpstreamContext)).
+    pub upstream: Option<Arc<str>>,
+}
+
+/// A position in a list of conversations.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConversationCursor {
+    /// The last update of the conversation at this position.
+    pub updated_at: Timestamp,
+    /// Its user.
+    pub user: Arc<str>,
+    /// Its context.
+    pub context: ContextId,
+}
+
+/// An artifact as it is kept with a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredArtifact {
+    /// The number of times that the name was written; 1 for the first time.
+    pub version: u64,
+    /// The content.
+    pub parts: Parts,
+}
+
+impl Window {
+    /// Every event.
+    pub const ALL: Self = Self { events: usize::MAX, bytes: usize::MAX };
+    /// No event.
+    pub const NONE: Self = Self { events: 0, bytes: 0 };
+
+    /// The latest events, at most so many.
+    #[must_use]
+    pub const fn latest(events: usize) -> Self {
+        Self { events, bytes: usize::MAX }
+    }
+
+    /// The number of events, from the newest, that fit into the window. Stops at the first event that does not fit, so the
+    /// history has no gap.
+    pub(crate) fn fitting<'a>(&self, newest_first: impl Iterator<Item = &'a Arc<Event>>) -> usize {
+        let fits = |sum: &mut usize, event: &Arc<Event>| {
+            *sum = sum.saturating_add(event.size());
+            (*sum <= self.bytes).then_some(())
+        };
+        newest_first.take(self.events).scan(0, fits).count()
+    }
+}
+
+impl ConversationSnapshot {
+    /// True if there is such a conversation.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.number != 0
+    }
+
+    /// Its position in a list.
+    #[must_use]
+    pub fn cursor(&self) -> ConversationCursor {
+        let user = self.key.user.clone();
+        ConversationCursor { updated_at: self.updated_at, user, context: self.key.context.clone() }
+    }
+}
+
+/// The latest events of one conversation in memory, in order of arrival.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+}
+
+impl History {
+    /// The size of its events, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds an event and drops the oldest ones beyond `keep`.
+    pub(crate) fn push(&mut self, event: Arc<Event>, keep: usize) {
+        self.bytes += event.size();
+        self.events.push_back(event);
+        while self.events.len() > keep
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.bytes -= oldest.size();
+        }
+    }
+
+    pub(crate) fn read(&self, window: Window) -> Vec<Arc<Event>> {
+        let fitting = window.fitting(self.events.iter().rev());
+        self.events.iter().skip(self.events.len().saturating_sub(fitting)).cloned().collect()
+    }
+}
+
+/// The artifacts of one conversation in memory, the latest version of each. The last written artifact is at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Artifacts {
+    entries: Vec<KeptArtifact>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct KeptArtifact {
+    name: String,
+    artifact: StoredArtifact,
+    bytes: usize,
+}
+
+impl Artifacts {
+    /// The size of all artifacts, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&StoredArtifact> {
+        self.entries.iter().find(|entry| entry.name == name).map(|entry| &entry.artifact)
+    }
+
+    /// Writes a new version, for which the oldest artifacts make room.
+    pub(crate) fn put(&mut self, name: &str, parts: &Parts, limits: &Limits) {
+        let previous = self.entries.iter().position(|entry| entry.name == name).map(|index| self.take(index));
+        // A name that had made room begins at version 1 again: nothing of it is kept.
+        let version = previous.map_or(1, |previous| previous.artifact.version + 1);
+        let bytes = size::of_parts(parts);
+        let artifact = StoredArtifact { version, parts: parts.clone() };
+        self.entries.push(KeptArtifact { name: name.to_owned(), artifact, bytes });
+        self.bytes += bytes;
+        // The new version stays, whatever the limits: one that is too large alone was refused before.
+        while self.entries.len() > limits.artifacts.max(1) || self.bytes > limits.artifact_bytes.max(bytes) {
+            self.take(0);
+        }
+    }
+
+    fn take(&mut self, index: usize) -> KeptArtifact {
+        let entry = self.entries.remove(index);
+        self.bytes -= entry.bytes;
+        entry
+    }
+}

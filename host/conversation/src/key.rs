@@ -1,0 +1,203 @@
+//! The names of conversations, their owners, and the texts that things are found by.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
+use annex_protocol::ContextId;
+pub use annex_protocol::Owner;
+
+/// The most bytes of a tenant, an agent's name, a user, or an id. The bound holds in all stores, because PostgreSQL allows
+/// an entry of an index 2,704 bytes and some hold four such texts.
+pub const MAX_KEY_BYTES: usize = 600;
+
+/// The name of one conversation. The same context id under another user, agent or tenant is another conversation.
+///
+/// Clones share the names. One turn looks its conversation up many times by long names, so the key keeps their hash.
+/// Clients choose the names, so the hash differs in each process.
+///
+/// ```
+/// use annex_conversation::{ConversationKey, Owner};
+///
+/// let ada = Owner { tenant: "acme".to_owned(), principal: "ada".to_owned() };
+/// let key = ConversationKey::of("guide", &ada, &"c-1".into());
+/// assert_eq!(&*key.user, "principal:ada");
+/// assert_eq!(*key.owner(), ada);
+/// ```
+#[derive(Clone)]
+pub struct ConversationKey(Arc<Hashed>);
+
+struct Hashed {
+    hash: u64,
+    names: ConversationNames,
+    owner: Owner,
+}
+
+/// The names that a [`ConversationKey`] is made of.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConversationNames {
+    /// The tenant that the request was authorised for.
+    pub tenant: Arc<str>,
+    /// The agent's name.
+    pub app: Arc<str>,
+    /// The user whose `user:` state the conversation shares: `principal:` and the principal, or a name of its own where the
+    /// client is anonymous.
+    pub user: Arc<str>,
+    /// The A2A context.
+    pub context: ContextId,
+}
+
+/// Hashes names, in this process only.
+pub(crate) static NAME_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// The user of an anonymous client begins with this; the context follows.
+const ANONYMOUS: &str = "A2A_USER_";
+/// The user of an authenticated client begins with this; the principal follows. No principal is named like an anonymous
+/// user.
+const PRINCIPAL: &str = "principal:";
+
+impl From<ConversationNames> for ConversationKey {
+    fn from(names: ConversationNames) -> Self {
+        let is_anonymous = names.user.strip_prefix(ANONYMOUS) == Some(names.context.as_str());
+        let principal = if is_anonymous { "" } else { names.user.strip_prefix(PRINCIPAL).unwrap_or(&names.user) };
+        let owner = Owner { tenant: (*names.tenant).to_owned(), principal: principal.to_owned() };
+        Self(Arc::new(Hashed { hash: NAME_HASHER.hash_one(&names), names, owner }))
+    }
+}
+
+impl Deref for ConversationKey {
+    type Target = ConversationNames;
+
+    fn deref(&self) -> &ConversationNames {
+        &self.0.names
+    }
+}
+
+impl fmt::Debug for ConversationKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, formatter)
+    }
+}
+
+impl PartialEq for ConversationKey {
+    fn eq(&self, other: &Self) -> bool {
+        // Most comparisons are between clones of one key, whose long names need not be compared.
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.hash == other.0.hash && self.0.names == other.0.names)
+    }
+}
+
+impl Eq for ConversationKey {}
+
+impl PartialOrd for ConversationKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ConversationKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        ConversationNames::cmp(self, other)
+    }
+}
+
+impl Hash for ConversationKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Equal names have equal hashes, so this agrees with `eq`.
+        state.write_u64(self.0.hash);
+    }
+}
+
+impl ConversationKey {
+    /// The conversation of these names.
+    pub fn new(
+        tenant: impl Into<Arc<str>>,
+        app: impl Into<Arc<str>>,
+        user: impl Into<Arc<str>>,
+        context: impl Into<ContextId>,
+    ) -> Self {
+        ConversationNames { tenant: tenant.into(), app: app.into(), user: user.into(), context: context.into() }.into()
+    }
+
+    /// The conversation of an owner with an agent. An anonymous owner is a user of its own in each conversation, so that
+    /// `user:` state of one conversation never reaches another.
+    pub fn of(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> Self {
+        let user = match owner.principal.as_str() {
+            "" => [ANONYMOUS, context.as_str()].concat(),
+            principal => [PRINCIPAL, principal].concat(),
+        };
+        Self::new(owner.tenant.as_str(), app, user, context.clone())
+    }
+
+    /// The owner of the conversation and its tasks.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.0.owner
+    }
+
+    /// True if its client is anonymous, so that no other conversation has its user.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.0.owner.principal.is_empty() && self.user.starts_with(ANONYMOUS)
+    }
+
+    /// Checks what every stored key must satisfy. A key that fails was never stored, so nothing is found under it.
+    pub(crate) fn check(&self) -> Result<(), InvalidName> {
+        let id = self.context.as_str();
+        // Refused rather than trimmed: a trimmed id would not be the one that the client goes on using.
+        if id.is_empty() || id.trim() != id {
+            return Err(InvalidName::Context { context: self.context.clone() });
+        }
+        check_key("tenant", &self.tenant)?;
+        check_key("agent's name", &self.app)?;
+        check_key("user id", &self.user)?;
+        check_key("context id", id)
+    }
+}
+
+/// A text cannot be the name of anything that is stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// A context id is empty, or starts or ends with white space.
+    #[error("context id {:?} is empty or has white space around it", context.as_str())]
+    Context {
+        /// The offending id.
+        context: ContextId,
+    },
+    /// A text that must name something is empty.
+    #[error("the {field} is empty")]
+    Empty {
+        /// The kind of text, such as `message id`.
+        field: &'static str,
+    },
+    /// A text is too long, or contains a NUL character that cannot be escaped.
+    #[error("the {field} is longer than {limit} bytes or contains a NUL character")]
+    Key {
+        /// The kind of text, such as `state key`.
+        field: &'static str,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A name has invisible characters, or characters that change the direction or the lines of the text around.
+    #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
+    Unseen {
+        /// The kind of text, such as `state key`.
+        field: &'static str,
+        /// The name.
+        text: String,
+    },
+}
+
+/// Checks a text that things are found by. PostgreSQL has no NUL in texts.
+pub(crate) fn check_key(field: &'static str, text: &str) -> Result<(), InvalidName> {
+    if text.len() > MAX_KEY_BYTES || text.contains('\0') {
+        Err(InvalidName::Key { field, limit: MAX_KEY_BYTES })
+    } else {
+        Ok(())
+    }
+}
+
+/// Checks a text that must name something.
+pub(crate) fn check_name(field: &'static str, text: &str) -> Result<(), InvalidName> {
+    if text.is_empty() { Err(InvalidName::Empty { field }) } else { check_key(field, text) }
+}

@@ -1,0 +1,41 @@
+//! The bounds of a memory store.
+
+use crate::limits::Limits;
+use crate::retention::WaitingBounds;
+
+/// Bounds on what a [`MemoryStore`](crate::MemoryStore) keeps.
+///
+/// Above `max_conversations` or `max_conversation_bytes` the store drops the least recently used conversation, with its
+/// history. Above `max_tasks` or `max_task_bytes` the store drops tasks of the owner with the largest share, oldest first:
+/// first finished tasks, then waiting tasks. Conversations and tasks with a turn stay. An owner never loses tasks to an
+/// owner with a larger share. If no task can be dropped, the store refuses new tasks and entries, except an update that
+/// finishes its task. The running tasks of one owner may fill three quarters of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// The most conversations. Default: 10,000.
+    pub max_conversations: usize,
+    /// The most memory for states and histories, in bytes, roughly counted. Default: 256 MiB.
+    pub max_conversation_bytes: usize,
+    /// The most tasks. Of messages four times as many are remembered. Default: 10,000.
+    pub max_tasks: usize,
+    /// The limit on the memory for tasks, entries, configs and answers to messages. Answers may fill a quarter. Default:
+    /// 256 MiB.
+    pub max_task_bytes: usize,
+    /// The most tasks of one owner that may wait. Default: any number.
+    pub waiting: WaitingBounds,
+    /// The limits on one conversation.
+    pub limits: Limits,
+}
+
+impl Default for MemoryBounds {
+    fn default() -> Self {
+        Self {
+            max_conversations: 10_000,
+            max_conversation_bytes: 256 << 20,
+            max_tasks: 10_000,
+            max_task_bytes: 256 << 20,
+            waiting: WaitingBounds::UNBOUNDED,
+            limits: Limits::default(),
+        }
+    }
+}

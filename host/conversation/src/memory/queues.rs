@@ -1,0 +1,173 @@
+//! The queues of turns in memory. A queue exists only while a turn is in it.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use annex_protocol::TaskId;
+use tokio::sync::Notify;
+
+use super::slot_key::Prehashed;
+use crate::fence::{Fence, Leases, Replica};
+use crate::key::ConversationKey;
+use crate::queue::{LostTurn, Submission};
+
+#[derive(Default)]
+pub(super) struct Queues {
+    by_conversation: HashMap<ConversationKey, VecDeque<TurnInQueue>, BuildHasherDefault<Prehashed>>,
+    last_epoch: u64,
+}
+
+/// A turn that runs or waits.
+pub(super) struct TurnInQueue {
+    pub(super) fence: Fence,
+    pub(super) submission: Submission,
+    /// True once its message is accepted: the turn has had to wait, or has appended.
+    is_accepted: bool,
+    /// True once it has appended.
+    has_begun: bool,
+    /// The number of processes that have begun the turn.
+    attempts: u32,
+    pub(super) is_cancelled: bool,
+    /// True if the process has handed the turn over.
+    is_left: bool,
+    /// True if its conversation was deleted while it ran.
+    pub(super) is_orphan: bool,
+    /// Wakes the turn when the turn runs, or when another process has taken the turn.
+    moved: Option<Arc<Notify>>,
+}
+
+impl Queues {
+    pub(super) fn turns(&self, key: &ConversationKey) -> impl ExactSizeIterator<Item = &TurnInQueue> {
+        static NONE: VecDeque<TurnInQueue> = VecDeque::new();
+        self.by_conversation.get(key).unwrap_or(&NONE).iter()
+    }
+
+    pub(super) fn is_busy(&self, key: &ConversationKey) -> bool {
+        self.by_conversation.contains_key(key)
+    }
+
+    /// The index of a turn in its queue; the running turn has 0.
+    pub(super) fn index(&self, key: &ConversationKey, fence: &Fence) -> Option<usize> {
+        self.turns(key).position(|turn| turn.fence == *fence)
+    }
+
+    pub(super) fn turn_mut(&mut self, key: &ConversationKey, fence: &Fence) -> Option<&mut TurnInQueue> {
+        self.by_conversation.get_mut(key)?.iter_mut().find(|turn| turn.fence == *fence)
+    }
+
+    pub(super) fn turn_of_task(&mut self, key: &ConversationKey, task: &TaskId) -> Option<&mut TurnInQueue> {
+        self.by_conversation.get_mut(key)?.iter_mut().find(|turn| turn.submission.task == *task)
+    }
+
+    /// Puts a turn at the end of a queue.
+    pub(super) fn push(&mut self, key: &ConversationKey, submission: Submission) -> Fence {
+        let fence = self.fence(&submission.replica);
+        let queue = self.by_conversation.entry(key.clone()).or_default();
+        let turn = TurnInQueue {
+            fence: fence.clone(),
+            submission,
+            is_accepted: !queue.is_empty(),
+            has_begun: false,
+            attempts: 0,
+            is_cancelled: false,
+            is_left: false,
+            is_orphan: false,
+            moved: None,
+        };
+        queue.push_back(turn);
+        fence
+    }
+
+    /// Takes a turn out of its queue. The next one runs then.
+    pub(super) fn remove(&mut self, key: &ConversationKey, index: usize) -> Option<TurnInQueue> {
+        let queue = self.by_conversation.get_mut(key)?;
+        let removed = queue.remove(index);
+        match queue.front() {
+            // A queue without turns goes, or the map would grow with every context that a client names.
+            None => drop(self.by_conversation.remove(key)),
+            Some(first) if index == 0 => first.wake(),
+            Some(_) => {}
+        }
+        removed
+    }
+
+    /// Fires when the turn runs, or when another process has taken the turn.
+    pub(super) fn moved(&mut self, key: &ConversationKey, fence: &Fence) -> Option<Arc<Notify>> {
+        Some(Arc::clone(self.turn_mut(key, fence)?.moved.get_or_insert_default()))
+    }
+
+    /// Marks the running turn after a deletion of the conversation, so that the turn does not create the conversation
+    /// again.
+    pub(super) fn orphan(&mut self, key: &ConversationKey) {
+        if let Some(first) = self.by_conversation.get_mut(key).and_then(VecDeque::front_mut) {
+            first.is_orphan = true;
+        }
+    }
+
+    /// Hands a turn over to other processes.
+    pub(super) fn hand_over(&mut self, key: &ConversationKey, fence: &Fence, has_begun: bool) {
+        let left = self.fence(&fence.replica);
+        if let Some(turn) = self.turn_mut(key, fence) {
+            // Whoever has the old fence writes nothing more.
+            (turn.fence, turn.is_left) = (left, true);
+            if !has_begun {
+                turn.attempts = turn.attempts.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Takes a turn over and gives the turn a fence of `by`.
+    pub(super) fn take(&mut self, key: &ConversationKey, from: &Fence, by: &Replica) -> Option<LostTurn> {
+        let fence = self.fence(by);
+        let turn = self.turn_mut(key, from)?;
+        turn.wake();
+        (turn.fence, turn.is_left, turn.moved) = (fence.clone(), false, None);
+        let attempts = turn.attempts;
+        // Counted now: a turn that ends each process which begins with it must come to an end.
+        turn.attempts += u32::from(turn.has_begun);
+        Some(LostTurn {
+            key: key.clone(),
+            task: turn.submission.task.clone(),
+            fence,
+            resume: turn.submission.resume.clone(),
+            has_begun: turn.has_begun,
+            attempts,
+            is_cancelled: turn.is_cancelled,
+        })
+    }
+
+    /// The turns of dead processes and the turns that were handed over, in the order of their queues.
+    pub(super) fn lost(&self, leases: &dyn Leases) -> Vec<(ConversationKey, Fence, bool)> {
+        let all = self.by_conversation.iter().flat_map(|(key, queue)| queue.iter().map(move |turn| (key, turn)));
+        let lost = all.filter(|(_, turn)| !turn.is_alive(leases));
+        lost.map(|(key, turn)| (key.clone(), turn.fence.clone(), turn.is_accepted)).collect()
+    }
+
+    fn fence(&mut self, replica: &Replica) -> Fence {
+        self.last_epoch += 1;
+        Fence { replica: replica.clone(), epoch: self.last_epoch }
+    }
+}
+
+impl TurnInQueue {
+    /// True if a live process works on the turn.
+    pub(super) fn is_alive(&self, leases: &dyn Leases) -> bool {
+        !self.is_left && leases.is_alive(&self.fence.replica)
+    }
+
+    /// Marks the turn as begun and its message as accepted. Returns `true` if the message was accepted before.
+    pub(super) fn accept(&mut self) -> bool {
+        if !self.has_begun {
+            (self.has_begun, self.attempts) = (true, self.attempts.max(1));
+        }
+        std::mem::replace(&mut self.is_accepted, true)
+    }
+
+    fn wake(&self) {
+        if let Some(moved) = &self.moved {
+            // Kept for one that is about to wait.
+            moved.notify_one();
+        }
+    }
+}

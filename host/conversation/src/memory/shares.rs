@@ -1,0 +1,194 @@
+//! The shares of the owners in a memory store. A full store drops tasks of the owner with the largest share.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+use annex_protocol::TaskId;
+
+use super::tasks::{Rest, TaskSlot};
+use crate::key::Owner;
+
+/// The time since which a task is finished or waits, and its id. The oldest is the least.
+type RestingTask = (i64, TaskId);
+
+/// The tasks of all owners, counted.
+#[derive(Default)]
+pub(super) struct Shares {
+    bytes: usize,
+    /// By tenant, whose retention counts them.
+    finished: HashMap<String, BTreeSet<RestingTask>>,
+    by_owner: HashMap<Owner, Share>,
+}
+
+#[derive(Default)]
+struct Share {
+    tasks: usize,
+    bytes: usize,
+    /// The running tasks among them.
+    running: RunningTasks,
+    finished: BTreeSet<RestingTask>,
+    waiting: BTreeSet<RestingTask>,
+}
+
+/// Tasks that are worked on. They cannot go to make room.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RunningTasks {
+    pub(super) tasks: usize,
+    pub(super) bytes: usize,
+}
+
+/// The measure by which a store is full.
+#[derive(Clone, Copy)]
+pub(super) enum Shortage {
+    Tasks,
+    Bytes,
+}
+
+/// A request for room.
+#[derive(Clone, Copy)]
+pub(super) struct RoomWanted<'a> {
+    pub(super) owner: &'a Owner,
+    pub(super) tasks: usize,
+    pub(super) bytes: usize,
+    /// The task that gets the room, and must not be dropped.
+    pub(super) kept: Option<&'a TaskId>,
+}
+
+impl Shares {
+    /// Counts a task in, as it is.
+    pub(super) fn add(&mut self, id: &TaskId, slot: &TaskSlot) {
+        self.bytes += slot.bytes();
+        let share = self.by_owner.entry(slot.key.owner().clone()).or_default();
+        share.tasks += 1;
+        share.bytes += slot.bytes();
+        match slot.rest() {
+            // In no set: a task that is worked on is never a victim.
+            Rest::Runs => {
+                share.running.tasks += 1;
+                share.running.bytes += slot.bytes();
+            }
+            Rest::Waits(since) => {
+                share.waiting.insert((since, id.clone()));
+            }
+            Rest::Finished(since) => {
+                share.finished.insert((since, id.clone()));
+                let of_tenant = self.finished.entry(slot.key.owner().tenant.clone()).or_default();
+                of_tenant.insert((since, id.clone()));
+            }
+        }
+    }
+
+    /// Takes a task out. It must be as it was when it was counted in.
+    pub(super) fn remove(&mut self, id: &TaskId, slot: &TaskSlot) {
+        self.bytes -= slot.bytes();
+        let Some(share) = self.by_owner.get_mut(slot.key.owner()) else { return };
+        share.tasks -= 1;
+        share.bytes -= slot.bytes();
+        match slot.rest() {
+            Rest::Runs => {
+                share.running.tasks -= 1;
+                share.running.bytes -= slot.bytes();
+            }
+            Rest::Waits(since) => {
+                share.waiting.remove(&(since, id.clone()));
+            }
+            Rest::Finished(since) => {
+                let resting = (since, id.clone());
+                share.finished.remove(&resting);
+                if let Some(of_tenant) = self.finished.get_mut(&slot.key.owner().tenant) {
+                    of_tenant.remove(&resting);
+                    if of_tenant.is_empty() {
+                        self.finished.remove(&slot.key.owner().tenant);
+                    }
+                }
+            }
+        }
+        // Names of principals would pile up otherwise, in as many shares as there ever were callers.
+        if share.tasks == 0 {
+            self.by_owner.remove(slot.key.owner());
+        }
+    }
+
+    /// All tasks of a tenant.
+    pub(super) fn tasks_of(&self, tenant: &str) -> usize {
+        self.by_owner.iter().filter(|(owner, _)| owner.tenant == tenant).map(|(_, share)| share.tasks).sum()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The tasks that finished before a time, or are the oldest of more than `count` of their tenant.
+    pub(super) fn finished_beyond(&self, before: i64, count: u64) -> Vec<TaskId> {
+        self.finished.values().flat_map(|finished| beyond(finished, before, count)).collect()
+    }
+
+    /// The oldest tasks of a tenant that are finished, of more than `count`.
+    pub(super) fn finished_surplus(&self, tenant: &str, count: u64) -> Vec<TaskId> {
+        self.finished.get(tenant).into_iter().flat_map(|finished| beyond(finished, i64::MIN, count)).collect()
+    }
+
+    /// The owner's tasks that are worked on.
+    pub(super) fn running(&self, owner: &Owner) -> RunningTasks {
+        self.by_owner.get(owner).map(|share| share.running).unwrap_or_default()
+    }
+
+    /// The owner's waiting tasks, the oldest first.
+    pub(super) fn waiting(&self, owner: &Owner) -> impl DoubleEndedIterator<Item = &RestingTask> + ExactSizeIterator {
+        static NONE: BTreeSet<RestingTask> = BTreeSet::new();
+        self.by_owner.get(owner).map_or(&NONE, |share| &share.waiting).iter()
+    }
+
+    /// All tasks that wait, with their owners, in no order.
+    pub(super) fn all_waiting(&self) -> impl Iterator<Item = (&Owner, &BTreeSet<RestingTask>)> {
+        self.by_owner.iter().map(|(owner, share)| (owner, &share.waiting))
+    }
+
+    /// The task that goes next: the oldest finished one of the owner that has most, and where there is none, the oldest
+    /// that waits.
+    pub(super) fn victim(&self, measure: Shortage, wanted: RoomWanted<'_>) -> Option<TaskId> {
+        let finished = self.oldest(measure, wanted, |share| &share.finished);
+        finished.or_else(|| self.oldest(measure, wanted, |share| &share.waiting))
+    }
+
+    /// The oldest resting task of the owner with the largest share. Owners with a smaller share than the owner in need lose
+    /// nothing. Scans all owners.
+    fn oldest(
+        &self,
+        measure: Shortage,
+        wanted: RoomWanted<'_>,
+        resting: impl Fn(&Share) -> &BTreeSet<RestingTask>,
+    ) -> Option<TaskId> {
+        let own = self.by_owner.get(wanted.owner).map_or(0, |share| share.measured(measure));
+        let own = own.saturating_add(match measure {
+            Shortage::Tasks => wanted.tasks,
+            Shortage::Bytes => wanted.bytes,
+        });
+        let shares = self.by_owner.iter().map(|(owner, share)| {
+            let size = if owner == wanted.owner { own } else { share.measured(measure) };
+            (size, share)
+        });
+        let large = shares.filter(|(size, _)| *size >= own);
+        let oldest = large.filter_map(|(size, share)| {
+            let oldest = resting(share).iter().find(|(_, id)| wanted.kept != Some(id))?;
+            Some((size, Reverse(oldest)))
+        });
+        oldest.max().map(|(_, Reverse((_, id)))| id.clone())
+    }
+}
+
+impl Share {
+    fn measured(&self, measure: Shortage) -> usize {
+        match measure {
+            Shortage::Tasks => self.tasks,
+            Shortage::Bytes => self.bytes,
+        }
+    }
+}
+
+/// The finished tasks that finished before a time, or are the oldest of more than `count`.
+fn beyond(finished: &BTreeSet<RestingTask>, before: i64, count: u64) -> impl Iterator<Item = TaskId> {
+    let surplus = (finished.len() as u64).saturating_sub(count);
+    let oldest = (0..).zip(finished).take_while(move |(place, (at, _))| *place < surplus || *at < before);
+    oldest.map(|(_, (_, id))| id.clone())
+}

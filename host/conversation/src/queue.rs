@@ -1,0 +1,90 @@
+//! The queue of turns of one conversation, and the turns of dead processes.
+//!
+//! Turns run one at a time, in the order of their arrival. The message of a waiting turn is accepted: its task is stored as
+//! SUBMITTED, and any process can run the turn by the text of its submission.
+
+use std::sync::Arc;
+
+use annex_protocol::TaskId;
+
+use crate::claim::MessageKey;
+use crate::fence::{Fence, Replica};
+use crate::history::ConversationSnapshot;
+use crate::key::ConversationKey;
+
+/// A turn that enters the queue.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The process that works on the turn.
+    pub replica: Replica,
+    /// The task of the turn. A new task is stored as SUBMITTED if the turn has to wait.
+    pub task: TaskId,
+    /// The claim of the message of the turn. The message is accepted when the turn waits, or at the first append.
+    pub message: Option<MessageKey>,
+    /// The text by which another process can run or continue the turn. `None` for a turn that fails with its process.
+    pub resume: Option<Arc<str>>,
+    /// The limit on the turns that wait behind the running turn.
+    pub max_waiting: usize,
+}
+
+/// The standing of a turn that has entered the queue.
+#[derive(Clone, Debug)]
+pub enum Entrance {
+    /// The turn runs, in the conversation as it is now.
+    Runs(Fence, Box<ConversationSnapshot>),
+    /// Other turns come first.
+    Waits(Fence),
+}
+
+/// The ways to leave the queue without a last entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The message was refused. The turn leaves no trace.
+    Refused,
+    /// Another process continues the turn, as if this process had died.
+    HandedOver {
+        /// True if this process counts as one of the attempts at the turn.
+        has_begun: bool,
+    },
+}
+
+/// The turn that works on a task, as another process sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnOfTask {
+    /// Its fence.
+    pub fence: Fence,
+    /// True if the lease of its process holds.
+    pub is_alive: bool,
+}
+
+/// A turn of a dead process, after this process has taken the turn. Only this process may continue or end the turn.
+#[derive(Clone, Debug)]
+pub struct LostTurn {
+    /// The conversation.
+    pub key: ConversationKey,
+    /// The task.
+    pub task: TaskId,
+    /// The new fence of the turn.
+    pub fence: Fence,
+    /// The text of the submission.
+    pub resume: Option<Arc<str>>,
+    /// True if the message is in the log. If not, the text of the submission has the message.
+    pub has_begun: bool,
+    /// The number of processes that have begun the turn before.
+    pub attempts: u32,
+    /// True if its task is to be cancelled.
+    pub is_cancelled: bool,
+}
+
+impl LostTurn {
+    /// Times that a turn is begun at most.
+    pub const MAX_ATTEMPTS: u32 = 2;
+
+    /// True if the turn may go on: the turn has a text, was not cancelled, and has attempts left.
+    ///
+    /// A second attempt may repeat effects of the first. A turn that only waited had no attempt.
+    #[must_use]
+    pub fn may_go_on(&self) -> bool {
+        self.resume.is_some() && !self.is_cancelled && self.attempts < Self::MAX_ATTEMPTS
+    }
+}

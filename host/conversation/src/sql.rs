@@ -1,0 +1,293 @@
+//! Conversations in a SQL database, once for all databases.
+
+mod admin;
+mod append;
+mod artifacts;
+mod checks;
+mod delete;
+mod enter;
+mod leased;
+mod read;
+mod recover;
+mod scopes;
+mod statements;
+mod sweep;
+mod upkeep_statements;
+mod values;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_database::{Row, Value, Writer};
+use annex_protocol::{Message, TaskId, Timestamp};
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use crate::claim::{Claim, MessageKey};
+use crate::entry::StoredEntry;
+use crate::error::{AppendError, StoreError};
+use crate::fence::{Fence, Replica};
+use crate::history::{ConversationSnapshot, StoredArtifact, Window};
+use crate::key::{ConversationKey, Owner, check_key, check_name};
+use crate::limits::Limits;
+use crate::page::{TaskPage, TaskQuery};
+use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
+use crate::retention::{Retention, Swept};
+use crate::store::{Append, Appended, ConversationStore, Position};
+use crate::stored_task::StoredTask;
+use append::Write;
+use leased::Leased;
+use values::{message as message_names, next_number};
+
+/// Conversations and tasks in a SQL database.
+pub struct SqlStore<D> {
+    database: Arc<D>,
+    writer: Writer<D, Write>,
+    limits: Limits,
+    hints: Hints,
+    lease_end: Option<LeaseEnd>,
+}
+
+/// Resolves when the lease of a replica ends.
+type LeaseEnd = Box<dyn Fn(&Replica) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+impl<D> fmt::Debug for SqlStore<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SqlStore").field("writer", &self.writer).finish_non_exhaustive()
+    }
+}
+
+/// Wakes turns of this process that wait.
+#[derive(Debug, Default)]
+struct Hints(Mutex<HashMap<ConversationKey, Arc<Notify>>>);
+
+impl Hints {
+    /// Fires when the queue of a conversation may have moved.
+    fn of(&self, key: &ConversationKey) -> Arc<Notify> {
+        Arc::clone(self.lock().entry(key.clone()).or_default())
+    }
+
+    fn give(&self, key: &ConversationKey) {
+        if let Some(hint) = self.lock().get(key) {
+            hint.notify_waiters();
+        }
+    }
+
+    /// Forgets a conversation for which no turn waits any more.
+    fn forget(&self, key: &ConversationKey, hint: &Arc<Notify>) {
+        let mut hints = self.lock();
+        // This one, and the one in the map.
+        if Arc::strong_count(hint) <= 2 {
+            hints.remove(key);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationKey, Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Leased> SqlStore<D> {
+    pub(crate) fn on(database: D, limits: Limits) -> Self {
+        let database = Arc::new(database);
+        Self { writer: Writer::new(Arc::clone(&database)), database, limits, hints: Hints::default(), lease_end: None }
+    }
+
+    /// Repeats a failed append of a turn while the database is away, until `lease_end` of its replica resolves. Without this,
+    /// such an append fails at once.
+    #[must_use]
+    pub fn outlasting(
+        self,
+        lease_end: impl Fn(&Replica) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { lease_end: Some(Box::new(lease_end)), ..self }
+    }
+
+    /// Tells that the queue of a conversation may have moved in another process. Without such hints turns look from time to
+    /// time.
+    pub fn hint(&self, key: &ConversationKey) {
+        self.hints.give(key);
+    }
+}
+
+#[async_trait]
+impl<D: Leased> ConversationStore for SqlStore<D> {
+    async fn claim(
+        &self,
+        owner: &Owner,
+        message: &MessageKey,
+        task: &TaskId,
+        by: &Replica,
+    ) -> Result<Claim, AppendError> {
+        check_key("tenant", &owner.tenant)?;
+        check_key("principal", &owner.principal)?;
+        check_key("context id", message.context.as_str())?;
+        check_name("message id", message.message.as_str())?;
+        check_name("task id", task.as_str())?;
+        let [tenant, principal, context, id] = message_names(owner, message);
+        let number = next_number();
+        let values = [
+            tenant,
+            principal,
+            context,
+            id,
+            Value::Bytes(&message.digest),
+            Value::Text(task.as_str()),
+            Value::Int(Timestamp::now().as_millis()),
+            Value::Text(by.id()),
+            Value::count(number),
+        ];
+        let rows = self.database.change(D::STATEMENTS.claim, &values).await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let (task, replica, answer) = (TaskId::from(row.text(1)?), row.text(2)?, row.text(4)?);
+        if row.bytes(0)? != message.digest {
+            return Ok(Claim::Different);
+        }
+        if !answer.is_empty() {
+            let what = || format!("the answer to message {}", message.message);
+            let answer: Message =
+                serde_json::from_str(&answer).map_err(|source| StoreError::Unreadable { what: what(), source })?;
+            return Ok(Claim::Answered(Box::new(answer)));
+        }
+        Ok(match replica.as_str() {
+            "" => Claim::Repeated(task),
+            // The claim that holds is this very one: the statement has made it.
+            other if other == by.id() && annex_database::from_sql::<u64>(row.int(3)?) == number => Claim::New(task),
+            _ => Claim::Open(task),
+        })
+    }
+
+    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Replica) -> Result<(), StoreError> {
+        if check_key("message id", message.message.as_str()).is_err() {
+            return Ok(());
+        }
+        let [tenant, principal, context, id] = message_names(owner, message);
+        let values = [tenant, principal, context, id, Value::Bytes(&message.digest), Value::Text(by.id())];
+        self.database.change(statements::RELEASE_CLAIM, &values).await?;
+        Ok(())
+    }
+
+    async fn enter(
+        &self,
+        key: &ConversationKey,
+        submission: Submission,
+        window: Window,
+    ) -> Result<Entrance, AppendError> {
+        key.check()?;
+        check_name("task id", submission.task.as_str())?;
+        enter::enter(self.database.as_ref(), key, &submission, window).await
+    }
+
+    async fn wait(
+        &self,
+        key: &ConversationKey,
+        fence: &Fence,
+        window: Window,
+    ) -> Result<ConversationSnapshot, AppendError> {
+        let hint = self.hints.of(key);
+        let waited = enter::wait(self.database.as_ref(), key, fence, &hint).await;
+        self.hints.forget(key, &hint);
+        waited?;
+        Ok(read::conversation(self.database.as_ref(), key, window).await?)
+    }
+
+    async fn leave(&self, key: &ConversationKey, fence: &Fence, departure: Departure) -> Result<(), StoreError> {
+        enter::leave(self.database.as_ref(), key, fence, departure).await?;
+        self.hints.give(key);
+        Ok(())
+    }
+
+    async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError> {
+        if append.by.is_none() {
+            key.check()?;
+            if let Some(task) = &at.task {
+                check_name("task id", task.as_str())?;
+            }
+        }
+        let write = Write::new::<D>(key, at, &append, &self.limits)?;
+        let number = match (&self.lease_end, append.by) {
+            (Some(lease_end), Some(fence)) => {
+                let stored = self.writer.store_until(write, lease_end(&fence.replica)).await;
+                stored.unwrap_or(Err(AppendError::Fenced))?
+            }
+            _ => self.writer.store(write).await?,
+        };
+        if append.ends {
+            self.hints.give(key);
+        }
+        Ok(Appended { number, ..Appended::default() })
+    }
+
+    async fn entries_after(
+        &self,
+        task: &TaskId,
+        after: u64,
+        limit: (usize, usize),
+    ) -> Result<Vec<StoredEntry>, StoreError> {
+        read::entries_after(self.database.as_ref(), task, after, limit).await
+    }
+
+    async fn conversation(&self, key: &ConversationKey, window: Window) -> Result<ConversationSnapshot, StoreError> {
+        read::conversation(self.database.as_ref(), key, window).await
+    }
+
+    async fn artifact(&self, key: &ConversationKey, name: &str) -> Result<Option<StoredArtifact>, StoreError> {
+        read::artifact(self.database.as_ref(), key, name).await
+    }
+
+    async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        read::task(self.database.as_ref(), id).await
+    }
+
+    async fn tasks(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+        read::tasks(self.database.as_ref(), owner, query).await
+    }
+
+    async fn changed(&self, known: &[(TaskId, u64)]) -> Result<Vec<(TaskId, Option<u64>)>, StoreError> {
+        recover::changed(self.database.as_ref(), known).await
+    }
+
+    async fn cancel(&self, task: &TaskId) -> Result<Option<TurnOfTask>, StoreError> {
+        recover::cancel(self.database.as_ref(), task).await
+    }
+
+    async fn turns_to_stop(&self, running: &[(TaskId, Fence)]) -> Result<Vec<TaskId>, StoreError> {
+        recover::turns_to_stop(self.database.as_ref(), running).await
+    }
+
+    async fn take(&self, task: &TaskId, from: &Fence, by: &Replica) -> Result<Option<LostTurn>, StoreError> {
+        let taken = recover::take(self.database.as_ref(), task, from, by).await?;
+        let Some((turn, _)) = taken else { return Ok(None) };
+        self.hints.give(&turn.key);
+        Ok(Some(turn))
+    }
+
+    async fn take_lost(&self, by: &Replica, limit: usize) -> Result<Vec<LostTurn>, StoreError> {
+        let lost = recover::take_lost(self.database.as_ref(), by, limit).await?;
+        lost.iter().for_each(|turn| self.hints.give(&turn.key));
+        Ok(lost)
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<Swept, StoreError> {
+        annex_database::with_long_statements(sweep::sweep(self.database.as_ref(), retention)).await
+    }
+
+    async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError> {
+        sweep::sweep_tenant(self.database.as_ref(), tenant, count).await
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.database.read(statements::PROBE, &[]).await?;
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.database.close().await;
+    }
+}

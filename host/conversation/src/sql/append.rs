@@ -1,0 +1,320 @@
+//! An append as statements: the conversation, its task, its entries, its state and the claim of its message in one step.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use annex_database::{Change, Database, Rows, Step, Value};
+use annex_protocol::{Parts, Timestamp};
+
+use super::leased::Leased;
+use super::scopes::ScopeChange;
+use super::values::{member, named};
+use super::{artifacts, statements};
+use crate::claim::MessageKey;
+use crate::encoding::{EncodedEntry, encoded_name};
+use crate::entry::{Entry, Note, combined};
+use crate::error::{AppendError, StoreError};
+use crate::fence::Fence;
+use crate::key::ConversationKey;
+use crate::limits::Limits;
+use crate::state::{STORED, Scope, StateDelta};
+use crate::store::{Append, Position};
+
+/// The most entries, and the most keys, of an append that is made in one trip.
+const FEW: usize = 8;
+
+/// An append, encoded.
+pub(super) struct Write {
+    pub(super) key: ConversationKey,
+    pub(super) at: Position,
+    limits: Limits,
+    /// The writing turn: its fence, and its text in the queue.
+    pub(super) by: Option<(Fence, String)>,
+    pub(super) ends: bool,
+    /// The statements of the database.
+    pub(super) lock: &'static str,
+    advance: &'static str,
+    task: Option<EncodedTask>,
+    pub(super) entries: Vec<EncodedEntry>,
+    /// The number of events among the entries, and the time of the last one.
+    events: u64,
+    updated_at: Option<i64>,
+    delta: StateDelta,
+    artifacts: Vec<(String, Parts)>,
+    upstream: Option<Arc<str>>,
+    message: Option<MessageKey>,
+    resume: Option<Arc<str>>,
+    answer: Option<String>,
+    /// True once an attempt has failed that may have stored the append.
+    pub(super) is_doubtful: AtomicBool,
+}
+
+/// The row of a task.
+struct EncodedTask {
+    id: String,
+    state: &'static str,
+    status_at: i64,
+    finished_at: Option<i64>,
+    /// Empty for a large task, whose entries tell all of it.
+    json: Arc<str>,
+    pins: Option<Arc<str>>,
+    upstream: Option<Arc<str>>,
+}
+
+impl Write {
+    pub(super) fn new<D: Leased>(
+        key: &ConversationKey,
+        at: &Position,
+        append: &Append<'_>,
+        limits: &Limits,
+    ) -> Result<Self, AppendError> {
+        let events: Vec<_> = append.entries.iter().filter_map(Entry::event).collect();
+        for event in &events {
+            limits.check_event(event)?;
+        }
+        let mut delta = combined(append.entries.iter()).into_owned();
+        delta.take_temp();
+        let artifacts: BTreeMap<String, Parts> = events.iter().flat_map(|event| event.artifacts.clone()).collect();
+        let entries = append.entries.iter().map(EncodedEntry::new).collect::<Result<_, _>>();
+        let note = |of: fn(&Note) -> Option<&Arc<str>>| {
+            let notes = append.entries.iter().rev().filter_map(|entry| match entry {
+                Entry::Note(note) => of(note),
+                Entry::Message(_) | Entry::Event(_) | Entry::Update(_) => None,
+            });
+            notes.into_iter().next().cloned()
+        };
+        let task = match (&at.task, append.task) {
+            (Some(id), Some(task)) => Some(EncodedTask {
+                id: id.to_string(),
+                state: task.state().name(),
+                status_at: task.status_at().map_or(i64::MIN, Timestamp::as_millis),
+                finished_at: task
+                    .state()
+                    .is_terminal()
+                    .then(|| task.status_at().unwrap_or_else(Timestamp::now).as_millis()),
+                json: if task.is_large() { "".into() } else { task.stored_json().map_err(StoreError::from)? },
+                pins: note(|note| if let Note::Pins(text) = note { Some(text) } else { None }),
+                upstream: note(|note| if let Note::UpstreamTask(text) = note { Some(text) } else { None }),
+            }),
+            (Some(_), None) => return Err(AppendError::Missing),
+            (None, _) => None,
+        };
+        let statements = D::STATEMENTS;
+        Ok(Self {
+            key: key.clone(),
+            at: at.clone(),
+            limits: *limits,
+            by: append.by.map(|fence| (fence.clone(), member(fence))),
+            ends: append.ends,
+            lock: statements.lock,
+            advance: if append.ends { statements.advance_and_end } else { statements.advance },
+            task,
+            entries: entries.map_err(StoreError::from)?,
+            events: events.len() as u64,
+            updated_at: events.last().map(|event| event.timestamp.as_millis()),
+            delta,
+            artifacts: artifacts.into_iter().collect(),
+            upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
+            message: append.submission.and_then(|submission| submission.message.clone()),
+            resume: append.submission.and_then(|submission| submission.resume.clone()),
+            answer: append.answer.map(serde_json::to_string).transpose().map_err(StoreError::from)?,
+            is_doubtful: AtomicBool::new(false),
+        })
+    }
+
+    /// The number of the last entry of the position after the append.
+    fn last(&self, conversation: u64) -> u64 {
+        match &self.at.task {
+            Some(_) => self.at.number.saturating_add(self.entries.len() as u64),
+            None => conversation,
+        }
+    }
+
+    pub(super) fn says(&self) -> bool {
+        self.events > 0
+    }
+
+    fn rows<'a, const N: usize>(
+        &'a self,
+        rows: &'static Rows,
+        values: impl IntoIterator<Item = [Value<'a>; N]>,
+    ) -> Step<'a> {
+        let values = values.into_iter().flat_map(|row| named(&self.key).into_iter().chain(row));
+        Step::rows(rows, values.collect::<Vec<_>>())
+    }
+
+    /// The task, the entries and the accepted message.
+    fn common_steps(&self) -> Vec<Step<'_>> {
+        let mut steps = Vec::new();
+        let owner = self.key.owner();
+        let turn = self.by.as_ref().filter(|_| !self.ends);
+        if let (Some(task), None) = (&self.task, &self.answer) {
+            let is_worked_on = i64::from(turn.is_some());
+            let row = [
+                Value::Text(&task.id),
+                Value::Text(&owner.tenant),
+                Value::Text(&owner.principal),
+                Value::Text(self.key.context.as_str()),
+                Value::Text(task.state),
+                Value::Int(task.status_at),
+                Value::MaybeInt(task.finished_at),
+                Value::count(self.last(0)),
+                Value::Text(&task.json),
+                Value::MaybeText(task.pins.as_deref()),
+                Value::MaybeText(task.upstream.as_deref()),
+                Value::MaybeText(turn.map(|(fence, _)| fence.replica.id())),
+                Value::MaybeInt(turn.map(|(fence, _)| i64::try_from(fence.epoch).unwrap_or(i64::MAX))),
+                Value::MaybeText(self.resume.as_deref().filter(|_| turn.is_some())),
+                Value::Int(is_worked_on),
+                Value::Int(is_worked_on),
+                Value::Int(is_worked_on),
+            ];
+            steps.push(self.rows(&statements::PUT_TASK, [row]));
+        }
+        let task = self.at.task.as_ref().map(|task| task.as_str());
+        let entries = self.entries.iter().zip(self.at.number.saturating_add(1)..).map(|(entry, number)| {
+            let number = Value::MaybeInt(task.map(|_| i64::try_from(number).unwrap_or(i64::MAX)));
+            [Value::MaybeText(task), number, Value::Text(entry.kind.name()), Value::Text(&entry.json)]
+        });
+        let entries: Vec<_> = entries.collect();
+        if !entries.is_empty() {
+            steps.push(self.rows(&statements::INSERT_ENTRIES, entries));
+        }
+        if let (Some(message), Some(task)) = (&self.message, task) {
+            let row = [
+                Value::Text(&owner.tenant),
+                Value::Text(&owner.principal),
+                Value::Text(message.context.as_str()),
+                Value::Text(message.message.as_str()),
+                Value::Bytes(&message.digest),
+                Value::Text(task),
+                Value::Int(Timestamp::now().as_millis()),
+                Value::MaybeText(self.answer.as_deref()),
+            ];
+            steps.push(self.rows(&statements::ACCEPT_MESSAGE, [row]));
+        }
+        steps
+    }
+}
+
+impl Change for Write {
+    type Answer = u64;
+    type Error = AppendError;
+
+    /// Entries of a turn with few own keys.
+    fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
+        let (fence, member) = self.by.as_ref()?;
+        let own: Vec<_> = self.delta.within(Scope::Conversation).collect();
+        let is_plain = self.task.is_some()
+            && self.answer.is_none()
+            && self.artifacts.is_empty()
+            && self.entries.len() <= FEW
+            && own.len() <= FEW
+            && self.delta.iter().count() == own.len()
+            && !own.iter().any(|(_, value)| self.limits.removes(value));
+        if !is_plain {
+            return None;
+        }
+        let task = self.at.task.as_ref()?.as_str();
+        let bytes: usize = own.iter().map(|(name, value)| name.len() + value.get().len()).sum();
+        let [tenant, app, user, context] = named(&self.key);
+        let (member, now) = (Value::Text(member), Timestamp::now().as_millis());
+        // A turn that says nothing may write although its conversation was deleted.
+        let orphan = if self.says() { member } else { Value::Text("-") };
+        let values = [
+            Value::count(self.events),
+            Value::MaybeInt(self.updated_at),
+            Value::Int(now),
+            Value::MaybeText(self.upstream.as_deref()),
+            member,
+            tenant,
+            app,
+            user,
+            context,
+            member,
+            member,
+            orphan,
+            Value::Text(fence.replica.id()),
+            Value::count((self.limits.events as u64).checked_sub(self.events)?),
+            Value::Text(task),
+            Value::count(self.at.number),
+            Value::Text(task),
+            Value::count(self.limits.state_bytes.checked_sub(bytes)?),
+            Value::count(self.limits.state_keys.checked_sub(own.len())?),
+        ];
+        let mut steps = vec![Step::new(self.advance, values)];
+        steps.extend(self.common_steps());
+        // Names of few bytes need no escape in most cases, and those that do take the other way.
+        if own.iter().any(|(name, _)| encoded_name(name) != **name) {
+            return None;
+        }
+        if !own.is_empty() {
+            let positions = now.saturating_mul(256)..;
+            let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
+                let size = Value::count(name.len() + value.get().len());
+                [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]
+            });
+            steps.push(self.rows(&statements::PUT_KEYS, rows.collect::<Vec<_>>()));
+        }
+        Some((steps, self.last(0)))
+    }
+
+    async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<u64, AppendError> {
+        let locked = self.lock::<D>(transaction).await?;
+        if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction).await? {
+            return Ok(self.last(locked.number));
+        }
+        self.check_writer::<D>(transaction, &locked).await?;
+        self.check_position::<D>(transaction, &locked).await?;
+        // All scopes are checked before one is written: a refused change shares its transaction with others.
+        let mut scopes = Vec::new();
+        for scope in STORED.into_iter().filter(|scope| self.delta.touches(*scope)) {
+            let owner = (&self.key, locked.id);
+            scopes.push(ScopeChange::plan::<D>(transaction, (scope, &self.delta), owner, &self.limits).await?);
+        }
+        let number = locked.number.saturating_add(self.events);
+        let member = self.by.as_ref().filter(|_| self.ends).map_or("", |(_, member)| member);
+        let values = [
+            Value::Int(locked.id),
+            Value::count(number),
+            Value::MaybeInt(self.updated_at),
+            Value::Int(Timestamp::now().as_millis()),
+            Value::MaybeText(self.upstream.as_deref().filter(|_| number > 0)),
+            Value::Text(member),
+        ];
+        D::execute(transaction, statements::CHANGE_CONVERSATION, &values).await?;
+        if let (Some(task), Some(_)) = (&self.task, &self.answer) {
+            D::execute(transaction, statements::DELETE_TASK, &[Value::Text(&task.id)]).await?;
+        }
+        for step in self.common_steps() {
+            D::execute_all(transaction, std::slice::from_ref(&step)).await?;
+        }
+        for scope in scopes {
+            scope.write::<D>(transaction, &self.key, locked.id).await?;
+        }
+        for (name, parts) in &self.artifacts {
+            artifacts::put::<D>(transaction, locked.id, (name, parts), &self.limits).await?;
+        }
+        if number > self.limits.events as u64 {
+            let values = [Value::Int(locked.id), Value::count(self.limits.events)];
+            D::execute(transaction, statements::TRIM_HISTORY, &values).await?;
+            D::execute(transaction, statements::DELETE_CLEARED, &[Value::Int(locked.id)]).await?;
+        }
+        Ok(self.last(number))
+    }
+
+    fn failure(error: &AppendError) -> Option<&sqlx::Error> {
+        match error {
+            AppendError::Store(StoreError::Database(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

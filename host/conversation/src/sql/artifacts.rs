@@ -1,0 +1,41 @@
+//! The artifacts of a conversation.
+
+use annex_database::{Database, Row, Value};
+use annex_protocol::Parts;
+
+use super::statements;
+use crate::encoding::encoded_name;
+use crate::error::{AppendError, StoreError};
+use crate::limits::Limits;
+use crate::size;
+
+/// Writes a new version, for which the oldest artifacts make room.
+pub(super) async fn put<D: Database>(
+    transaction: &mut D::Transaction,
+    id: i64,
+    (name, parts): (&str, &Parts),
+    limits: &Limits,
+) -> Result<(), AppendError> {
+    let name = encoded_name(name);
+    let json = serde_json::to_string(parts).map_err(StoreError::from)?;
+    let added = size::of_parts(parts);
+    // Names and sizes only: the contents may be megabytes.
+    let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
+    let (mut count, mut size, mut position) = (1, added, 1);
+    for row in &others {
+        let other = row.text(0)?;
+        position = position.max(row.int(2)?.saturating_add(1));
+        if other == name {
+            continue;
+        }
+        count += 1;
+        size += usize::try_from(row.int(1)?).unwrap_or_default();
+        // The last written one comes first, so that the oldest do not fit.
+        if count > limits.artifacts.max(1) || size > limits.artifact_bytes {
+            D::execute(transaction, statements::DELETE_ARTIFACT, &[Value::Int(id), Value::Text(&other)]).await?;
+        }
+    }
+    let values = [Value::Int(id), Value::Text(&name), Value::Text(&json), Value::count(added), Value::Int(position)];
+    D::execute(transaction, statements::PUT_ARTIFACT, &values).await?;
+    Ok(())
+}

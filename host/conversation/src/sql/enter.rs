@@ -1,0 +1,210 @@
+//! The queue of a conversation: entering, waiting and leaving.
+
+use std::time::Duration;
+
+use annex_database::{Row, Value, from_sql};
+use annex_protocol::Timestamp;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::leased::Leased;
+use super::values::{member, members, message as message_names, named, next_number, replica_of};
+use super::{read, statements};
+use crate::error::{AppendError, StoreError};
+use crate::fence::Fence;
+use crate::history::{ConversationSnapshot, Window};
+use crate::key::ConversationKey;
+use crate::queue::{Departure, Entrance, Submission};
+use crate::task::TaskSnapshot;
+
+/// The time until a turn that waits looks for the first time.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// The longest time between two looks.
+const LAST_LOOK: Duration = Duration::from_millis(500);
+
+pub(super) async fn enter<D: Leased>(
+    database: &D,
+    key: &ConversationKey,
+    submission: &Submission,
+    window: Window,
+) -> Result<Entrance, AppendError> {
+    let fence = Fence { replica: submission.replica.clone(), epoch: next_number() };
+    let own = member(&fence);
+    let now = Timestamp::now();
+    let submitted = TaskSnapshot::submitted(submission.task.clone(), key.context.clone(), now);
+    let json = submitted.stored_json().map_err(StoreError::from)?;
+    let owner = key.owner();
+    let [tenant, app, user, context] = named(key);
+    let message = submission.message.as_ref();
+    let values = [
+        tenant,
+        app,
+        user,
+        context,
+        Value::count(window.events),
+        Value::count(window.bytes),
+        Value::Int(now.as_millis()),
+        Value::Text(&own),
+        Value::Text(fence.replica.id()),
+        Value::Text(submission.task.as_str()),
+        Value::count(submission.max_waiting),
+        Value::Text(&owner.principal),
+        Value::Text(&json),
+        Value::count(fence.epoch),
+        Value::MaybeText(submission.resume.as_deref()),
+        Value::Text(message.map_or("", |message| message.context.as_str())),
+        Value::Text(message.map_or("", |message| message.message.as_str())),
+    ];
+    let entered = if D::HAS_ONE_WRITER {
+        enter_by_steps(database, key, submission, &values).await?
+    } else {
+        enter_at_once(database, key, &values).await?
+    };
+    let Some((turns, number, found)) = entered else {
+        return Err(refusal(database, key, submission).await?);
+    };
+    if turns != own {
+        return Ok(Entrance::Waits(fence));
+    }
+    let found = match found {
+        // The last turn left in between, and the rows are of before. From now on nobody else appends.
+        Some(found) if found.number == number => found,
+        _ => read::conversation(database, key, window).await?,
+    };
+    Ok(Entrance::Runs(fence, Box::new(found)))
+}
+
+/// The queue with the turn in it, the number of events, and the conversation if it was read.
+type Entered = Option<(String, u64, Option<ConversationSnapshot>)>;
+
+async fn enter_at_once<D: Leased>(
+    database: &D,
+    key: &ConversationKey,
+    values: &[Value<'_>],
+) -> Result<Entered, AppendError> {
+    let rows = database.change(D::STATEMENTS.enter_at_once, values).await?;
+    let is_entered = |row: &&D::Row| row.int(0).is_ok_and(|kind| kind == statements::ENTERED_ROW);
+    let Some(row) = rows.iter().find(is_entered) else { return Ok(None) };
+    let (turns, number) = (row.text(1)?, from_sql(row.int(3)?));
+    Ok(Some((turns, number, Some(read::snapshot(key, &rows)?))))
+}
+
+async fn enter_by_steps<D: Leased>(
+    database: &D,
+    key: &ConversationKey,
+    submission: &Submission,
+    values: &[Value<'_>; 17],
+) -> Result<Entered, AppendError> {
+    let mut transaction = database.begin().await?;
+    let rows = D::query(&mut transaction, D::STATEMENTS.enter, values).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (id, number, turns) = (row.int(0)?, from_sql(row.int(1)?), row.text(2)?);
+    let [tenant, app, user, context, _events, _bytes, rest @ ..] = *values;
+    // The statement reads no window.
+    let row = [tenant, app, user, context, Value::Int(id), Value::Text(&turns)];
+    let with_row = [&row[..], &rest].concat();
+    D::execute(&mut transaction, statements::TAKE_TASK, &with_row).await?;
+    let waits = members(&turns).count() > 1;
+    if let Some(message) = submission.message.as_ref().filter(|_| waits) {
+        D::execute(&mut transaction, statements::ACCEPT_CLAIM, &message_names(key.owner(), message)).await?;
+    }
+    D::commit(transaction).await?;
+    Ok(Some((turns, number, None)))
+}
+
+/// The reason why a turn has not entered.
+async fn refusal<D: Leased>(
+    database: &D,
+    key: &ConversationKey,
+    submission: &Submission,
+) -> Result<AppendError, AppendError> {
+    let alive = [Value::Text(submission.replica.id())];
+    if database.read(D::STATEMENTS.is_alive, &alive).await?.is_empty() {
+        return Ok(AppendError::Fenced);
+    }
+    Ok(match read::task(database, &submission.task).await? {
+        Some(task) if task.key != *key => AppendError::Missing,
+        Some(task) if task.is_worked_on => AppendError::Fenced,
+        _ => AppendError::QueueFull { waiting: submission.max_waiting },
+    })
+}
+
+/// Waits until a turn is the first of its queue. Removes turns before it that are gone and have promised nothing.
+pub(super) async fn wait<D: Leased>(
+    database: &D,
+    key: &ConversationKey,
+    fence: &Fence,
+    hint: &Notify,
+) -> Result<(), AppendError> {
+    let own = member(fence);
+    let mut next_look = FIRST_LOOK;
+    loop {
+        // Made before the look, so that no hint is missed.
+        let mut hinted = std::pin::pin!(hint.notified());
+        hinted.as_mut().enable();
+        let rows = database.read(statements::SELECT_TURNS, &named(key)).await?;
+        let turns = rows.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
+        let first = members(&turns).next().unwrap_or_default();
+        if first == own {
+            return Ok(());
+        }
+        if !members(&turns).any(|turn| turn == own) {
+            return Err(AppendError::Fenced);
+        }
+        let [tenant, app, user, context] = named(key);
+        let gone = Value::Text(replica_of(first));
+        let values = [tenant, app, user, context, Value::Text(first), gone, Value::Text(fence.replica.id())];
+        if database.read(D::STATEMENTS.is_alive, &[gone]).await?.is_empty()
+            && !database.change(D::STATEMENTS.forget_first, &values).await?.is_empty()
+        {
+            continue;
+        }
+        let _ = timeout(next_look, hinted).await;
+        next_look = LAST_LOOK.min(next_look.mul_f32(1.5));
+    }
+}
+
+pub(super) async fn leave<D: Leased>(
+    database: &D,
+    key: &ConversationKey,
+    fence: &Fence,
+    departure: Departure,
+) -> Result<(), StoreError> {
+    let own = member(fence);
+    let epoch = Value::count(fence.epoch);
+    let mut transaction = database.begin().await?;
+    let [tenant, app, user, context] = named(key);
+    let rows =
+        D::query(&mut transaction, statements::SELECT_TASK_OF_TURN, &[Value::Text(fence.replica.id()), epoch]).await?;
+    let task = rows.first().map(|row| row.text(0)).transpose()?;
+    match (departure, task) {
+        (Departure::HandedOver { has_begun }, Some(task)) => {
+            let left = Fence { replica: "".into(), epoch: next_number() };
+            let values = [
+                Value::Text(&task),
+                Value::Text(fence.replica.id()),
+                epoch,
+                Value::count(left.epoch),
+                Value::Int(i64::from(!has_begun)),
+            ];
+            let rows = D::query(&mut transaction, statements::HAND_OVER, &values).await?;
+            if let Some(row) = rows.first() {
+                let left = member(&left);
+                let values = [Value::Int(row.int(0)?), Value::Text(&own), Value::Text(&left)];
+                D::query(&mut transaction, statements::MOVE_TURN, &values).await?;
+            }
+        }
+        (_, task) => {
+            let values = [tenant, app, user, context, Value::Text(&own)];
+            D::query(&mut transaction, statements::REMOVE_TURN, &values).await?;
+            if let Some(task) = task {
+                let values = [Value::Text(&task), Value::Text(fence.replica.id()), epoch];
+                D::execute(&mut transaction, statements::REST_TASK, &values).await?;
+                // It was stored only because its turn had to wait.
+                D::execute(&mut transaction, statements::FORGET_TASK, &[Value::Text(&task)]).await?;
+            }
+            D::execute(&mut transaction, statements::FORGET_CONVERSATION, &[tenant, app, user, context]).await?;
+        }
+    }
+    Ok(D::commit(transaction).await?)
+}

@@ -1,0 +1,197 @@
+//! The statements that look at leases, for each database.
+//!
+//! A process writes only while its replica is in the table `replica` and its lease holds, by the clock of the database and in
+//! the statement that writes. A SQLite file has one process at a time, whose row has no end.
+
+use annex_database::{Database, PostgresDatabase, SqliteDatabase};
+
+use super::statements::{select_conversation, take_task, task_columns};
+
+/// The statements of one database.
+#[derive(Debug)]
+pub struct LeasedStatements {
+    pub(super) is_alive: &'static str,
+    pub(super) claim: &'static str,
+    /// Enters the queue of a conversation, whose row is made if need be.
+    pub(super) enter: &'static str,
+    /// The same with the task and the message of the turn, and reads the conversation.
+    pub(super) enter_at_once: &'static str,
+    /// The first step of an append of a turn.
+    pub(super) advance: &'static str,
+    /// The same with the last entries of the turn.
+    pub(super) advance_and_end: &'static str,
+    /// Keeps other writers off a conversation until the end of the transaction.
+    pub(super) lock: &'static str,
+    pub(super) lost: &'static str,
+    pub(super) take: &'static str,
+    /// Removes the first turn of a queue, whose process is gone and whose message was not accepted.
+    pub(super) forget_first: &'static str,
+    pub(super) cancel: &'static str,
+    pub(super) changed: &'static str,
+    pub(super) to_stop: &'static str,
+}
+
+/// A database with the statements that look at leases.
+pub trait Leased: Database {
+    /// The statements.
+    const STATEMENTS: &'static LeasedStatements;
+}
+
+/// True in a statement while the lease of a replica holds.
+macro_rules! alive {
+    ($replica:expr, $holds:literal) => {
+        concat!("EXISTS (SELECT 1 FROM replica WHERE replica.id = ", $replica, $holds, ")")
+    };
+}
+
+/// Enters a queue, unless it is full, or the task has a turn or belongs to another conversation.
+macro_rules! enter {
+    ($holds:literal) => {
+        concat!(
+            "INSERT INTO conversation (tenant, app, user_id, context_id, number, updated_at, changed_at, turns)
+        SELECT $1, $2, $3, $4, 0, $7, $7, $8 WHERE ",
+            alive!("$9", $holds),
+            " AND NOT EXISTS (SELECT 1 FROM task JOIN conversation AS own ON own.id = task.conversation_id
+            WHERE task.id = $10 AND (task.replica IS NOT NULL
+                OR NOT (own.tenant = $1 AND own.app = $2 AND own.user_id = $3 AND own.context_id = $4)))
+        ON CONFLICT (tenant, app, user_id, context_id) DO UPDATE SET turns = conversation.turns || excluded.turns
+        WHERE length(conversation.turns) - length(replace(conversation.turns, '<', '')) <= $11
+        RETURNING id, number, turns"
+        )
+    };
+}
+
+/// The first step of an append: the turn is the first of the queue, its lease holds, and its task is as the turn knows it.
+/// Refuses what the other steps do not do: state and history at their limits.
+macro_rules! advance {
+    ($turns:literal, $holds:literal) => {
+        concat!(
+            "
+    UPDATE conversation SET number = number + $1, updated_at = coalesce($2, updated_at), changed_at = $3,
+        upstream = coalesce($4, upstream), turns = ",
+            $turns,
+            "
+    WHERE tenant = $6 AND app = $7 AND user_id = $8 AND context_id = $9 AND substr(turns, 1, length($10)) = $11
+        AND coalesce(orphan, '') <> $12 AND ",
+            alive!("$13", $holds),
+            " AND number <= $14
+        AND coalesce((SELECT task.number FROM task WHERE task.id = $15), 0) = $16
+        AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = $17 AND task.conversation_id <> conversation.id)
+        AND (SELECT coalesce(sum(size), 0) <= $18 AND count(*) <= $19 FROM conversation_state
+            WHERE conversation_id = conversation.id)"
+        )
+    };
+}
+
+macro_rules! statements {
+    ($holds:literal, $known:literal) => {
+        LeasedStatements {
+            is_alive: concat!("SELECT id FROM replica WHERE id = $1", $holds),
+            claim: concat!(
+                "
+    INSERT INTO message (tenant, principal, context_id, message_id, digest, task_id, claimed_at, replica, claim)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET
+        claim = CASE WHEN message.digest = excluded.digest AND message.replica IS NOT NULL AND NOT ",
+                alive!("message.replica", $holds),
+                " THEN excluded.claim ELSE message.claim END,
+        replica = CASE WHEN message.digest = excluded.digest AND message.replica IS NOT NULL AND NOT ",
+                alive!("message.replica", $holds),
+                " THEN excluded.replica ELSE message.replica END
+    RETURNING digest, task_id, coalesce(replica, ''), claim, coalesce(answer, '')"
+            ),
+            enter: enter!($holds),
+            enter_at_once: select_conversation!(
+                concat!(
+                    "entered AS (",
+                    enter!($holds),
+                    "),
+    taken AS (",
+                    take_task!(),
+                    "),
+    accepted AS (
+        UPDATE message SET replica = NULL FROM entered WHERE entered.turns <> $8 AND message.tenant = $1
+            AND message.principal = $12 AND message.context_id = $16 AND message.message_id = $17),"
+                ),
+                "
+    UNION ALL
+    SELECT CAST(5 AS BIGINT), turns, '', number, id FROM entered"
+            ),
+            advance: advance!("CASE WHEN $5 = '' THEN '' ELSE turns END", $holds),
+            advance_and_end: advance!("replace(turns, $5, '')", $holds),
+            lock: concat!(
+                "
+    UPDATE conversation SET number = number
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4
+    RETURNING id, number, turns, coalesce(orphan, ''), CAST(CASE WHEN ",
+                alive!("$5", $holds),
+                " THEN 1 ELSE 0 END AS BIGINT)"
+            ),
+            lost: concat!(
+                "
+    SELECT id, replica, epoch FROM task WHERE replica IS NOT NULL AND NOT ",
+                alive!("task.replica", $holds),
+                " AND ",
+                alive!("$1", $holds),
+                " ORDER BY id LIMIT CAST($2 AS BIGINT)"
+            ),
+            take: concat!(
+                "
+    UPDATE task SET replica = $1, epoch = $2, attempts = attempts + has_begun
+    WHERE id = $3 AND replica = $4 AND epoch = $5 AND ",
+                alive!("$1", $holds),
+                "
+    RETURNING conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted"
+            ),
+            forget_first: concat!(
+                "
+    UPDATE conversation SET turns = substr(turns, length($5) + 1)
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND substr(turns, 1, length($5)) = $5
+        AND NOT ",
+                alive!("$6", $holds),
+                " AND ",
+                alive!("$7", $holds),
+                "
+        AND NOT EXISTS (SELECT 1 FROM task WHERE task.conversation_id = conversation.id AND task.replica IS NOT NULL
+            AND '<' || task.replica || '/' || task.epoch || '>' = $5)
+    RETURNING id"
+            ),
+            cancel: concat!(
+                "
+    UPDATE task SET is_cancelled = 1 WHERE id = $1 AND replica IS NOT NULL
+    RETURNING replica, epoch, CAST(CASE WHEN ",
+                alive!("task.replica", $holds),
+                " THEN 1 ELSE 0 END AS BIGINT)"
+            ),
+            changed: concat!(
+                "
+    SELECT known.id, task.number FROM ",
+                $known,
+                " LEFT JOIN task ON task.id = known.id
+    WHERE task.number IS NULL OR task.number <> known.number"
+            ),
+            to_stop: concat!(
+                "
+    SELECT task.id FROM ",
+                $known,
+                " JOIN task ON task.id = known.id
+    WHERE task.is_cancelled = 1 OR coalesce(task.epoch, -1) <> known.number OR coalesce(task.replica, '') <> known.replica"
+            ),
+        }
+    };
+}
+
+impl Leased for SqliteDatabase {
+    const STATEMENTS: &'static LeasedStatements = &statements!(
+        "",
+        "(SELECT value ->> 'id' AS id, value ->> 'number' AS number, value ->> 'replica' AS replica FROM json_each($1))
+        AS known"
+    );
+}
+
+impl Leased for PostgresDatabase {
+    const STATEMENTS: &'static LeasedStatements = &statements!(
+        " AND lease_until > clock_timestamp()",
+        "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)"
+    );
+}

@@ -1,0 +1,128 @@
+//! Turns of other processes: what they have changed, and those that are lost.
+
+use annex_database::{Database, Row, Value, from_sql};
+use annex_protocol::TaskId;
+
+use super::leased::Leased;
+use super::statements;
+use super::values::{member, named, next_number};
+use crate::error::StoreError;
+use crate::fence::{Fence, Replica};
+use crate::key::{ConversationKey, check_key};
+use crate::queue::{LostTurn, TurnOfTask};
+
+pub(super) async fn changed<D: Leased>(
+    database: &D,
+    known: &[(TaskId, u64)],
+) -> Result<Vec<(TaskId, Option<u64>)>, StoreError> {
+    let known: Vec<_> =
+        known.iter().map(|(id, number)| serde_json::json!({"id": id.as_str(), "number": number})).collect();
+    let known = serde_json::to_string(&known)?;
+    let rows = database.read(D::STATEMENTS.changed, &[Value::Text(&known)]).await?;
+    let changed = rows.iter().map(|row| Ok((row.text(0)?.into(), row.maybe_int(1)?.map(from_sql))));
+    Ok(changed.collect::<Result<_, sqlx::Error>>()?)
+}
+
+pub(super) async fn turns_to_stop<D: Leased>(
+    database: &D,
+    running: &[(TaskId, Fence)],
+) -> Result<Vec<TaskId>, StoreError> {
+    if running.is_empty() {
+        return Ok(Vec::new());
+    }
+    let running: Vec<_> = running
+        .iter()
+        .map(|(id, fence)| serde_json::json!({"id": id.as_str(), "number": fence.epoch, "replica": fence.replica.id()}))
+        .collect();
+    let running = serde_json::to_string(&running)?;
+    let rows = database.read(D::STATEMENTS.to_stop, &[Value::Text(&running)]).await?;
+    Ok(rows.iter().map(|row| Ok(row.text(0)?.into())).collect::<Result<_, sqlx::Error>>()?)
+}
+
+pub(super) async fn cancel<D: Leased>(database: &D, task: &TaskId) -> Result<Option<TurnOfTask>, StoreError> {
+    if check_key("task id", task.as_str()).is_err() {
+        return Ok(None);
+    }
+    let rows = database.change(D::STATEMENTS.cancel, &[Value::Text(task.as_str())]).await?;
+    let turn = |row: &D::Row| {
+        let fence = Fence { replica: row.text(0)?.into(), epoch: from_sql(row.int(1)?) };
+        Ok(TurnOfTask { fence, is_alive: row.int(2)? == 1 })
+    };
+    Ok(rows.first().map(turn).transpose().map_err(|error: sqlx::Error| error)?)
+}
+
+/// Takes a turn over. Tells whether its message was accepted.
+pub(super) async fn take<D: Leased>(
+    database: &D,
+    task: &TaskId,
+    from: &Fence,
+    by: &Replica,
+) -> Result<Option<(LostTurn, bool)>, StoreError> {
+    let fence = Fence { replica: by.clone(), epoch: next_number() };
+    let mut transaction = database.begin().await?;
+    let values = [
+        Value::Text(by.id()),
+        Value::count(fence.epoch),
+        Value::Text(task.as_str()),
+        Value::Text(from.replica.id()),
+        Value::count(from.epoch),
+    ];
+    let rows = D::query(&mut transaction, D::STATEMENTS.take, &values).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let id = row.int(0)?;
+    let (before, after) = (member(from), member(&fence));
+    let moved = [Value::Int(id), Value::Text(&before), Value::Text(&after)];
+    if D::query(&mut transaction, statements::MOVE_TURN, &moved).await?.is_empty() {
+        // It has just left the queue.
+        return Ok(None);
+    }
+    let names = D::query(&mut transaction, statements::SELECT_NAMES, &[Value::Int(id)]).await?;
+    let name = names.first().ok_or(sqlx::Error::RowNotFound)?;
+    let key = ConversationKey::new(name.text(0)?, name.text(1)?, name.text(2)?, name.text(3)?);
+    D::commit(transaction).await?;
+    let turn = LostTurn {
+        key,
+        task: task.clone(),
+        fence,
+        resume: Some(row.text(1)?).filter(|text| !text.is_empty()).map(Into::into),
+        has_begun: row.int(2)? == 1,
+        attempts: u32::try_from(row.int(3)?).unwrap_or(u32::MAX),
+        is_cancelled: row.int(4)? == 1,
+    };
+    Ok(Some((turn, row.int(5)? == 1)))
+}
+
+pub(super) async fn take_lost<D: Leased>(
+    database: &D,
+    by: &Replica,
+    limit: usize,
+) -> Result<Vec<LostTurn>, StoreError> {
+    let rows = database.read(D::STATEMENTS.lost, &[Value::Text(by.id()), Value::count(limit)]).await?;
+    let mut taken = Vec::new();
+    for row in &rows {
+        let task = TaskId::from(row.text(0)?);
+        let from = Fence { replica: row.text(1)?.into(), epoch: from_sql(row.int(2)?) };
+        match take(database, &task, &from, by).await? {
+            Some((turn, true)) => taken.push(turn),
+            // Its client was promised nothing, and sends the message again.
+            Some((turn, false)) => forget(database, &turn).await?,
+            // Another process was faster.
+            None => {}
+        }
+    }
+    Ok(taken)
+}
+
+/// Takes a turn out of its queue without a trace.
+async fn forget<D: Database>(database: &D, turn: &LostTurn) -> Result<(), StoreError> {
+    let mut transaction = database.begin().await?;
+    let own = member(&turn.fence);
+    let [tenant, app, user, context] = named(&turn.key);
+    let values = [tenant, app, user, context, Value::Text(&own)];
+    D::query(&mut transaction, statements::REMOVE_TURN, &values).await?;
+    let task = Value::Text(turn.task.as_str());
+    let values = [task, Value::Text(turn.fence.replica.id()), Value::count(turn.fence.epoch)];
+    D::execute(&mut transaction, statements::REST_TASK, &values).await?;
+    D::execute(&mut transaction, statements::FORGET_TASK, &[task]).await?;
+    Ok(D::commit(transaction).await?)
+}

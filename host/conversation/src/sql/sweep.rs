@@ -1,0 +1,85 @@
+//! Deleting old conversations, tasks and claims, in small transactions between which writers get their turn.
+
+use annex_database::{Database, Row, Value};
+use annex_protocol::{TaskId, Timestamp};
+
+use super::{delete, statements, upkeep_statements};
+use crate::error::StoreError;
+use crate::key::ConversationKey;
+use crate::retention::{Retention, Swept};
+
+/// Records that are looked for at once.
+const BATCH: usize = 100;
+
+pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> Result<Swept, StoreError> {
+    let now = Timestamp::now().as_millis();
+    let mut swept = Swept { tasks: tasks(database, retention, now).await?, ..Swept::default() };
+    let (count, before) = (retention.conversations.count, retention.conversations.before(now));
+    loop {
+        let values = [Value::count(count), Value::Int(before), Value::count(BATCH)];
+        let rows = database.read(upkeep_statements::OLD_CONVERSATIONS, &values).await?;
+        for row in &rows {
+            let key = ConversationKey::new(row.text(0)?, row.text(1)?, row.text(2)?, row.text(3)?);
+            swept.conversations += u64::from(delete::conversation(database, &key).await?);
+        }
+        if rows.len() < BATCH {
+            break;
+        }
+    }
+    // Queues that processes have left behind stay for an hour.
+    let values = [Value::Int(now.saturating_sub(60 * 60 * 1_000))];
+    change(database, upkeep_statements::DELETE_EMPTY, &values).await?;
+    let answers = [Value::count(retention.tasks.count), Value::Int(retention.tasks.before(now))];
+    change(database, upkeep_statements::FORGET_OLD_ANSWERS, &answers).await?;
+    change(database, upkeep_statements::FORGET_OLD_CLAIMS, &[Value::Int(retention.claimed_before(now))]).await?;
+    let bounds = &retention.waiting;
+    let values = [
+        Value::count(bounds.anonymous),
+        Value::count(bounds.per_owner),
+        Value::Int(bounds.waited_before(now)),
+        Value::count(BATCH),
+    ];
+    let rows = database.read(upkeep_statements::SELECT_OVERDUE, &values).await?;
+    swept.overdue = rows.iter().map(|row| Ok(row.text(0)?.into())).collect::<Result<_, sqlx::Error>>()?;
+    Ok(swept)
+}
+
+async fn tasks<D: Database>(database: &D, retention: &Retention, now: i64) -> Result<u64, StoreError> {
+    let values = [Value::count(retention.tasks.count), Value::Int(retention.tasks.before(now)), Value::count(BATCH)];
+    delete_tasks(database, upkeep_statements::OLD_TASKS, &values).await
+}
+
+pub(super) async fn sweep_tenant<D: Database>(database: &D, tenant: &str, count: u64) -> Result<u64, StoreError> {
+    let values = [Value::count(count), Value::count(BATCH), Value::Text(tenant)];
+    delete_tasks(database, upkeep_statements::OLD_TASKS_OF_TENANT, &values).await
+}
+
+/// Deletes the tasks that a statement finds, until it finds no more.
+async fn delete_tasks<D: Database>(database: &D, find: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+    let mut deleted = 0;
+    loop {
+        let mut transaction = database.begin().await?;
+        if let Some(lock) = D::LOCK_SWEEP {
+            // Two sweepers at once would each delete what is too much.
+            D::query(&mut transaction, lock, &[]).await?;
+        }
+        let rows = D::query(&mut transaction, find, values).await?;
+        for row in &rows {
+            let id = TaskId::from(row.text(0)?);
+            let id = [Value::Text(id.as_str())];
+            D::execute(&mut transaction, upkeep_statements::DELETE_ENTRIES_OF_TASK, &id).await?;
+            D::execute(&mut transaction, statements::FORGET_CLAIMS_OF_TASK, &id).await?;
+            deleted += D::execute(&mut transaction, statements::DELETE_TASK, &id).await?;
+        }
+        D::commit(transaction).await?;
+        if rows.len() < BATCH {
+            return Ok(deleted);
+        }
+    }
+}
+
+async fn change<D: Database>(database: &D, sql: &'static str, values: &[Value<'_>]) -> Result<(), StoreError> {
+    let mut transaction = database.begin().await?;
+    D::execute(&mut transaction, sql, values).await?;
+    Ok(D::commit(transaction).await?)
+}

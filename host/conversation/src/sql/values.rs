@@ -1,0 +1,46 @@
+//! Names as parameters of statements.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annex_database::Value;
+
+use crate::claim::MessageKey;
+use crate::fence::Fence;
+use crate::key::{ConversationKey, Owner};
+
+/// The names of a conversation.
+pub(super) fn named(key: &ConversationKey) -> [Value<'_>; 4] {
+    [Value::Text(&key.tenant), Value::Text(&key.app), Value::Text(&key.user), Value::Text(key.context.as_str())]
+}
+
+/// The names of a message.
+pub(super) fn message<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 4] {
+    [
+        Value::Text(&owner.tenant),
+        Value::Text(&owner.principal),
+        Value::Text(message.context.as_str()),
+        Value::Text(message.message.as_str()),
+    ]
+}
+
+/// A turn in the text of a queue, for example `<one/7>`.
+pub(super) fn member(fence: &Fence) -> String {
+    format!("<{}/{}>", fence.replica.id(), fence.epoch)
+}
+
+/// The members of a queue, in order.
+pub(super) fn members(turns: &str) -> impl Iterator<Item = &str> {
+    turns.split_inclusive('>')
+}
+
+/// The replica of a member.
+pub(super) fn replica_of(member: &str) -> &str {
+    let inner = member.trim_start_matches('<');
+    inner.rsplit_once('/').map_or(inner, |(replica, _)| replica)
+}
+
+/// A number that this process gives once.
+pub(super) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,241 @@
+//! The contract of a store of conversations.
+//!
+//! A turn takes four steps here: [`claim`](ConversationStore::claim) its message, [`enter`](ConversationStore::enter) the
+//! queue of its conversation, [`append`](ConversationStore::append) the message, and append what the agent did, which
+//! leaves the queue. Each is one trip to a database.
+
+use annex_protocol::{Message, TaskId};
+use async_trait::async_trait;
+
+use crate::claim::{Claim, MessageKey};
+use crate::entry::{Entry, StoredEntry};
+use crate::error::{AppendError, StoreError};
+use crate::fence::{Fence, Replica};
+use crate::history::{ConversationSnapshot, StoredArtifact, Window};
+use crate::key::{ConversationKey, Owner};
+use crate::limits::Limits;
+use crate::page::{TaskPage, TaskQuery};
+use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
+use crate::retention::{Retention, Swept};
+use crate::stored_task::StoredTask;
+use crate::task::TaskSnapshot;
+
+/// The entry that a writer believes to be the last one. Entries of a task are numbered from 1 without gaps. A writer that
+/// writes for no task names the number of events that the conversation has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The task that the entries belong to.
+    pub task: Option<TaskId>,
+    /// The number of the last entry of the task, or of the last event of the conversation; 0 before the first.
+    pub number: u64,
+}
+
+/// The changes of one append. The store makes all of the changes or none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Append<'a> {
+    /// The fence of the writing turn. A writer without a turn has `None`, and may write only where no turn works.
+    pub by: Option<&'a Fence>,
+    /// What the turn entered the queue with. The store settles its claim, and keeps its text as long as the turn goes on.
+    pub submission: Option<&'a Submission>,
+    /// The entries, in this order. `temp:` keys of their deltas are dropped.
+    pub entries: &'a [Entry],
+    /// The task after these entries; `None` if the position has no task.
+    pub task: Option<&'a TaskSnapshot>,
+    /// True if the turn leaves the queue with these entries.
+    pub ends: bool,
+    /// The answer, if the turn answers with a message. A repeated message gets the same answer. The task of the turn is
+    /// deleted, and its events stay in the history.
+    pub answer: Option<&'a Message>,
+}
+
+/// The result of an append.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Appended {
+    /// The number of the last entry of the position from now on.
+    pub number: u64,
+    /// Waiting tasks that a full store has deleted to make room.
+    pub displaced: Vec<TaskId>,
+    /// The oldest waiting task of an owner with too many waiting tasks. The caller ends that task.
+    pub surplus: Option<TaskId>,
+}
+
+/// Keeps conversations and their tasks.
+///
+/// A dropped call has stored its change in whole or not at all.
+#[async_trait]
+pub trait ConversationStore: Send + Sync + 'static {
+    /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet. The
+    /// claim of a process without a lease goes to the caller.
+    ///
+    /// # Errors
+    /// [`AppendError::Name`] and [`AppendError::Store`].
+    async fn claim(
+        &self,
+        owner: &Owner,
+        message: &MessageKey,
+        task: &TaskId,
+        by: &Replica,
+    ) -> Result<Claim, AppendError>;
+
+    /// Takes a claim back after a refusal. Claims of other processes stay, and so do claims of accepted and answered
+    /// messages.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Replica) -> Result<(), StoreError>;
+
+    /// Enters the queue of a conversation, and reads the conversation if the turn runs at once. If the turn has to wait,
+    /// its message is accepted: the task is stored as SUBMITTED, and any process can run the turn.
+    ///
+    /// # Errors
+    /// [`AppendError::QueueFull`], [`AppendError::Fenced`] when the lease of the replica is over or a turn works on the
+    /// stored task already, [`AppendError::Full`] from the memory store, [`AppendError::Store`].
+    async fn enter(
+        &self,
+        key: &ConversationKey,
+        submission: Submission,
+        window: Window,
+    ) -> Result<Entrance, AppendError>;
+
+    /// Waits until a queued turn runs, and reads the conversation. A dropped call does not leave the queue.
+    ///
+    /// # Errors
+    /// [`AppendError::Fenced`] when another process has taken the turn, and [`AppendError::Store`].
+    async fn wait(
+        &self,
+        key: &ConversationKey,
+        fence: &Fence,
+        window: Window,
+    ) -> Result<ConversationSnapshot, AppendError>;
+
+    /// Leaves the queue without a last entry. An unknown fence is no error: the turn has left, or another process has taken
+    /// the turn.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn leave(&self, key: &ConversationKey, fence: &Fence, departure: Departure) -> Result<(), StoreError>;
+
+    /// Appends entries after a position, changes the state, stores the task, and leaves the queue if `ends` is set. The
+    /// store does all of that or nothing. The first event creates the conversation.
+    ///
+    /// The first turn of the queue may append any entry to its own task. A waiting turn may only end its task, without an
+    /// event. The caller is trusted to name the task of its turn.
+    ///
+    /// # Errors
+    /// [`AppendError::Fenced`], [`AppendError::Stale`], [`AppendError::Missing`], [`AppendError::TooLarge`],
+    /// [`AppendError::Name`], [`AppendError::Store`]; and [`AppendError::Full`] from the memory store, which always has
+    /// room for a single update that finishes its task.
+    async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError>;
+
+    /// Entries of a task after number `after`, in order: at most `limit.0` entries, and at most `limit.1` bytes of JSON,
+    /// but always the first entry. The memory store drops the entries of a finished task, because [`task`](Self::task)
+    /// returns the whole task.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn entries_after(
+        &self,
+        task: &TaskId,
+        after: u64,
+        limit: (usize, usize),
+    ) -> Result<Vec<StoredEntry>, StoreError>;
+
+    /// Reads a conversation. A missing conversation has the number 0 and its shared state.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] and [`StoreError::Database`].
+    async fn conversation(&self, key: &ConversationKey, window: Window) -> Result<ConversationSnapshot, StoreError>;
+
+    /// The latest version of an artifact of a conversation.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] and [`StoreError::Database`].
+    async fn artifact(&self, key: &ConversationKey, name: &str) -> Result<Option<StoredArtifact>, StoreError>;
+
+    /// A task of any owner. The caller checks [`StoredTask::is_of`].
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
+
+    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted apart from
+    /// the page, so that a change in between can show.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn tasks(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError>;
+
+    /// The tasks among `known` with another last entry than the given number, each with its last number; `None` for a
+    /// deleted task.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn changed(&self, known: &[(TaskId, u64)]) -> Result<Vec<(TaskId, Option<u64>)>, StoreError>;
+
+    /// Marks the turn of a task as cancelled, and returns the turn; `None` when no turn works on the task.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn cancel(&self, task: &TaskId) -> Result<Option<TurnOfTask>, StoreError>;
+
+    /// The turns among `running`, by their tasks, that were cancelled or taken over.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn turns_to_stop(&self, running: &[(TaskId, Fence)]) -> Result<Vec<TaskId>, StoreError>;
+
+    /// Takes over the turn with the fence `from`, also from a live process. `None` when the turn has ended or has another
+    /// fence.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn take(&self, task: &TaskId, from: &Fence, by: &Replica) -> Result<Option<LostTurn>, StoreError>;
+
+    /// Takes over at most `limit` turns of dead processes and turns that were handed over. A turn without an accepted
+    /// message is dropped, because its client sends the message again.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]. A later call returns the turns that were taken before the failure.
+    async fn take_lost(&self, by: &Replica, limit: usize) -> Result<Vec<LostTurn>, StoreError>;
+
+    /// Deletes records above the limits, oldest first, and claims without a result after a day. Conversations and tasks
+    /// with a turn stay.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]. Earlier deletions stay.
+    async fn sweep(&self, retention: &Retention) -> Result<Swept, StoreError>;
+
+    /// Deletes the oldest finished tasks of one tenant above a count, and returns their number.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]. What was deleted until then stays deleted.
+    async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError>;
+
+    /// The limits on one conversation.
+    fn limits(&self) -> &Limits;
+
+    /// Reads a little, to see whether the database answers.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn probe(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Waits for running calls and closes the connections. Later calls fail.
+    async fn close(&self) {}
+}
+
+impl Position {
+    /// Behind an entry of a task.
+    #[must_use]
+    pub fn of_task(task: TaskId, number: u64) -> Self {
+        Self { task: Some(task), number }
+    }
+
+    /// Behind an event of a conversation, for a writer that writes for no task.
+    #[must_use]
+    pub fn of_conversation(number: u64) -> Self {
+        Self { task: None, number }
+    }
+}

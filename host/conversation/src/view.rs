@@ -1,0 +1,75 @@
+//! The view of a turn on its conversation.
+
+use std::sync::Arc;
+
+use annex_protocol::JsonObject;
+
+use crate::entry::{Entry, Event, Note};
+use crate::history::{ConversationSnapshot, Window};
+use crate::state::{ScopedState, set};
+
+/// The state as a turn sees it, and the progress of the turn.
+pub(crate) struct View {
+    pub(crate) exists: bool,
+    pub(crate) state: ScopedState,
+    /// `temp:` keys in full.
+    pub(crate) temp: JsonObject,
+    /// True if the user's event is the last one of this turn.
+    pub(crate) is_unanswered: bool,
+    /// The ids of the conversation at the upstream agent.
+    pub(crate) upstream: Option<Arc<str>>,
+    /// The events that were read with the conversation, and the later events of the turn. The first reader takes them.
+    pub(crate) history: Option<KnownHistory>,
+}
+
+pub(crate) struct KnownHistory {
+    events: Vec<Arc<Event>>,
+    /// The requested number.
+    asked: usize,
+}
+
+impl View {
+    /// The view of a conversation that was read with as many events as its turn is going to ask for.
+    pub(crate) fn of(found: ConversationSnapshot, asked: usize) -> Self {
+        Self {
+            exists: found.exists(),
+            // Where nothing was said before, all events are those of the turn.
+            history: (asked > 0 || !found.exists()).then(|| KnownHistory {
+                events: found.history,
+                asked: if found.number == 0 { usize::MAX } else { asked },
+            }),
+            state: found.state,
+            temp: JsonObject::new(),
+            is_unanswered: false,
+            upstream: found.upstream,
+        }
+    }
+
+    /// The events of the window; `None` if the window is larger than the known history.
+    pub(crate) fn take_history(&mut self, window: Window) -> Option<Vec<Arc<Event>>> {
+        let KnownHistory { mut events, asked } = self.history.take()?;
+        let skipped = events.len().saturating_sub(window.fitting(events.iter().rev()));
+        events.drain(..skipped);
+        (window.events <= asked).then_some(events)
+    }
+
+    /// Follows an entry that is stored.
+    pub(crate) fn apply(&mut self, entry: &Entry, null_removes: bool) {
+        if let Entry::Note(Note::UpstreamContext(ids)) = entry {
+            self.upstream = Some(Arc::clone(ids));
+        }
+        let Some(event) = entry.event() else { return };
+        self.exists = true;
+        self.is_unanswered = event.is_from_user();
+        if !event.state_delta.is_empty() {
+            let mut delta = event.state_delta.clone();
+            for (key, value) in JsonObject::from(delta.take_temp()) {
+                set(&mut self.temp, &key, value, null_removes);
+            }
+            self.state.apply(delta, null_removes);
+        }
+        if let Some(history) = &mut self.history {
+            history.events.push(Event::kept(Arc::clone(event)));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The stores that each case runs on.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use annex_conversation::{
+    ConfigStore, ConversationAdmin, ConversationStore, Leases, Limits, MemoryBounds, MemoryStore, PostgresStore,
+    Replica, SqliteStore,
+};
+use annex_database::PostgresConnections;
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use tokio::runtime::Handle;
+
+use crate::cluster::Scratch;
+
+/// All that a store of conversations does.
+pub(crate) trait AnyStore: ConversationStore + ConversationAdmin + ConfigStore {}
+
+impl<S: ConversationStore + ConversationAdmin + ConfigStore> AnyStore for S {}
+
+pub(crate) type Store = Arc<dyn AnyStore>;
+
+/// Where the conversations of one case are, and who works on them.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    Memory(Arc<Registry>),
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+/// The leases of the replicas of one case in memory. All hold until the case says otherwise.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<HashSet<String>>);
+
+impl Leases for Registry {
+    fn is_alive(&self, replica: &Replica) -> bool {
+        !self.0.lock().unwrap().contains(replica.id())
+    }
+}
+
+/// The replicas that cases name.
+const REPLICAS: [&str; 4] = ["one", "two", "three", "four"];
+
+impl Backend {
+    pub(crate) async fn store(&self) -> Store {
+        self.within(Limits::default()).await
+    }
+
+    pub(crate) async fn within(&self, limits: Limits) -> Store {
+        let backend = self.clone();
+        let runtime = Handle::current();
+        // On a thread of its own: sqlx's migrations are no future that can be sent.
+        tokio::task::spawn_blocking(move || runtime.block_on(backend.open(limits))).await.unwrap()
+    }
+
+    async fn open(self, limits: Limits) -> Store {
+        match &self {
+            Self::Memory(leases) => {
+                Arc::new(MemoryStore::among_others(MemoryBounds { limits, ..MemoryBounds::default() }, leases.clone()))
+            }
+            Self::Sqlite(file) => {
+                let store = SqliteStore::open(file, &"one".into(), limits).await.unwrap();
+                for replica in &REPLICAS[1..] {
+                    self.execute(format!("INSERT INTO replica (id) VALUES ('{replica}')")).await;
+                }
+                Arc::new(store)
+            }
+            Self::Postgres(url) => {
+                let connections = PostgresConnections::new(url, 8).unwrap();
+                Arc::new(PostgresStore::open(&connections, limits).await.unwrap())
+            }
+        }
+    }
+
+    /// Ends the lease of a replica.
+    pub(crate) async fn end_lease(&self, replica: &str) {
+        match self {
+            Self::Memory(leases) => drop(leases.0.lock().unwrap().insert(replica.to_owned())),
+            Self::Sqlite(_) => self.execute(format!("DELETE FROM replica WHERE id = '{replica}'")).await,
+            Self::Postgres(_) => {
+                self.execute(format!("UPDATE replica SET lease_until = '-infinity' WHERE id = '{replica}'")).await;
+            }
+        }
+    }
+
+    async fn execute(&self, sql: String) {
+        match self {
+            Self::Memory(_) => {}
+            Self::Sqlite(file) => {
+                let options = SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(10));
+                let mut connection = options.connect().await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+            }
+            Self::Postgres(url) => {
+                let mut connection = PgConnection::connect(url).await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+            }
+        }
+    }
+}
+
+pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Backend) -> F) {
+    case(Backend::Memory(Arc::default())).await;
+}
+
+pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Backend) -> F) {
+    let folder = tempfile::tempdir().unwrap();
+    case(Backend::Sqlite(folder.path().join("conversations.db"))).await;
+}
+
+/// Passes, loudly, where there is no PostgreSQL.
+pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
+    let Some(scratch) = Scratch::create().await else { return };
+    let backend = Backend::Postgres(scratch.url().to_owned());
+    let replicas = REPLICAS.map(|replica| format!("('{replica}', 'infinity')")).join(", ");
+    // As the crate of the leases makes it.
+    let table = "CREATE TABLE replica (id TEXT PRIMARY KEY, lease_until TIMESTAMPTZ NOT NULL)";
+    backend.execute(format!("{table}; INSERT INTO replica VALUES {replicas}")).await;
+    let outcome = tokio::spawn(case(backend)).await;
+    scratch.remove().await;
+    if let Err(failure) = outcome {
+        std::panic::resume_unwind(failure.into_panic());
+    }
+}
+
+pub(crate) fn memory(bounds: MemoryBounds) -> Store {
+    Arc::new(MemoryStore::new(bounds))
+}

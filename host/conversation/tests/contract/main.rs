@@ -1,0 +1,58 @@
+//! The contract of every store of conversations, through the public interface.
+
+// Lets the lints see helper functions, too, as test code.
+#![cfg(test)]
+
+/// Runs each case on a store of every kind. A store that is added gets a module here, and all cases with it.
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        mod on_memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::backend::on_memory(super::$case).await;
+            })+
+        }
+
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::backend::on_sqlite(super::$case).await;
+            })+
+        }
+
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::backend::on_postgres(super::$case).await;
+            })+
+        }
+    };
+}
+
+#[path = "../../../tasks/tests/stores/cluster.rs"]
+mod cluster;
+
+mod artifacts;
+mod backend;
+mod bounds;
+mod cases;
+mod claims;
+mod concurrency;
+mod configs;
+mod events;
+mod full;
+mod json;
+mod keys;
+mod limits;
+mod lists;
+mod lost;
+mod queue;
+mod races;
+mod removal;
+mod retention;
+mod scopes;
+mod support;
+mod tasks;
+mod trips;
+mod turns;
+mod waiting;

@@ -1,0 +1,166 @@
+//! The view that a running turn has of its conversation.
+
+use annex_conversation::{
+    AppendError, Arrival, Beginning, Conversation, ConversationStore, Entry, Event, StateDelta, TaskLimits,
+};
+use annex_protocol::{Json, Message, Part};
+use std::sync::Arc;
+
+use crate::support::{
+    Backend, Says, add, arrive, beginning, create, event, find, ids, key, open, open_with, state_of, submission,
+};
+
+on_every_store!(
+    a_turn_refuses_a_bad_context_id,
+    the_next_turn_runs_when_the_last_entry_is_stored_and_sees_everything,
+    a_history_that_was_read_with_the_conversation_has_what_the_turn_has_added,
+    a_turn_knows_whether_the_user_has_an_answer,
+    entries_that_still_fit_into_the_task_are_stored,
+    a_turn_that_answers_with_a_message_leaves_no_task,
+    opening_creates_nothing_and_the_first_append_does,
+    temp_keys_live_as_long_as_the_turn,
+    a_value_is_found_in_its_own_scope_only,
+    a_client_may_be_shown_the_keys_of_the_conversation_only,
+    a_history_is_the_latest_events,
+);
+
+async fn opening_creates_nothing_and_the_first_append_does(backend: Backend) {
+    let store = backend.store().await;
+    create(&store, "ann/other", r#"{"user:a":1}"#).await;
+    let session = open(&store, "ann/new").await;
+    assert!(!session.exists());
+    assert!(session.history(100).await.unwrap().is_empty());
+    assert_eq!(session.state().to_json_string(), r#"{"user:a":1}"#);
+    assert!(find(&store, "ann/new").await.is_none());
+
+    session.say(event("e", r#"{"b":2}"#)).await.unwrap();
+    assert!(session.exists());
+    assert_eq!(find(&store, "ann/new").await.unwrap().number, 1);
+    assert_eq!(ids(&session.history(100).await.unwrap()), ["e"]);
+}
+
+async fn temp_keys_live_as_long_as_the_turn(backend: Backend) {
+    let store = backend.store().await;
+    let session = open(&store, "s").await;
+    session.say(event("one", r#"{"a":1,"temp:t":2}"#)).await.unwrap();
+    assert_eq!(session.state().to_json_string(), r#"{"a":1,"temp:t":2}"#);
+    assert_eq!(session.clone().value("temp:t").unwrap().get(), "2");
+    assert_eq!(state_of(&store, "s").await, r#"{"a":1}"#);
+    session.close().await;
+
+    let session = open(&store, "s").await;
+    assert_eq!(session.value("temp:t"), None);
+}
+
+async fn a_value_is_found_in_its_own_scope_only(backend: Backend) {
+    let store = backend.store().await;
+    create(&store, "s", r#"{"a":1,"user:b":2,"app:c":3}"#).await;
+    let session = open(&store, "s").await;
+    let cases = [
+        ("a", Some("1")),
+        ("user:b", Some("2")),
+        ("app:c", Some("3")),
+        ("user:a", None),
+        ("b", None),
+        ("app:b", None),
+        ("temp:a", None),
+    ];
+    for (full_key, expected) in cases {
+        assert_eq!(session.value(full_key).as_ref().map(Json::get), expected, "{full_key}");
+    }
+}
+
+async fn a_client_may_be_shown_the_keys_of_the_conversation_only(backend: Backend) {
+    let store = backend.store().await;
+    let session = open(&store, "s").await;
+    session.say(event("e", r#"{"a":1,"user:b":2,"app:c":3,"temp:d":4}"#)).await.unwrap();
+    assert_eq!(session.own_state().to_json_string(), r#"{"a":1}"#);
+    assert_eq!(session.state().to_json_string(), r#"{"a":1,"app:c":3,"user:b":2,"temp:d":4}"#);
+}
+
+async fn a_history_is_the_latest_events(backend: Backend) {
+    let session = open(&backend.store().await, "s").await;
+    for id in ["a", "b", "c"] {
+        session.say(event(id, "{}")).await.unwrap();
+    }
+    assert_eq!(ids(&session.history(2).await.unwrap()), ["b", "c"]);
+    assert_eq!(ids(&session.history(usize::MAX).await.unwrap()), ["a", "b", "c"]);
+}
+
+async fn a_turn_refuses_a_bad_context_id(backend: Backend) {
+    let store = backend.store().await;
+    let refused = arrive(&store, " s ", submission("one", "t-1")).await.map(drop).unwrap_err();
+    assert_eq!(refused.to_string(), r#"context id " s " is empty or has white space around it"#);
+}
+
+async fn the_next_turn_runs_when_the_last_entry_is_stored_and_sees_everything(backend: Backend) {
+    let store = backend.store().await;
+    let first = open(&store, "s").await;
+    let clone = first.clone();
+    let Arrival::Waits(next) = arrive(&store, "s", submission("one", "t-2")).await.unwrap() else {
+        panic!("another turn runs")
+    };
+    let next = tokio::spawn(async move {
+        let next = next.runs().await.unwrap();
+        next.say(event("second", "{}")).await.unwrap();
+        next.history(100).await.unwrap().len()
+    });
+    drop(first);
+    tokio::task::yield_now().await;
+    assert!(!next.is_finished());
+    clone.say(event("first", "{}")).await.unwrap();
+    clone.close().await;
+    assert_eq!(next.await.unwrap(), 2);
+}
+
+async fn a_history_that_was_read_with_the_conversation_has_what_the_turn_has_added(backend: Backend) {
+    let store = backend.store().await;
+    for asked in [1, 3, 5, 9] {
+        let path = format!("s{asked}");
+        for (number, id) in (0..).zip(["a", "b", "c"]) {
+            add(&store, &path, number, event(id, r#"{"k":1}"#)).await.unwrap();
+        }
+        let turn = open_with(&store, &path, asked).await;
+        let artifacts = [("file".to_owned(), Vec::new().into())].into();
+        turn.say(Event { artifacts, ..event("d", "{}") }).await.unwrap();
+        let at_hand = turn.history(asked).await.unwrap();
+        assert_eq!(at_hand.last().unwrap().id, "d");
+        assert_eq!(at_hand, turn.history(asked).await.unwrap(), "as it is read");
+        assert_eq!(turn.history(100).await.unwrap().len(), 4);
+    }
+}
+
+async fn a_turn_knows_whether_the_user_has_an_answer(backend: Backend) {
+    let store = backend.store().await;
+    let turn = open(&store, "s").await;
+    assert!(!turn.is_unanswered());
+    let hello = Entry::said_by_user(Message::user_text("Hello"), "t", StateDelta::new(), None);
+    turn.append(vec![hello]).await.unwrap();
+    assert!(turn.is_unanswered());
+    turn.say(event("answer", "{}")).await.unwrap();
+    assert!(!turn.is_unanswered());
+}
+
+async fn entries_that_still_fit_into_the_task_are_stored(backend: Backend) {
+    let store: Arc<dyn ConversationStore> = backend.store().await;
+    let limits = TaskLimits { bytes: 1 << 20, messages: 3, artifacts: 1 };
+    let beginning = Beginning { limits, ..beginning(0) };
+    let entered = Conversation::enter(&store, key("s"), submission("one", "t-1"), beginning).await.unwrap();
+    let Arrival::Runs(turn) = entered else { panic!("no other turn runs") };
+    let says = |text: &str| Entry::said_by_user(Message::user_text(text), "t-1", StateDelta::new(), None);
+    let refused = turn.append(["one", "two", "three", "four"].map(says).to_vec()).await;
+    assert!(matches!(refused, Err(AppendError::TooLarge(_))), "{refused:?}");
+    assert_eq!((turn.task().await.history.len(), turn.history(9).await.unwrap().len()), (3, 3));
+}
+
+async fn a_turn_that_answers_with_a_message_leaves_no_task(backend: Backend) {
+    let store = backend.store().await;
+    let turn = open(&store, "s").await;
+    let id = turn.task().await.id().clone();
+    turn.say(event("asked", "{}")).await.unwrap();
+    assert!(store.task(&id).await.unwrap().is_some());
+    let answer = Message::agent("s".into(), None, vec![Part::text("hello")]);
+    turn.answer(vec![event("answered", "{}").into()], &answer).await.unwrap();
+    assert!(store.task(&id).await.unwrap().is_none());
+    assert_eq!(ids(&open(&store, "s").await.history(9).await.unwrap()), ["asked", "answered"]);
+}
