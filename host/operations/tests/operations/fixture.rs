@@ -94,6 +94,14 @@ pub(crate) async fn door() -> Door {
     door_with(Settings::default()).await
 }
 
+/// Notifications of which no test opens a socket: each event is too long to be sent.
+fn notifications(store: &Arc<dyn TaskStore>, closing: &CancellationToken) -> Arc<PushNotifications> {
+    let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
+    let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
+    let notifier = Notifier::new(&config).expect("a notifier");
+    Arc::new(PushNotifications::new(notifier, Arc::clone(store), closing.clone()))
+}
+
 /// A handler with these settings.
 pub(crate) async fn door_with(settings: Settings) -> Door {
     let agent = Arc::new(Agent::new(settings.reaches_out));
@@ -109,13 +117,7 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
         None => None,
     };
     let closing = CancellationToken::new();
-    let push = settings.has_push.then(|| {
-        let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
-        // Each event is too long to be sent, so that no test opens a socket.
-        let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
-        let notifier = Notifier::new(&config).expect("a notifier");
-        Arc::new(PushNotifications::new(notifier, Arc::clone(&store), closing.clone()))
-    });
+    let push = settings.has_push.then(|| notifications(&store, &closing));
     let bounds = TaskBounds {
         limits: settings.limits,
         waiting: settings.store.waiting,
@@ -241,7 +243,7 @@ impl Door {
         call: &ServiceParameters,
         operation: Operation,
     ) -> Result<OperationResult, A2aError> {
-        in_time(self.handler.perform(call, operation)).await.map(|answer| answer.value)
+        in_time(Box::pin(self.handler.perform(call, operation))).await.map(|answer| answer.value)
     }
 
     /// SendMessage.
