@@ -152,7 +152,7 @@ async fn grants_that_cannot_be_given_are_refused_with_the_key() {
             "http = { allow = [{ host = \"https://a.example\" }] }",
             &["test.toml:14:", "\"https://a.example\" is neither"],
         ),
-        ("http = { allow = [{ host = \"a.example\", methods = [\"get\"] }] }", &["\"get\" is no method"]),
+        ("http = { allow = [{ host = \"a.example\", methods = [\"get\"] }] }", &["\"get\" is not a method"]),
         ("http = { allow = [{ host = \"a.example\", methods = [] }] }", &["grants.http.allow.methods"]),
         ("http = { allow = [{ host = \"a.example\", path = \"v1\" }] }", &["grants.http.allow.path", "\"v1\""]),
         (

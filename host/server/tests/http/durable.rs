@@ -291,7 +291,7 @@ async fn a_store_that_does_not_open_is_named() {
     let cases = [
         (format!("data_dir = {file:?}"), "tasks.data_dir"),
         ("postgres_env = \"ANNEX_NO_SUCH_VARIABLE\"".to_owned(), "ANNEX_NO_SUCH_VARIABLE"),
-        ("postgres_env = \"A\"\ndata_dir = \"b\"".to_owned(), "one place"),
+        ("postgres_env = \"A\"\ndata_dir = \"b\"".to_owned(), "leave one out"),
         ("keep_days = 0".to_owned(), "tasks.keep_days"),
     ];
     for (tasks, expected) in cases {
