@@ -35,7 +35,7 @@ pub struct Position {
 pub struct Append<'a> {
     /// The fence of the writing turn. A writer without a turn has `None`, and may write only where no turn works.
     pub by: Option<&'a Fence>,
-    /// What the turn entered the queue with. The store settles its claim, and keeps its text as long as the turn goes on.
+    /// The message of the turn at the entry of the queue. The store settles the claim, and keeps the text until the turn ends.
     pub submission: Option<&'a Submission>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
     pub entries: &'a [Entry],

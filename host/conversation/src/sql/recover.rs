@@ -1,4 +1,4 @@
-//! Turns of other processes: what they have changed, and those that are lost.
+//! Changed turns of other processes, and lost turns.
 
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::TaskId;

@@ -1,4 +1,4 @@
-//! The scopes of state: who sees which key, and what a change does to it.
+//! The scopes of state: the readers of each key, and the effect of a change.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tasks: what entries make of them, and what is read back.
+//! Tasks: the projections of their entries, and reads of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
