@@ -36,6 +36,8 @@ mod send;
 mod serve;
 mod sessions;
 mod shared_stores;
+#[path = "../../../conversation/tests/contract/statement_counter.rs"]
+mod statement_counter;
 mod stopped;
 mod stopping;
 mod strangers;

@@ -51,6 +51,7 @@ mod races;
 mod removal;
 mod retention;
 mod scopes;
+mod statement_counter;
 mod support;
 mod tasks;
 mod trips;
