@@ -1,6 +1,8 @@
 //! The claim of a message: of all deliveries of one message, one is worked on (A2A 1.0 section 3.1.1).
 
-use annex_protocol::{ContextId, Message, MessageId, TaskId};
+use annex_protocol::{ContextId, Message, MessageId, Owner, TaskId};
+
+use crate::key::{InvalidName, check_key, check_name};
 
 /// The key by which a client's message is recognised when it comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,15 @@ pub struct MessageKey {
     pub message: MessageId,
     /// A digest of the request. Another message under the same id has another digest.
     pub digest: [u8; 32],
+}
+
+/// Checks the names of a claim. Clients choose all of them but the task id.
+pub(crate) fn check_names(owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<(), InvalidName> {
+    check_key("tenant", &owner.tenant)?;
+    check_key("principal", &owner.principal)?;
+    check_key("context id", message.context.as_str())?;
+    check_name("message id", message.message.as_str())?;
+    check_name("task id", task.as_str())
 }
 
 /// The result of a claim.

@@ -20,13 +20,13 @@ use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use crate::admin::{ConversationAdmin, ConversationQuery, Holdings};
-use crate::claim::{Claim, MessageKey};
+use crate::claim::{self, Claim, MessageKey};
 use crate::configs::{ConfigError, ConfigStore};
 use crate::entry::StoredEntry;
 use crate::error::{AppendError, StoreError};
 use crate::fence::{Fence, Leases, OneProcess, Replica};
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
-use crate::key::{ConversationKey, Owner, check_key, check_name};
+use crate::key::{ConversationKey, Owner, check_name};
 use crate::limits::Limits;
 use crate::page::{ConfigPage, TaskPage, TaskQuery, cut, fitting};
 use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
@@ -91,11 +91,7 @@ impl ConversationStore for MemoryStore {
         task: &TaskId,
         by: &Replica,
     ) -> Result<Claim, AppendError> {
-        check_key("tenant", &owner.tenant)?;
-        check_key("principal", &owner.principal)?;
-        check_key("context id", message.context.as_str())?;
-        check_name("message id", message.message.as_str())?;
-        check_name("task id", task.as_str())?;
+        claim::check_names(owner, message, task)?;
         Ok(self.lock().claims.claim(owner, message, task, (by, self.leases.as_ref())))
     }
 

@@ -25,7 +25,7 @@ use annex_protocol::{Message, TaskId, Timestamp};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use crate::claim::{Claim, MessageKey};
+use crate::claim::{self, Claim, MessageKey};
 use crate::entry::StoredEntry;
 use crate::error::{AppendError, StoreError};
 use crate::fence::{Fence, Replica};
@@ -121,11 +121,7 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
         task: &TaskId,
         by: &Replica,
     ) -> Result<Claim, AppendError> {
-        check_key("tenant", &owner.tenant)?;
-        check_key("principal", &owner.principal)?;
-        check_key("context id", message.context.as_str())?;
-        check_name("message id", message.message.as_str())?;
-        check_name("task id", task.as_str())?;
+        claim::check_names(owner, message, task)?;
         let [tenant, principal, context, id] = message_names(owner, message);
         let number = next_number();
         let values = [
