@@ -54,14 +54,16 @@ const MAX_ARTIFACTS: usize = 64;
 /// The most bytes of a rendered template.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The names of state keys that may stand between braces. Identifiers are Unicode's, as in Python.
-static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^(?:app:|user:|temp:)?[_\p{XID_Start}]\p{XID_Continue}*$").expect("the pattern is a constant")
-});
+/// An identifier of Unicode, as in Python.
+const IDENTIFIER: &str = r"[_\p{XID_Start}]\p{XID_Continue}*";
+
+/// The names of state keys that may stand between braces.
+static STATE_KEY: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(&format!("^(?:app:|user:|temp:)?{IDENTIFIER}$")).expect("the pattern is a constant"));
 
 /// A brace and a name, up to the next brace that does not close it.
 static UNCLOSED: LazyLock<Regex> = LazyLock::new(|| {
-    let name = r"(?:app:|user:|temp:|artifact\.)?[_\p{XID_Start}]\p{XID_Continue}*\??";
+    let name = format!(r"(?:app:|user:|temp:|artifact\.)?{IDENTIFIER}\??");
     Regex::new(&format!(r"^\{{({name})[^{{}}]*(?:\{{|$)")).expect("the pattern is a constant")
 });
 
