@@ -5,7 +5,7 @@ use std::sync::Arc;
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, Method, SendMessageRequest,
     SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -96,7 +96,7 @@ impl Agent {
         parameters: ServiceParameters,
         mut request: SendMessageRequest,
     ) -> Result<Answer<SendMessageResponse>, ClientError> {
-        let mut exchange = Exchange::new(&self.around, Operation::SendMessage, parameters);
+        let mut exchange = Exchange::new(&self.around, Operation::A2a(Method::SendMessage), parameters);
         exchange.begin(Some(&mut request.message), Some(&mut request.metadata)).await?;
         // The message is checked after the interceptors, because they may change it.
         valid(request.validate())?;
@@ -125,7 +125,7 @@ impl Agent {
         parameters: ServiceParameters,
         mut request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, ClientError> {
-        let mut exchange = Exchange::new(&self.around, Operation::SendStreamingMessage, parameters);
+        let mut exchange = Exchange::new(&self.around, Operation::A2a(Method::SendStreamingMessage), parameters);
         exchange.begin(Some(&mut request.message), Some(&mut request.metadata)).await?;
         valid(request.validate())?;
         let answer = self.transport.open(self.wire(&mut exchange, request)?).await?;
@@ -143,7 +143,7 @@ impl Agent {
     ) -> Result<Answer<Task>, ClientError> {
         // Interceptors cannot change this request, so a wrong one is refused before they run.
         valid(request.validate())?;
-        let mut exchange = Exchange::new(&self.around, Operation::GetTask, parameters);
+        let mut exchange = Exchange::new(&self.around, Operation::A2a(Method::GetTask), parameters);
         exchange.begin(None, None).await?;
         self.read_task(exchange, request).await
     }
@@ -158,7 +158,7 @@ impl Agent {
         request: ListTasksRequest,
     ) -> Result<Answer<ListTasksResponse>, ClientError> {
         valid(request.validate())?;
-        self.read(Operation::ListTasks, parameters, request).await
+        self.read(Operation::A2a(Method::ListTasks), parameters, request).await
     }
 
     /// CancelTask. The answer is the task after the request.
@@ -171,7 +171,7 @@ impl Agent {
         mut request: CancelTaskRequest,
     ) -> Result<Answer<Task>, ClientError> {
         valid(request.validate())?;
-        let mut exchange = Exchange::new(&self.around, Operation::CancelTask, parameters);
+        let mut exchange = Exchange::new(&self.around, Operation::A2a(Method::CancelTask), parameters);
         exchange.begin(None, Some(&mut request.metadata)).await?;
         self.read_task(exchange, request).await
     }
@@ -186,7 +186,7 @@ impl Agent {
         request: SubscribeToTaskRequest,
     ) -> Result<Answer<EventStream>, ClientError> {
         valid(request.validate())?;
-        let mut exchange = Exchange::new(&self.around, Operation::SubscribeToTask, parameters);
+        let mut exchange = Exchange::new(&self.around, Operation::A2a(Method::SubscribeToTask), parameters);
         exchange.begin(None, None).await?;
         let answer = self.transport.open(self.wire(&mut exchange, request)?).await?;
         Ok(exchange.follow(answer))
@@ -202,7 +202,7 @@ impl Agent {
         config: TaskPushNotificationConfig,
     ) -> Result<Answer<TaskPushNotificationConfig>, ClientError> {
         valid(config.validate())?;
-        self.read(Operation::CreateTaskPushNotificationConfig, parameters, config).await
+        self.read(Operation::A2a(Method::CreateTaskPushNotificationConfig), parameters, config).await
     }
 
     /// GetTaskPushNotificationConfig.
@@ -215,7 +215,7 @@ impl Agent {
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Answer<TaskPushNotificationConfig>, ClientError> {
         valid(request.validate())?;
-        self.read(Operation::GetTaskPushNotificationConfig, parameters, request).await
+        self.read(Operation::A2a(Method::GetTaskPushNotificationConfig), parameters, request).await
     }
 
     /// ListTaskPushNotificationConfigs. The answer is one page of configs.
@@ -228,7 +228,7 @@ impl Agent {
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Answer<ListTaskPushNotificationConfigsResponse>, ClientError> {
         valid(request.validate())?;
-        self.read(Operation::ListTaskPushNotificationConfigs, parameters, request).await
+        self.read(Operation::A2a(Method::ListTaskPushNotificationConfigs), parameters, request).await
     }
 
     /// DeleteTaskPushNotificationConfig. Deleting a config twice is not an error.
@@ -241,7 +241,7 @@ impl Agent {
         request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Answer<()>, ClientError> {
         valid(request.validate())?;
-        let operation = Operation::DeleteTaskPushNotificationConfig;
+        let operation = Operation::A2a(Method::DeleteTaskPushNotificationConfig);
         // Servers answer with nothing, `null` or an object. None of them carries information.
         let answer = self.read::<_, IgnoredAny>(operation, parameters, request).await?;
         Ok(Answer { value: (), active: answer.active })
@@ -255,7 +255,8 @@ impl Agent {
         &self,
         parameters: ServiceParameters,
     ) -> Result<Answer<AgentCard>, ClientError> {
-        self.read(Operation::GetExtendedAgentCard, parameters, GetExtendedAgentCardRequest::default()).await
+        self.read(Operation::A2a(Method::GetExtendedAgentCard), parameters, GetExtendedAgentCardRequest::default())
+            .await
     }
 
     /// Calls a method of an extension: over JSON-RPC by its name, over HTTP+JSON with `POST
@@ -270,7 +271,7 @@ impl Agent {
         method: ExtensionMethod,
         params: &JsonObject,
     ) -> Result<Answer<Json>, ClientError> {
-        self.read(Operation::Method(method), parameters, MethodParams(params)).await
+        self.read(Operation::Extension(method), parameters, MethodParams(params)).await
     }
 
     /// Calls a streaming method of an extension. Interceptors see the call but not the results.
@@ -283,7 +284,7 @@ impl Agent {
         method: ExtensionMethod,
         params: &JsonObject,
     ) -> Result<Answer<ResultStream>, ClientError> {
-        let mut exchange = Exchange::new(&self.around, Operation::Method(method), parameters);
+        let mut exchange = Exchange::new(&self.around, Operation::Extension(method), parameters);
         exchange.begin(None, None).await?;
         let answer = self.transport.open(self.wire(&mut exchange, MethodParams(params))?).await?;
         Ok(Answer { value: stream::try_unfold(answer.value, next_result).boxed(), active: answer.active })

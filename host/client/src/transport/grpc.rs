@@ -52,7 +52,7 @@ impl Transport for Grpc {
         let WireCall { operation, headers, .. } = call;
         let client = self.client(None);
         let called = match &operation {
-            Operation::Method(method) => client.call_method(&method.name, &params, headers).await,
+            Operation::Extension(method) => client.call_method(&method.name, &params, headers).await,
             operation => client.call(operation.name(), &params, headers).await,
         };
         let reply = called.map_err(|error| told(&self.url, self.max_bytes, error))?;
@@ -64,7 +64,7 @@ impl Transport for Grpc {
         let WireCall { operation, headers, room, .. } = call;
         let client = self.client(room);
         let opened = match &operation {
-            Operation::Method(method) => client.open_method(&method.name, &params, headers).await,
+            Operation::Extension(method) => client.open_method(&method.name, &params, headers).await,
             operation => client.open(operation.name(), &params, headers).await,
         };
         let reply = opened.map_err(|error| told(&self.url, self.max_bytes, error))?;

@@ -1,6 +1,6 @@
 //! The HTTP+JSON binding (specification section 11).
 
-use annex_protocol::{Json, JsonObject, http_json};
+use annex_protocol::{Json, JsonObject, Method as A2aMethod, http_json};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -84,23 +84,26 @@ impl Transport for HttpJson {
 
 /// The method, and the path with `{name}` for a parameter.
 fn route(operation: &Operation) -> (Method, Vec<String>) {
-    let (method, template) = match operation {
-        Operation::SendMessage => (Method::POST, "message:send"),
-        Operation::SendStreamingMessage => (Method::POST, "message:stream"),
-        Operation::GetTask => (Method::GET, "tasks/{id}"),
-        Operation::ListTasks => (Method::GET, "tasks"),
-        Operation::CancelTask => (Method::POST, "tasks/{id}:cancel"),
-        // The proto file says GET, the text of the specification POST; servers take both.
-        Operation::SubscribeToTask => (Method::GET, "tasks/{id}:subscribe"),
-        Operation::CreateTaskPushNotificationConfig => (Method::POST, "tasks/{taskId}/pushNotificationConfigs"),
-        Operation::GetTaskPushNotificationConfig => (Method::GET, "tasks/{taskId}/pushNotificationConfigs/{id}"),
-        Operation::ListTaskPushNotificationConfigs => (Method::GET, "tasks/{taskId}/pushNotificationConfigs"),
-        Operation::DeleteTaskPushNotificationConfig => (Method::DELETE, "tasks/{taskId}/pushNotificationConfigs/{id}"),
-        Operation::GetExtendedAgentCard => (Method::GET, "extendedAgentCard"),
-        Operation::Method(method) => {
+    let operation = match operation {
+        Operation::A2a(operation) => operation,
+        Operation::Extension(method) => {
             let fixed = ["extensions".to_owned(), method.extension.clone()];
             return (Method::POST, fixed.into_iter().chain(method.name.split('/').map(str::to_owned)).collect());
         }
+    };
+    let (method, template) = match operation {
+        A2aMethod::SendMessage => (Method::POST, "message:send"),
+        A2aMethod::SendStreamingMessage => (Method::POST, "message:stream"),
+        A2aMethod::GetTask => (Method::GET, "tasks/{id}"),
+        A2aMethod::ListTasks => (Method::GET, "tasks"),
+        A2aMethod::CancelTask => (Method::POST, "tasks/{id}:cancel"),
+        // The proto file says GET, the text of the specification POST; servers take both.
+        A2aMethod::SubscribeToTask => (Method::GET, "tasks/{id}:subscribe"),
+        A2aMethod::CreateTaskPushNotificationConfig => (Method::POST, "tasks/{taskId}/pushNotificationConfigs"),
+        A2aMethod::GetTaskPushNotificationConfig => (Method::GET, "tasks/{taskId}/pushNotificationConfigs/{id}"),
+        A2aMethod::ListTaskPushNotificationConfigs => (Method::GET, "tasks/{taskId}/pushNotificationConfigs"),
+        A2aMethod::DeleteTaskPushNotificationConfig => (Method::DELETE, "tasks/{taskId}/pushNotificationConfigs/{id}"),
+        A2aMethod::GetExtendedAgentCard => (Method::GET, "extendedAgentCard"),
     };
     (method, template.split('/').map(str::to_owned).collect())
 }
@@ -154,7 +157,7 @@ fn failure(text: &str) -> Result<Json, ReadFailure> {
 
 #[cfg(test)]
 mod tests {
-    use annex_protocol::JsonObject;
+    use annex_protocol::{JsonObject, Method as A2aMethod};
     use reqwest::Url;
 
     use super::{below, query_text, route};
@@ -173,24 +176,39 @@ mod tests {
         let check = |operation: Operation, params: &str, expected: &str, rest: &str| {
             assert_eq!(path(&operation, params).unwrap(), (expected.to_owned(), rest.to_owned()));
         };
-        check(Operation::SendMessage, r#"{"message":{}}"#, "POST /rest/message:send", r#"{"message":{}}"#);
         check(
-            Operation::GetTask,
+            Operation::A2a(A2aMethod::SendMessage),
+            r#"{"message":{}}"#,
+            "POST /rest/message:send",
+            r#"{"message":{}}"#,
+        );
+        check(
+            Operation::A2a(A2aMethod::GetTask),
             r#"{"id":"a/b?c","historyLength":2}"#,
             "GET /rest/tasks/a%2Fb%3Fc",
             r#"{"historyLength":2}"#,
         );
-        check(Operation::CancelTask, r#"{"id":"t","tenant":"acme"}"#, "POST /rest/acme/tasks/t:cancel", "{}");
-        let push = Operation::DeleteTaskPushNotificationConfig;
+        check(
+            Operation::A2a(A2aMethod::CancelTask),
+            r#"{"id":"t","tenant":"acme"}"#,
+            "POST /rest/acme/tasks/t:cancel",
+            "{}",
+        );
+        let push = Operation::A2a(A2aMethod::DeleteTaskPushNotificationConfig);
         check(push, r#"{"taskId":"t","id":"c"}"#, "DELETE /rest/tasks/t/pushNotificationConfigs/c", "{}");
         let method = ExtensionMethod { extension: "task-history".to_owned(), name: "tasks/search".to_owned() };
-        check(Operation::Method(method), r#"{"q":1}"#, "POST /rest/extensions/task-history/tasks/search", r#"{"q":1}"#);
+        check(
+            Operation::Extension(method),
+            r#"{"q":1}"#,
+            "POST /rest/extensions/task-history/tasks/search",
+            r#"{"q":1}"#,
+        );
     }
 
     #[test]
     fn an_id_cannot_lead_to_another_path() {
         for id in ["..", ".", ""] {
-            let error = path(&Operation::GetTask, &format!(r#"{{"id":"{id}"}}"#)).unwrap_err();
+            let error = path(&Operation::A2a(A2aMethod::GetTask), &format!(r#"{{"id":"{id}"}}"#)).unwrap_err();
             assert!(error.contains("part of a path"), "{error}");
         }
     }

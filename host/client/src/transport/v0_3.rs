@@ -3,7 +3,8 @@
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, parse_extensions};
 use annex_protocol::v0_3::{self, Method, answer as read, call};
 use annex_protocol::{
-    CancelTaskRequest, ExtensionUri, GetTaskRequest, Json, JsonObject, SendMessageRequest, SubscribeToTaskRequest,
+    CancelTaskRequest, ExtensionUri, GetTaskRequest, Json, JsonObject, Method as A2aMethod, SendMessageRequest,
+    SubscribeToTaskRequest,
 };
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -44,7 +45,8 @@ impl JsonRpc {
 impl Transport for JsonRpc {
     async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         // These two have a task as their result and nothing else, so its `kind` is not asked for.
-        let reads_task = matches!(call.operation, Operation::GetTask | Operation::CancelTask);
+        let reads_task =
+            matches!(call.operation, Operation::A2a(A2aMethod::GetTask) | Operation::A2a(A2aMethod::CancelTask));
         let response = self.post(call, JSON).await?;
         let active = active(response.headers());
         let form = if reads_task { TASK } else { EVENT };
@@ -69,17 +71,19 @@ fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
     let of_task = |params: call::TaskParams<'_>| encoded(&params);
     let of_message = |request: &SendMessageRequest| encoded(&call::MessageSendParams::from(request));
     Ok(match &call.operation {
-        Operation::SendMessage => (Method::SendMessage, of_message(&decoded(params)?)?),
-        Operation::SendStreamingMessage => (Method::SendStreamingMessage, of_message(&decoded(params)?)?),
-        Operation::GetTask => {
+        Operation::A2a(A2aMethod::SendMessage) => (Method::SendMessage, of_message(&decoded(params)?)?),
+        Operation::A2a(A2aMethod::SendStreamingMessage) => {
+            (Method::SendStreamingMessage, of_message(&decoded(params)?)?)
+        }
+        Operation::A2a(A2aMethod::GetTask) => {
             let request: GetTaskRequest = decoded(params)?;
             (Method::GetTask, of_task((&request).into())?)
         }
-        Operation::CancelTask => {
+        Operation::A2a(A2aMethod::CancelTask) => {
             let request: CancelTaskRequest = decoded(params)?;
             (Method::CancelTask, of_task((&request).into())?)
         }
-        Operation::SubscribeToTask => {
+        Operation::A2a(A2aMethod::SubscribeToTask) => {
             let request: SubscribeToTaskRequest = decoded(params)?;
             (Method::SubscribeToTask, of_task((&request).into())?)
         }
