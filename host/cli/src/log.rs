@@ -12,7 +12,7 @@ use annex_text::Line;
 use anyhow::anyhow;
 use serde_json::{Map, Value};
 use tracing::field::Field;
-use tracing::{Dispatch, Subscriber};
+use tracing::{Dispatch, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
@@ -20,6 +20,10 @@ use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::color;
+
+mod batch;
+
+use batch::STANDARD_ERROR;
 
 /// The most bytes of one field.
 const MAX_FIELD: usize = 8 << 10;
@@ -37,9 +41,14 @@ const QUIET: &str = "sqlx::postgres::notice=warn";
 pub(crate) fn start() -> anyhow::Result<()> {
     let filter = filter()?;
     let subscriber: Dispatch =
-        if io::stderr().is_terminal() { text(filter, io::stderr).into() } else { json(filter, io::stderr).into() };
+        if io::stderr().is_terminal() { text(filter, io::stderr).into() } else { json(filter, &STANDARD_ERROR).into() };
     subscriber.init();
     Ok(())
+}
+
+/// Writes the lines that wait, before the process ends.
+pub(crate) fn flush() {
+    STANDARD_ERROR.flush();
 }
 
 /// For people.
@@ -124,6 +133,10 @@ impl<'writer, W: MakeWriter<'writer>> MakeWriter<'writer> for JsonWriter<W> {
 
     fn make_writer(&'writer self) -> Self::Writer {
         JsonWriter(self.0.make_writer())
+    }
+
+    fn make_writer_for(&'writer self, line: &Metadata<'_>) -> Self::Writer {
+        JsonWriter(self.0.make_writer_for(line))
     }
 }
 
