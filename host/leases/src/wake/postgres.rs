@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_database::{Database, PostgresConnections, PostgresDatabase, Value};
+use futures::future::BoxFuture;
 use sqlx::Executor;
 use sqlx::postgres::PgListener;
 use tokio::time::{Instant, sleep, timeout};
@@ -42,17 +43,22 @@ impl SharedWake {
     ///
     /// # Errors
     /// When no notification arrives within five seconds.
-    pub async fn over_postgres(tasks: &PostgresConnections, direct: &PostgresConnections) -> Result<Self, WakeError> {
-        let late = |_| sqlx::Error::PoolTimedOut;
-        let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
-        let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
-        let outbox = Arc::new(Outbox::new());
-        // Other processes receive the greeting too, and send their hints from then on.
-        greet(&mut listener, &tasks.beside(1, PATIENCE), &outbox).await?;
-        let readers = Readers::new();
-        let receiving = receive_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
-        let sending = send_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
-        Ok(Self::new(outbox, readers, receiving, sending))
+    pub fn over_postgres<'a>(
+        tasks: &'a PostgresConnections,
+        direct: &'a PostgresConnections,
+    ) -> BoxFuture<'a, Result<Self, WakeError>> {
+        Box::pin(async move {
+            let late = |_| sqlx::Error::PoolTimedOut;
+            let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
+            let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
+            let outbox = Arc::new(Outbox::new());
+            // Other processes receive the greeting too, and send their hints from then on.
+            greet(&mut listener, &tasks.beside(1, PATIENCE), &outbox).await?;
+            let readers = Readers::new();
+            let receiving = receive_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
+            let sending = send_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
+            Ok(Self::new(outbox, readers, receiving, sending))
+        })
     }
 }
 
