@@ -66,6 +66,9 @@ pub enum Bindings {
     C,
     /// Go.
     Go,
+    /// TypeScript: the types of the contract.
+    #[serde(rename = "ts")]
+    TypeScript,
 }
 
 /// A project: its folder and its manifest.
