@@ -122,7 +122,7 @@ pub struct Config {
     pub(crate) text: Option<ConfigText>,
 }
 
-/// `[push]`
+/// The table `[push]`: the receivers that may get notifications.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PushConfig {
