@@ -109,7 +109,7 @@ pub enum AuthConfigError {
     /// A field of `[auth.jwt]` has a value that cannot work.
     #[error("auth.jwt.{field} {problem}")]
     Jwt {
-        /// The field.
+        /// The key in `[auth.jwt]`.
         field: &'static str,
         /// The fault in its value.
         problem: &'static str,
@@ -134,7 +134,7 @@ pub enum VariableError {
     /// It is not set.
     #[error("not set")]
     Absent,
-    /// It is not Unicode.
+    /// Its value is not valid Unicode.
     #[error("not Unicode")]
     NotUnicode,
 }

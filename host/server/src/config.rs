@@ -36,7 +36,6 @@ mod stored_tenants;
 mod tasks;
 pub(crate) mod tenant;
 pub(crate) mod tenant_text;
-mod wake;
 mod wording;
 
 pub use admin::{AdminConfig, AdminTokenConfig};
@@ -64,7 +63,6 @@ pub use sessions::SessionsConfig;
 pub use stored_tenants::StoredTenantsConfig;
 pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
-pub use wake::WakeConfig;
 
 /// The whole config of `annex serve`.
 #[derive(Clone, Debug, Deserialize)]
@@ -96,9 +94,6 @@ pub struct Config {
     /// The name of this process among the replicas that share a database.
     #[serde(default)]
     pub replica: ReplicaConfig,
-    /// The channel by which replicas wake each other.
-    #[serde(default)]
-    pub wake: WakeConfig,
     /// The store for the keys of extensions.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
@@ -127,7 +122,7 @@ pub struct Config {
     pub(crate) text: Option<ConfigText>,
 }
 
-/// `[push]`
+/// The table `[push]`: the receivers that may get notifications.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PushConfig {
@@ -210,12 +205,8 @@ impl Config {
         for (key, _) in homes.into_iter().filter(|(_, has_two)| *has_two) {
             document.wrong(key, "has both data_dir and postgres_env; leave one out");
         }
-        let of_replicas = [
-            self.runtime.check(&self.tasks),
-            self.replica.check(&self.tasks),
-            self.postgres.check(&self.tasks),
-            self.wake.check(&self.tasks),
-        ];
+        let of_replicas =
+            [self.runtime.check(&self.tasks), self.replica.check(&self.tasks), self.postgres.check(&self.tasks)];
         for (key, reason) in of_replicas.into_iter().filter_map(Result::err) {
             document.wrong(key, reason);
         }

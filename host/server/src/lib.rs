@@ -35,7 +35,7 @@ pub use config::{
     HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig,
     PostgresConfig, Problem, ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig,
     SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig,
-    TemplateConfig, TenantConfig, WakeConfig,
+    TemplateConfig, TenantConfig,
 };
 pub use doctor::{Finding, Gravity, advisories, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};

@@ -49,23 +49,23 @@ pub enum McpError {
     /// An environment variable that the config names is not set.
     #[error("environment variable {variable}, which MCP server `{server}` needs, is not set")]
     Variable {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
-        /// The variable.
+        /// The name of the environment variable.
         variable: String,
     },
     /// A token has characters that a header field cannot have, such as a line break.
     #[error("environment variable {variable} has characters that cannot be sent to MCP server `{server}` as a token")]
     Token {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
-        /// The variable.
+        /// The name of the environment variable.
         variable: String,
     },
     /// The server does not start, or does not speak MCP.
     #[error("MCP server `{server}` cannot be started")]
     Start {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
         /// The cause.
         #[source]
@@ -74,9 +74,9 @@ pub enum McpError {
     /// The server lacks a tool that the config names.
     #[error("MCP server `{server}` has no tool `{tool}`; it has: {offered}")]
     NoSuchTool {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
-        /// The tool.
+        /// The name of the tool in the config.
         tool: String,
         /// The names of the tools that the server has.
         offered: String,

@@ -61,7 +61,6 @@ const TABLES: [&str; 36] = [
     "[tasks]",
     "[postgres]",
     "[replica]",
-    "[wake]",
     "[keyvalue]",
     "[runtime]",
     "[runtime.ceiling]",

@@ -308,11 +308,6 @@ fn check_databases(config: &Config, document: &mut Document<'_>) {
             Err(_) => document.wrong(key, format!("the environment variable {name} is not set")),
         }
     }
-    if let Some(name) = &config.wake.nats_env
-        && env::var(name).is_err()
-    {
-        document.wrong("wake.nats_env", format!("the environment variable {name} is not set"));
-    }
 }
 
 fn check_secret(secret: &SecretConfig, locations: &Locations, key: &str, document: &mut Document<'_>) {

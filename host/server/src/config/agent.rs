@@ -15,7 +15,7 @@ use super::tasks::TasksConfig;
 /// The default limit in bytes on one answer of an upstream agent.
 pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// `[agent]`
+/// The table `[agent]`: the agent that answers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "AgentTable")]
 pub enum AgentConfig {

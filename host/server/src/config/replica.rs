@@ -9,7 +9,7 @@ use super::tasks::TasksConfig;
 /// The most bytes of a name.
 const MAX_NAME_BYTES: usize = 64;
 
-/// `[replica]`
+/// The table `[replica]`: the name of this process among several on one database.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplicaConfig {

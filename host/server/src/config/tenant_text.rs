@@ -84,7 +84,7 @@ pub(crate) struct AdmittedTenant {
     pub(crate) extensions: Vec<ExtensionConfig>,
 }
 
-/// `[card]`
+/// The table `[card]` of a tenant's text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextCard {
@@ -102,7 +102,7 @@ struct TextCard {
     signing: Option<TextSigning>,
 }
 
-/// `[card.signing]`
+/// The table `[card.signing]` of a tenant's text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextSigning {

@@ -3,7 +3,7 @@
 /// A mistake, parsed from the decoder's message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// An unknown key.
+    /// A key that the table does not have.
     UnknownKey {
         key: String,
         accepted: Vec<String>,

@@ -37,7 +37,7 @@ pub enum ServeError {
     /// The server cannot listen on the address.
     #[error("cannot listen on {address} ({key})")]
     Listen {
-        /// The address.
+        /// The address of the listener.
         address: SocketAddr,
         /// The config key of the address.
         key: &'static str,

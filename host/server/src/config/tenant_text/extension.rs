@@ -37,7 +37,7 @@ pub(super) struct TextExtension {
     parameters: toml::Table,
 }
 
-/// `[extension.grants]`
+/// The table `[extension.grants]` of a tenant's text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct TextGrants {

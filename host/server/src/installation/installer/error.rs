@@ -57,7 +57,7 @@ pub enum InstallError {
     Setting {
         /// The source of the extension.
         origin: Origin,
-        /// The key.
+        /// The config key of the setting.
         key: &'static str,
         /// The fault of the value.
         reason: String,
