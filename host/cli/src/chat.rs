@@ -47,7 +47,7 @@ pub(crate) struct Chat {
     session: Option<PathBuf>,
 }
 
-/// A chat under way.
+/// A running chat.
 struct Talk {
     agent: Agent,
     calling: Calling,
@@ -127,7 +127,7 @@ impl Talk {
         }
     }
 
-    /// One message and its answer.
+    /// Sends one message and prints the answer.
     async fn say(&mut self, text: &str) -> anyhow::Result<()> {
         let mut message = Message::user_text(text);
         self.conversation.session.place(&mut message);

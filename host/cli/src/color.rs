@@ -92,7 +92,7 @@ fn is_chosen(is_terminal: bool) -> bool {
     })
 }
 
-/// `forbids` tells whether an environment variable speaks against colours.
+/// Decides about colours. `forbids` is true for an environment variable that turns colours off.
 fn is_wanted(color: Color, is_terminal: bool, forbids: impl Fn(&str) -> bool) -> bool {
     match color {
         Color::Always => true,

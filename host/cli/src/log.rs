@@ -42,7 +42,7 @@ pub(crate) fn start() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For people.
+/// Log lines as text, for people.
 fn text<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -52,7 +52,7 @@ where
     lines.with_ansi(color::on_standard_error()).compact().fmt_fields(fields).finish()
 }
 
-/// For programs.
+/// Log lines as JSON, for programs.
 fn json<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,

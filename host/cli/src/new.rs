@@ -90,7 +90,7 @@ impl New {
     }
 }
 
-/// Bytes of a URI.
+/// The most bytes of a URI.
 const MAX_URI: usize = 2 << 10;
 
 /// The URI goes into source text of every language and into a header field with commas between such.

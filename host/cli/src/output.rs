@@ -15,7 +15,7 @@ const INDENT: &str = "  ";
 #[error("standard output is closed")]
 pub(crate) struct Closed;
 
-/// Writes `text` as it is.
+/// Writes `text` unchanged.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     let _paused = progress::pause();
     let mut out = io::stdout().lock();

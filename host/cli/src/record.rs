@@ -107,9 +107,9 @@ impl Record {
     }
 }
 
-/// A recording that arrives.
+/// A recording while it is received.
 struct Recorded {
-    /// The file; without, standard output.
+    /// The file; `None` for standard output.
     out: Option<File>,
     turns: u64,
     end: Option<RecordingEnd>,
@@ -119,9 +119,9 @@ struct Recorded {
 
 /// The way in which a recording ended.
 enum Ended {
-    /// By one of its bounds.
+    /// The recording reached one of its bounds.
     Bounded,
-    /// By Ctrl-C.
+    /// Ctrl-C stopped the recording.
     Stopped,
     /// By the connection, for this reason if there is one.
     Broken(Option<reqwest::Error>),

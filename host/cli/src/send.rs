@@ -135,7 +135,7 @@ impl Send {
     }
 }
 
-/// The key may have `=` in its URL, so the value is what follows the first `=` behind which JSON stands.
+/// Splits `KEY=JSON`. The key may be a URL with `=`, so the value begins after the first `=` that JSON follows.
 fn metadata(text: &str) -> Result<(String, Json), &'static str> {
     let mut places = text.match_indices('=').map(|(place, _)| text.split_at(place));
     let found = places.find_map(|(key, value)| {

@@ -55,7 +55,7 @@ impl Injection {
         )
     }
 
-    /// The extension that takes it.
+    /// The extension that receives the state.
     pub(crate) fn uri(&self) -> &ExtensionUri {
         &self.uri
     }

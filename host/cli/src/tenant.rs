@@ -161,7 +161,7 @@ impl Named {
     }
 }
 
-/// All lists in one, as JSON.
+/// Reads all pages of the list and joins them into one, as JSON.
 async fn all(client: &Client) -> anyhow::Result<String> {
     let mut whole: Option<tenants::List> = None;
     let mut after = String::new();

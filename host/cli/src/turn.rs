@@ -52,7 +52,7 @@ pub(crate) fn offers_stream(card: &AgentCard) -> bool {
     card.capabilities.streaming == Some(true)
 }
 
-/// Remarks which extensions did nothing.
+/// Prints a remark for each requested extension that was not active.
 pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri]) {
     for uri in requested.iter().filter(|uri| !active.contains(uri)) {
         output::note(&format!("asked for and not reported active: {uri}"));

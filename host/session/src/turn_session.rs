@@ -136,7 +136,7 @@ impl TurnSession {
         Self { inner: Arc::new(Inner { hold, view: Mutex::new(view), appending: tokio::sync::Mutex::default() }) }
     }
 
-    /// Which session this is.
+    /// The names of the session.
     pub fn key(&self) -> &SessionKey {
         &self.inner.hold.key
     }
@@ -171,7 +171,7 @@ impl TurnSession {
         self.inner.hold.service.limits().check_delta_alone(delta)
     }
 
-    /// Session-scope keys only: what may be shown to a client.
+    /// Session-scope keys only: the keys that a client may see.
     pub fn snapshot(&self) -> State {
         self.inner.view().state.own().clone()
     }

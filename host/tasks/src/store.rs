@@ -117,10 +117,10 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
-    /// Tells whether the owner has such a task, which costs less than loading it.
+    /// True if the owner has the task. Cheaper than loading the task.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError>;
 
     /// At most `limit` events after number `seq`, in order; none if the task does not exist. A store in memory keeps no

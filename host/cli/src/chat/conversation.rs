@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::pretty::pretty;
 
-/// One conversation.
+/// A conversation with an agent.
 #[derive(Default)]
 pub(super) struct Conversation {
     pub(super) session: ClientSession,

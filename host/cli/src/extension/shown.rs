@@ -7,7 +7,7 @@ use super::shadow;
 use crate::line::Line;
 
 pub(super) type List = extensions::List<Line>;
-/// Grants are shown as they come.
+/// Details of an extension; grants stay JSON.
 pub(super) type Details = extensions::Details<Line, Value>;
 pub(super) type Removed = extensions::Removed<Line>;
 pub(super) type Reloaded = extensions::Reloaded<Line>;

@@ -1,4 +1,4 @@
-//! A report for people.
+//! The report of an inspection as text.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
