@@ -88,7 +88,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// Deletes all `user:` keys of a user, and says how many there were. The context of `owner` does not count.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn delete_user_state(&self, owner: &SessionKey) -> Result<u64, SessionError>;
 
     /// Stores events in this order and applies their deltas, all in one step, if the session still has
@@ -182,7 +182,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// Reads a little, to check that the database answers.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn probe(&self) -> Result<(), SessionError> {
         Ok(())
     }

@@ -62,11 +62,12 @@ struct Inner {
 impl TurnSession {
     /// Starts a turn on a session that may not exist yet: opening creates nothing, the first append does.
     ///
-    /// It waits for the turns that came before, of this process, which has `turns`, and of others. The session is kept until the
-    /// last clone is dropped, which also ends the turn.
+    /// The call waits for earlier turns: those of this process, which are in `turns`, and those of other processes. The
+    /// session is protected from eviction until the last clone is dropped, which also ends the turn.
     ///
     /// # Errors
-    /// [`SessionError::TooManyTurns`], [`SessionError::Database`], [`SessionError::Unreadable`] or [`SessionError::Fenced`].
+    /// [`SessionError::TooManyTurns`], [`SessionError::Database`], [`SessionError::Unreadable`] or
+    /// [`SessionError::Fenced`].
     pub async fn open(
         service: &Arc<dyn SessionService>,
         key: SessionKey,

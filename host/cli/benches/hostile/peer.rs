@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) const MODELS: [&str; 3] = ["endless-error", "endless-event", "endless-calls"];
 pub(crate) const TOOLS: &str = "endless-tools";
 
-/// Serves until the process ends; gives its address.
+/// Serves until the process ends. Returns the address.
 pub(crate) fn start() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();

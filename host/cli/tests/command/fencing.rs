@@ -67,7 +67,7 @@ impl Stored {
         Ok(transaction.commit().await?)
     }
 
-    /// Waits until the task has so many events.
+    /// Waits until the task has this many events.
     async fn until(&mut self, task: &str, events: i64) -> Result<()> {
         let begin = Instant::now();
         while self.events(task).await? < events {

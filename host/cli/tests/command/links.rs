@@ -34,7 +34,7 @@ impl Link {
         self.replicas.number("SELECT count(*) FROM task_event").await
     }
 
-    /// Something is in the way for a while, once the task has so many events.
+    /// Blocks the connection for a time, once the task has `events` events.
     async fn blocked(&self, way: Way, (events, time): (i64, Duration)) -> Result<()> {
         let begin = Instant::now();
         while self.events().await? < events {

@@ -28,7 +28,7 @@ fn talkative() -> String {
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}{done}]", step.repeat(SAID))
 }
 
-/// Begins turns that go on for three seconds, and returns their tasks.
+/// Begins turns that take three seconds, and returns their tasks.
 async fn begin(replicas: &Replicas, server: &Server, round: &str) -> Result<Vec<String>> {
     let begun = (0..TURNS).map(|turn| {
         let mut sent = said("talk", "m");

@@ -62,7 +62,7 @@ impl Receiver {
         self.events().iter().map(number).collect()
     }
 
-    /// Waits until so many events have come.
+    /// Waits until `count` events have arrived.
     pub(crate) async fn has(&self, count: usize) -> Result<()> {
         self.until(|events| events.len() >= count).await
     }

@@ -46,7 +46,7 @@ impl MadeUp {
     }
 }
 
-/// Answers the first request. Returns it.
+/// Answers the first request and returns the request.
 fn answer(listener: &TcpListener, told: &Receiver<String>) -> Result<String> {
     let (mut stream, _) = listener.accept()?;
     let mut reader = BufReader::new(stream.try_clone()?);

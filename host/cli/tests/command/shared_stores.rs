@@ -370,7 +370,7 @@ async fn a_task_that_waits_for_a_verifier_is_approved_after_a_restart() -> Resul
     Ok(())
 }
 
-/// An agent with a caller that is known, whose turns go on for a while.
+/// An agent with an authenticated caller, whose turns take a while.
 const AUTHENTICATED: &str = r#"
 [agent]
 kind = "script"

@@ -139,7 +139,7 @@ async fn a_task_that_a_process_has_taken_without_hearing_of_it_is_ended_by_it() 
     Ok(())
 }
 
-/// A turn has joined the queue of its conversation, its process is stopped, and others go on.
+/// A turn has joined the queue of its conversation, its process is stopped, and other turns continue.
 async fn check_queue(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;

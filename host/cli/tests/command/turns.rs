@@ -24,7 +24,7 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// Waits until so many turns run or wait in the queue that the processes share.
+/// Waits until `turns` turns run or wait in the queue that the processes share.
 async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
     let begin = Instant::now();
     while replicas.number(QUEUED).await? != turns {

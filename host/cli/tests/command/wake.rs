@@ -31,13 +31,13 @@ pub(crate) struct Seen {
     event: Value,
 }
 
-/// A rule of the agent for the text "ticks": so many events, a pause before each.
+/// A rule of the agent for the text "ticks": `count` events with a pause before each.
 pub(crate) fn ticks(count: usize, pause_ms: u64) -> String {
     let ticks = format!("{{ wait_ms = {pause_ms} }}, {{ status = {{ state = \"working\" }} }}, ").repeat(count);
     format!("[[agent.rule]]\ntext = \"ticks\"\nsteps = [{ticks}{{ status = {{ state = \"completed\" }} }}]")
 }
 
-/// Subscribes to the task and reads until the stream ends, or has so many events; behind the event `last` if there is one.
+/// Subscribes to the task and reads until the stream ends or has `most` events; from the event after `last`, if given.
 pub(crate) async fn follow(
     replicas: &Replicas,
     server: &Server,
