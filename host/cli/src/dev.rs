@@ -26,8 +26,8 @@ use sources::Watch;
 /// source lines if the component has debug information.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  annex dev\n\nOnly what build.watch in annex-extension.toml names is watched. Ctrl-C \
-                        ends it."
+    after_help = "Example:\n  annex dev\n\nThe command watches only the files in build.watch of annex-extension.toml. \
+                        Ctrl-C ends the command."
 )]
 pub(crate) struct Dev {
     /// The folder of the project

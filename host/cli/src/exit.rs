@@ -9,10 +9,10 @@ use annex_client::ClientError;
 /// Shown below the list of commands.
 pub(crate) const HELP: &str = "Exit codes:
   0  done
-  1  another failure, a task that failed or was canceled among them
+  1  another failure, such as a task that failed or was canceled
   2  wrong usage
-  3  refused: by the agent, by the server, or a component by this program
-  4  not reachable: nobody listens there, or there was no answer in time
+  3  refused: by the agent or the server, or this program refused a component
+  4  not reachable: no server listens there, or no answer came in time
   5  different: a case of `annex test`, or a turn of `annex replay`";
 
 /// The kinds of failure that have a code of their own.
