@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_server::Checked;
+use annex_server::CheckReport;
 use anyhow::anyhow;
 use clap::Args;
 
@@ -71,7 +71,7 @@ async fn check_tenant(tenant: &Path, config: Option<&Path>) -> anyhow::Result<()
     report(tenant, &checked, left_out)
 }
 
-fn report(file: &Path, checked: &Checked, more: &str) -> anyhow::Result<()> {
+fn report(file: &Path, checked: &CheckReport, more: &str) -> anyhow::Result<()> {
     for warning in &checked.warnings {
         output::warning(&warning.to_string());
     }

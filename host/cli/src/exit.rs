@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// The error, marked with this kind. Its text stays.
     pub(crate) fn of(self, error: impl Into<anyhow::Error>) -> anyhow::Error {
-        Marked { failure: self, error: error.into() }.into()
+        ClassifiedError { failure: self, error: error.into() }.into()
     }
 
     /// An error of this kind.
@@ -62,7 +62,7 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn failure(error: &anyhow::Error) -> Option<Failure> {
-    let marked = error.downcast_ref::<Marked>().map(|marked| marked.failure);
+    let marked = error.downcast_ref::<ClassifiedError>().map(|marked| marked.failure);
     marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
 }
 
@@ -84,19 +84,19 @@ fn of_client(error: &ClientError) -> Option<Failure> {
 
 /// An error and its kind.
 #[derive(Debug)]
-struct Marked {
+struct ClassifiedError {
     failure: Failure,
     error: anyhow::Error,
 }
 
-impl fmt::Display for Marked {
+impl fmt::Display for ClassifiedError {
     /// With all causes, which are no sources of this one: they would be printed twice.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:#}", self.error)
     }
 }
 
-impl Error for Marked {}
+impl Error for ClassifiedError {}
 
 #[cfg(test)]
 mod tests {

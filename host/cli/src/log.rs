@@ -71,7 +71,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     if field.name() != "message" {
         write!(writer, "{}=", field.name())?;
     }
-    let mut cut = Cut { inner: Line(writer), room: MAX_FIELD };
+    let mut cut = CappedWriter { inner: Line(writer), room: MAX_FIELD };
     match write!(cut, "{value:?}") {
         // The writer of the rest of the field is told to stop, which is no error of the line.
         Err(_) if cut.room == 0 => write!(cut.inner, "…"),
@@ -80,13 +80,13 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
 }
 
 /// Passes on as much as there is room for.
-struct Cut<W> {
+struct CappedWriter<W> {
     inner: W,
     /// 0 once the text was cut.
     room: usize,
 }
 
-impl<W: fmt::Write> fmt::Write for Cut<W> {
+impl<W: fmt::Write> fmt::Write for CappedWriter<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if text.len() < self.room {
             self.room -= text.len();

@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match run(arguments().command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
+        Err(error) if error.is::<output::OutputClosed>() => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&format!("{error:#}"));
             exit::code(&error)

@@ -13,7 +13,7 @@ const INDENT: &str = "  ";
 /// Standard output was closed by its reader, as `annex card URL | head` does. The command ends without an error then.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
-pub(crate) struct Closed;
+pub(crate) struct OutputClosed;
 
 /// Writes `text` unchanged.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
@@ -21,7 +21,7 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     // Each piece is flushed, so that an answer is seen as it streams.
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
         written => written.context("cannot write to standard output"),
     }
 }

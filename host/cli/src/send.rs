@@ -5,7 +5,7 @@ use annex_protocol::{AgentCard, ContextId, ExtensionUri, Json, JsonObject, Messa
 use anyhow::ensure;
 use clap::Args;
 
-use crate::connect::{Calling, Location};
+use crate::connect::{CallArgs, Location};
 use crate::state::{self, Injection};
 use crate::turn::{self, Outcome, Transcript};
 use crate::with::{Companions, With};
@@ -27,7 +27,7 @@ pub(crate) struct Send {
     #[arg(required_unless_present = "template")]
     text: Option<String>,
     #[command(flatten)]
-    calling: Calling,
+    calling: CallArgs,
     #[command(flatten)]
     with: With,
     /// Session state to inject: a JSON object, or @FILE to read it from a file

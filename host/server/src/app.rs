@@ -60,7 +60,7 @@ mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-pub use check::{Checked, check, check_extensions, check_tenant_text};
+pub use check::{CheckReport, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
 /// The whole server without its listeners.
@@ -126,9 +126,10 @@ impl App {
         let config = Arc::new(config.clone());
         let names = AgentNames::default();
         let since = Timestamp::now();
-        let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
+        let shared = Arc::new(SharedParts::open(&config, locations, base_url, &names).await?);
         let served = ServedConfig::own(&config);
-        let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
+        let served =
+            ServedAgent { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
         // The future of a load is large, so it is boxed to stay out of this one.
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
@@ -226,7 +227,7 @@ fn describe(peers: &Peers, base_url: &str, phase: &str) {
 }
 
 /// One agent to load: the config's own, or a tenant's.
-struct Served {
+struct ServedAgent {
     /// The name of the tenant. Empty for the config's own agent.
     name: String,
     config: ServedConfig,
@@ -236,7 +237,7 @@ struct Served {
 }
 
 /// The parts that all tenants share. Each part keeps its data per tenant.
-struct Shared {
+struct SharedParts {
     base_url: String,
     names: AgentNames,
     authentication: Option<Authentication>,
@@ -260,7 +261,7 @@ struct Shared {
     closing: CancellationToken,
 }
 
-impl Shared {
+impl SharedParts {
     /// Opens the stores and creates the shared parts. `names` is filled with the agents as they are loaded.
     async fn open(
         config: &Config,
@@ -324,8 +325,8 @@ impl Shared {
     }
 
     /// Loads the components of one agent and connects its parts.
-    async fn serve(&self, served: Served, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
-        let Served { name, config, locations, is_watched } = served;
+    async fn serve(&self, served: ServedAgent, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
+        let ServedAgent { name, config, locations, is_watched } = served;
         self.names.set(&name, agent.name());
         let remote_card = agent.remote_card();
         let authenticator = self.authentication.as_ref().map(Authentication::current);

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::shared::{Admin, no_tenant, read_small, whole};
-use crate::admin_api::tenants::{self as shown, Change, List, Listed, Removed, Source, Tenant};
+use crate::admin_api::tenants::{self as shown, Change, List, RemovedTenant, Source, Tenant, TenantSummary};
 use crate::config::tenant::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
 use crate::tenants::{AddedTenants, Serving, TenantFailure};
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
 /// The query of a list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listing {
+struct ListQuery {
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -53,11 +53,11 @@ impl Admin {
     }
 }
 
-async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<Listing>) -> Result<Json<List>, AdminError> {
+async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<ListQuery>) -> Result<Json<List>, AdminError> {
     let others = admin.installers.others();
     let after = listing.after.unwrap_or_default();
     let named = others.named.names().into_iter().filter(|_| after.is_empty());
-    let mut tenants: Vec<Listed> = named.map(|name| of_config(&admin, name)).collect();
+    let mut tenants: Vec<TenantSummary> = named.map(|name| of_config(&admin, name)).collect();
     let limit = listing.limit.unwrap_or(SHOWN).clamp(1, MAX_SHOWN);
     let mut next = None;
     if let Some(added) = &others.added {
@@ -130,7 +130,7 @@ async fn remove(
     Extension(caller): Extension<AdminCaller>,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<Json<Removed>, AdminError> {
+) -> Result<Json<RemovedTenant>, AdminError> {
     let added = Arc::clone(admin.to_change(&name)?);
     let Believed::Rev(rev) = believed(&headers)? else {
         return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
@@ -141,7 +141,7 @@ async fn remove(
         let name = name.clone();
         async move { store.tenants().remove(&name, rev).await }
     });
-    Ok(Json(Removed { rev: removed.await?, removed: name }))
+    Ok(Json(RemovedTenant { rev: removed.await?, removed: name }))
 }
 
 /// The log line for a change of a tenant.
@@ -227,16 +227,16 @@ fn tenant(admin: &Admin, status: StatusCode, tenant: StoredTenant) -> Response {
     response
 }
 
-fn of_config(admin: &Admin, name: String) -> Listed {
+fn of_config(admin: &Admin, name: String) -> TenantSummary {
     let (loaded, failure) = here(admin.installers.others().named.find(&name));
-    Listed { name, source: Source::Config, rev: None, state: shown::State::Active, loaded, failure }
+    TenantSummary { name, source: Source::Config, rev: None, state: shown::ServingState::Active, loaded, failure }
 }
 
-fn of_store(admin: &Admin, tenant: ListedTenant) -> Listed {
+fn of_store(admin: &Admin, tenant: ListedTenant) -> TenantSummary {
     let ListedTenant { name, rev, state } = tenant;
     let added = admin.installers.others().added.as_ref();
     let (loaded, failure) = here(added.and_then(|added| added.known_of(&name)));
-    Listed { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
+    TenantSummary { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
 }
 
 /// True if the tenant is loaded, and the reason why it cannot be loaded.
@@ -248,16 +248,16 @@ fn here(found: Option<Result<Serving, TenantFailure>>) -> (bool, Option<String>)
     }
 }
 
-impl From<shown::State> for TenantState {
-    fn from(state: shown::State) -> Self {
+impl From<shown::ServingState> for TenantState {
+    fn from(state: shown::ServingState) -> Self {
         match state {
-            shown::State::Active => Self::Active,
-            shown::State::Suspended => Self::Suspended,
+            shown::ServingState::Active => Self::Active,
+            shown::ServingState::Suspended => Self::Suspended,
         }
     }
 }
 
-impl From<TenantState> for shown::State {
+impl From<TenantState> for shown::ServingState {
     fn from(state: TenantState) -> Self {
         match state {
             TenantState::Active => Self::Active,

@@ -27,7 +27,7 @@ pub struct List<Text = String> {
 
 /// A component that was removed.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Removed<Text = String> {
+pub struct RemovedComponent<Text = String> {
     /// The digest of the component.
     pub removed: Text,
 }

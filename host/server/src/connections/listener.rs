@@ -60,7 +60,7 @@ async fn serve(
     limits: watch::Receiver<ConnectionLimits>,
     closed: CancellationToken,
 ) -> io::Result<()> {
-    let mut limited = Limited::new(limits, site);
+    let mut limited = CurrentLimits::new(limits, site);
     let addresses = Arc::new(Addresses::default());
     let mut failures = Warnings::default();
     let mut refusals = Warnings::default();
@@ -119,7 +119,7 @@ async fn serve(
 }
 
 /// The current limits, and the state that depends on the limits.
-struct Limited<S> {
+struct CurrentLimits<S> {
     changes: watch::Receiver<ConnectionLimits>,
     limits: ConnectionLimits,
     slots: Arc<Semaphore>,
@@ -127,7 +127,7 @@ struct Limited<S> {
     connections: Arc<Connections<S>>,
 }
 
-impl<S: Site> Limited<S> {
+impl<S: Site> CurrentLimits<S> {
     fn new(mut changes: watch::Receiver<ConnectionLimits>, site: S) -> Self {
         let limits = *changes.borrow_and_update();
         let slots = Arc::new(Semaphore::new(limits.slots()));

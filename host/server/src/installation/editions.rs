@@ -67,7 +67,7 @@ async fn look(
     if !lapsed.is_empty() && !editions.join(&replica, &lapsed).await? {
         return Ok(());
     }
-    let mut news: HashMap<String, Told> = HashMap::new();
+    let mut news: HashMap<String, PendingWork> = HashMap::new();
     for News { tenant, number, is_in_force } in editions.news(&replica).await? {
         let told = news.entry(tenant).or_default();
         if is_in_force {
@@ -96,14 +96,14 @@ async fn look(
 
 /// The pending work for one agent.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct PendingWork {
     /// True if a later edition than the served one was concluded.
     is_behind: bool,
     proposed: Option<u64>,
 }
 
 /// Starts the work for one agent in a task of its own, because compiling may take long and must not delay other agents.
-fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replica, told: Told) {
+fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replica, told: PendingWork) {
     // If work on the agent is still running, the next query reports the rest again.
     let Ok(working) = Arc::clone(&agreement.work).try_lock_owned() else { return };
     let installer = Arc::clone(installer);

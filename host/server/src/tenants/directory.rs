@@ -28,14 +28,14 @@ pub(crate) type Load<T> =
     Box<dyn Fn(Arc<TenantConfig>, Attempt) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
 
 /// A listener that gets the serving parts of each loaded tenant.
-pub(crate) type Told<T> = Box<dyn Fn(&T) + Send + Sync>;
+pub(crate) type LoadListener<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 /// The tenants of a config. `T` is the serving parts of one tenant.
 pub(crate) struct Directory<T> {
     tenants: RwLock<BTreeMap<String, Arc<Tenant<T>>>>,
     load: Load<T>,
     /// Called after each load.
-    loaded: OnceLock<Told<T>>,
+    loaded: OnceLock<LoadListener<T>>,
     /// Notified when tenants may need a retry.
     changed: Notify,
 }
@@ -150,7 +150,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
     }
 
     /// Registers `told` as the listener for loads. It is called for each loaded tenant now, and again after every load.
-    pub(crate) fn tell_of_loaded(&self, told: Told<T>) {
+    pub(crate) fn tell_of_loaded(&self, told: LoadListener<T>) {
         let told = self.loaded.get_or_init(|| told);
         self.serving().iter().for_each(|(_, serving)| told(serving));
     }

@@ -14,33 +14,33 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::failures::{FIRST_PAUSE, LONGEST_PAUSE};
-use super::{AddedTenants, Attempt, Bounds, Leaving, Loaded, TenantLoader, UNKNOWN};
+use super::{AddedTenants, Attempt, Bounds, ServingParts, TenantLoader, UNKNOWN, UnloadReason};
 
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The events so far, in order.
-type Told = Arc<Mutex<Vec<String>>>;
+type EventLog = Arc<Mutex<Vec<String>>>;
 
 /// Stands for the serving parts of a tenant. It has only the text.
 #[derive(Clone)]
 struct Text {
     text: Arc<str>,
-    told: Told,
+    told: EventLog,
 }
 
-impl Loaded for Text {
+impl ServingParts for Text {
     fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.text) > 1
     }
 
-    fn leave(self, name: &str, why: Leaving) {
+    fn leave(self, name: &str, why: UnloadReason) {
         self.told.lock().unwrap().push(format!("{name} leaves: {why:?}"));
     }
 }
 
 /// A loader that obeys the text: `only NAME` limits who may call, `broken` fails, `panic` ends the load.
 struct Loader {
-    told: Told,
+    told: EventLog,
     loads: Arc<AtomicUsize>,
 }
 
@@ -78,7 +78,7 @@ impl TenantLoader<Text> for Loader {
 struct Setting {
     store: Arc<dyn TaskStore>,
     tenants: Arc<AddedTenants<Text>>,
-    told: Told,
+    told: EventLog,
     loads: Arc<AtomicUsize>,
 }
 
@@ -90,7 +90,7 @@ impl Setting {
     async fn with(of_tenants: Bounds) -> Self {
         let bounds = MemoryBounds { max_tasks: 1, max_bytes: 1 << 20, waiting: WaitingBounds::UNBOUNDED };
         let store: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::new(bounds));
-        let told = Told::default();
+        let told = EventLog::default();
         let loads = Arc::default();
         let loader = Loader { told: Arc::clone(&told), loads: Arc::clone(&loads) };
         let tenants = AddedTenants::open(Arc::clone(&store), Box::new(loader), of_tenants).await.unwrap();
