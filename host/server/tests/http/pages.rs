@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::auth::guarded;
 use crate::connections::http2;
-use crate::three_ways::{Binding, Said, say};
+use crate::three_ways::{Binding, TestMessage, say};
 
 /// A task of this agent waits for its client.
 const CONFIG: &str = r#"
@@ -96,7 +96,7 @@ async fn no_page_of_another_origin_changes_anything_at_a_server_that_trusts_its_
 async fn a_waiting_task_is_cancelled_by_its_client_and_not_by_a_page() {
     let server = script().await;
     for below in ["/a2a/rest", "/a2a/rest/v1"] {
-        let heard = say(&server, Binding::JsonRpc, Said { text: "ask", ..Said::default() }).await;
+        let heard = say(&server, Binding::JsonRpc, TestMessage { text: "ask", ..TestMessage::default() }).await;
         let cancel = format!("{below}/tasks/{}:cancel", heard.task());
         for fields in FOREIGN {
             assert_eq!(send(&server, &Method::POST, &cancel, fields).await.0, StatusCode::FORBIDDEN, "{fields:?}");

@@ -91,7 +91,7 @@ pub(crate) struct Program {
 }
 
 /// The outcome of a call.
-struct Heard {
+struct CallOutcome {
     body: Value,
     /// The notes that the client's half has for the program.
     told: Vec<Json>,
@@ -133,7 +133,7 @@ impl Program {
     }
 
     /// Says `text` with the conversation of `input`.
-    async fn say(&mut self, server: &TestServer, input: &Value, text: &str) -> Heard {
+    async fn say(&mut self, server: &TestServer, input: &Value, text: &str) -> CallOutcome {
         let (mut call, params) = self.begin(server, input, text).await.expect("the call may be made");
         let reply = server.call("SendMessage", params.to_string()).extensions(URI).send().await.expect("a reply");
         let mut told = Vec::new();
@@ -142,11 +142,11 @@ impl Program {
             let context = ["task", "message"].iter().find_map(|kind| reply.body["result"][kind]["contextId"].as_str());
             self.context = context.map(str::to_owned);
         }
-        Heard { body: reply.body, told }
+        CallOutcome { body: reply.body, told }
     }
 }
 
-impl Heard {
+impl CallOutcome {
     /// The texts of the agent's conversation, without the preamble.
     fn conversation(&self) -> Vec<&str> {
         texts(&self.body["result"]["task"]["artifacts"][0]["parts"])
