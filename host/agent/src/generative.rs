@@ -50,7 +50,7 @@ pub struct GenerativeConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Adapter {
-    /// OpenAI's chat completions, which most other providers and local servers speak too.
+    /// OpenAI's chat completions API. Most other providers and local servers offer it too.
     #[default]
     OpenAi,
     /// Google's Gemini.

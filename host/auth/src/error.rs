@@ -131,10 +131,10 @@ pub enum AuthConfigError {
 /// The reason why an environment variable has no usable value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableError {
-    /// It is not set.
+    /// The environment variable is not set.
     #[error("not set")]
     Absent,
-    /// It is not Unicode.
+    /// The value of the environment variable is not Unicode.
     #[error("not Unicode")]
     NotUnicode,
 }

@@ -151,7 +151,7 @@ fn show(extension: Option<&Arc<Extension>>, built: &BuiltComponent, url: &str) {
     let _ = output::show(&text);
 }
 
-/// The config of the server, in a folder that goes with the command.
+/// The config of the server, in a folder that is deleted with the command.
 struct DevConfig {
     listen: SocketAddr,
     path: PathBuf,

@@ -90,7 +90,7 @@ struct ClassifiedError {
 }
 
 impl fmt::Display for ClassifiedError {
-    /// With all causes, which are no sources of this one: they would be printed twice.
+    /// Writes the error with all its causes. `source` returns none of them, because they would be printed twice.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:#}", self.error)
     }

@@ -32,7 +32,7 @@ pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     write(&annex_text::block(text))
 }
 
-/// Writes JSON, and a line break behind it.
+/// Writes JSON and a line break.
 pub(crate) fn json(text: &str) -> anyhow::Result<()> {
     write(&format!("{}\n", annex_text::json(text.trim_end())))
 }
@@ -72,8 +72,7 @@ fn labelled(label: &str, tint: Tint, text: &str) {
     let _ = writeln!(io::stderr(), "{}{rest}", tint.on_standard_error(label));
 }
 
-/// Lines for standard output. On a terminal long ones are broken, and their further lines begin `indent` columns behind
-/// their own beginning.
+/// Breaks long lines for a terminal on standard output. Further lines are indented by `indent` more columns.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     wrap::hanging(text, indent, wrap::columns(&io::stdout()))
 }

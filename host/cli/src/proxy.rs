@@ -115,7 +115,7 @@ fn free_of(card: &Url) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Writes the config. A file that is there already stays, and has to say the same.
+/// Writes the config. An existing file is kept; it is an error if its text differs.
 fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
     let shown = file.display();
     match OpenOptions::new().write(true).create_new(true).open(file) {

@@ -43,7 +43,7 @@ pub enum A2aError {
     TaskNotCancelable {
         /// The task.
         task_id: TaskId,
-        /// Its state.
+        /// The state of the task.
         state: TaskState,
     },
     /// The agent does not post task updates.

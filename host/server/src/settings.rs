@@ -69,7 +69,7 @@ pub(crate) struct SettingsChange {
     pub(crate) turns: TurnBounds,
     /// The new part of the cards about authentication. `None` if unchanged.
     pub(crate) security: Option<SecurityDeclaration>,
-    /// True if a setting changed with which added tenants were loaded.
+    /// True if a setting changed that added tenants were loaded with.
     pub(crate) concerns_added: bool,
 }
 

@@ -36,7 +36,7 @@ pub struct Request {
     pub verdict: OnceLock<(Outcome, &'static str)>,
     /// Extensions that refused or failed the request, or were missing.
     pub blamed: OnceLock<Box<str>>,
-    /// Exhausted quota.
+    /// Name of the quota that the request exceeded, if any.
     pub quota: OnceLock<&'static str>,
     /// Error id that the log has for the fault.
     pub error_id: OnceLock<Box<str>>,

@@ -19,7 +19,7 @@ struct Program {
 struct PendingCall {
     call: Call,
     shared: Value,
-    /// The texts before the message's own, or the code with which the agent refused the message.
+    /// The shared texts before the message's text, or the error code of the agent's refusal.
     heard: Result<Vec<String>, i32>,
 }
 

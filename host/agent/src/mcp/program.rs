@@ -65,7 +65,8 @@ pub(super) fn stop_token() -> CancellationToken {
 /// A running program. Dropping it kills the program.
 pub(super) struct Program {
     transport: AsyncRwTransport<RoleClient, Output, ChildStdin>,
-    /// Declared before `child`, whose drop may reap the group's leader.
+    /// The process group of the program. This field is declared before `child`, because dropping `child` may reap the
+    /// group's leader.
     group: Group,
     child: Child,
 }

@@ -26,14 +26,14 @@ pub struct NewCases {
 pub enum NewCase {
     /// The case passes.
     Passes {
-        /// Its name.
+        /// The name of the case.
         name: String,
         /// The differences between the case and the turn.
         remarks: Vec<&'static str>,
     },
     /// The component fails in the case, which therefore has no expected outcome yet.
     Fails {
-        /// Its name.
+        /// The name of the case.
         name: String,
         /// The failure.
         fault: String,

@@ -1,4 +1,4 @@
-//! A peer that answers without end: a model, by what its path says, and a server of tools.
+//! A peer with endless answers: a model, chosen by the path, and an MCP server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

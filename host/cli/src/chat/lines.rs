@@ -1,4 +1,4 @@
-//! The lines that a person types, or that come through a pipe.
+//! The input lines, typed by a person or read from a pipe.
 
 use std::io::{self, BufRead};
 use std::thread;

@@ -16,7 +16,7 @@ use crate::stopped::{STOPS, is_waited_for};
 use crate::support::Server;
 use crate::table;
 
-/// An agent that says something five times a second, for a minute.
+/// An agent that sends a status five times a second, for a minute.
 fn talkative() -> String {
     let step = "{ wait_ms = 200 }, { status = { state = \"working\", text = \"still\" } }, ";
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}]", step.repeat(300))

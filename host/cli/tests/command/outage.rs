@@ -17,7 +17,7 @@ use crate::support::Server;
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
 /// Turns that run at once, each in a conversation of its own.
 const TURNS: usize = 12;
-/// The times that the agent of each says something.
+/// How often the agent of each turn sends a status.
 const SAID: usize = 20;
 /// Long for turns of a few seconds.
 const LIMIT: Duration = Duration::from_secs(40);

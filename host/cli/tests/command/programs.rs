@@ -48,7 +48,7 @@ struct LoadingServer {
 }
 
 impl LoadingServer {
-    /// Starts it, and waits until the one program has listed its tools and the other one hangs.
+    /// Starts the server, and waits until one program has listed its tools and the other one hangs.
     fn start() -> Result<Self> {
         let agent = "[agent]\nkind = \"script\"\nname = \"a\"\n[[agent.rule]]\nsteps = [{ status = { state = \"completed\" } }]\n";
         let tenants =

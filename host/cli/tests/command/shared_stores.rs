@@ -125,7 +125,7 @@ async fn keys_of_an_extension_are_the_same_in_all_processes_and_after_a_restart(
     Ok(())
 }
 
-/// Under the standard limit of CPU time, which is 50 ms a call.
+/// Uses the standard limit of CPU time, 50 ms a call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_for_a_thousand_keys_of_a_database_takes_no_cpu_time() -> Result<()> {
     let Some(shared) = StoreSetup::create().await else { return Ok(()) };

@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_millis(300);
 /// An event of a stream.
 pub(crate) struct StreamEvent {
     at: Instant,
-    /// Its number.
+    /// The number of the event.
     id: u64,
     event: Value,
 }
@@ -82,7 +82,7 @@ fn last_state(seen: &[StreamEvent]) -> &Value {
     &seen[seen.len() - 1].event["result"]["statusUpdate"]["status"]["state"]
 }
 
-/// The times by which the others have seen an event later than `first`, the shortest first.
+/// How much later than `first` the other streams delivered an event, the shortest time first.
 fn lags(first: &[StreamEvent], others: &[StreamEvent]) -> Vec<Duration> {
     let at = |id| first.iter().find(|seen| seen.id == id).map(|seen| seen.at);
     let mut lags: Vec<Duration> =

@@ -121,8 +121,8 @@ fn of_tenant<'a>(tenant: &'a str, others: &[(&'a str, &'a str)]) -> Vec<(&'a str
     tenant.into_iter().chain(others.iter().copied()).collect()
 }
 
-/// False for a tenant's zero, which an absent sample says as well and which most samples would be. The agent of the
-/// config itself keeps its zeros, so that a rate sees its first change.
+/// False for a tenant's zero. Most samples would be zeros, and an absent sample means zero. The config's own agent
+/// keeps its zeros, so that a rate sees its first change.
 fn is_told(tenant: &str, value: f64) -> bool {
     tenant.is_empty() || value > 0.0
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A component.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Component<Text = String> {
-    /// The digest, by which the texts of tenants name the component.
+    /// The digest. The texts of tenants name the component by its digest.
     pub digest: Text,
     /// The size in bytes.
     pub size: u64,

@@ -35,7 +35,7 @@ pub struct CheckReport {
     pub extensions: usize,
     /// The number of tenants of the config.
     pub tenants: usize,
-    /// Probable mistakes with which a server still starts.
+    /// Probable mistakes that do not keep a server from starting.
     pub warnings: Vec<Problem>,
 }
 
@@ -180,7 +180,7 @@ async fn check_tenant_file(
     document.into_checked(Some(CheckReport { extensions: served.extensions.len(), tenants: 0, warnings }))
 }
 
-/// Probable mistakes with which an agent can still be served.
+/// Probable mistakes that do not keep an agent from being served.
 fn warnings(served: &ServedConfig, document: &Document<'_>) -> Vec<Problem> {
     let Ok(AgentConfig::Template(template)) = served.agent() else { return Vec::new() };
     let open = unclosed_placeholder(&template.instruction);

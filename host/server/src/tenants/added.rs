@@ -28,8 +28,8 @@ mod failures;
 use entry::{Entry, StoreLookup};
 use failures::Failures;
 
-/// The period of reading changes of other processes. It keeps the time in which a removed tenant is still served below
-/// a second.
+/// The interval for reading changes of other processes. A removed tenant is therefore served for less than a second
+/// more.
 const LOOK: Duration = Duration::from_millis(500);
 /// The most changes that one query reads.
 const PAGE: usize = 1_000;

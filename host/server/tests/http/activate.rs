@@ -307,7 +307,7 @@ fn a_misspelt_activate_is_refused_with_what_is_accepted() {
     }
 }
 
-/// Each agent has its own: what one tenant's file says of its extensions holds for no other.
+/// Each agent has its own extensions: a setting in one tenant's file affects no other tenant.
 #[tokio::test]
 async fn an_extension_that_a_tenant_has_always_active_is_for_its_messages_alone() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -49,7 +49,7 @@ async fn read(mut stream: TcpStream) -> Vec<u8> {
     answer
 }
 
-/// The head and the whole body, as the head says how long it is.
+/// The head, and a body of the length in the head.
 async fn read_answer(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut piece = vec![0; 64 << 10];

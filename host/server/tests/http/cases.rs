@@ -46,7 +46,7 @@ struct Case {
     expected: Value,
 }
 
-/// A case in which Annex does something else on purpose.
+/// A case in which Annex deliberately differs.
 struct Deviation {
     case: &'static str,
     reason: &'static str,

@@ -37,7 +37,7 @@ const OWN: [&[Field]; 4] = [
     &[("origin", "http://localhost:3000")],
 ];
 
-/// Every path behind which something changes.
+/// Every path that changes something.
 fn mutating() -> Vec<(Method, String)> {
     let posts = [
         "message:send",
@@ -59,8 +59,8 @@ fn mutating() -> Vec<(Method, String)> {
     rest.chain(json_rpc).chain(grpc.map(|path| (Method::POST, path.to_owned()))).collect()
 }
 
-/// Sends a request as a page can without being asked about it first: with a query, and with neither body nor type. Paths of 0.3
-/// take no request that says 1.0.
+/// Sends a request that a web page can send without a preflight: with a query, without a body and a content type. Paths
+/// of 0.3 refuse the version 1.0.
 async fn send(server: &TestServer, method: &Method, path: &str, fields: &[Field]) -> (StatusCode, String) {
     let version = if path.contains("/v1/") { "0.3" } else { "1.0" };
     let url = format!("{}{path}?A2A-Version={version}", server.url());

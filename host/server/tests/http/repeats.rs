@@ -1,4 +1,4 @@
-//! Messages of authenticated callers that come twice without naming a context.
+//! Messages without a context that authenticated callers send twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

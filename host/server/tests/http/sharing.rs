@@ -22,7 +22,7 @@ use crate::test_extension;
 pub(crate) const URI: &str = "https://annex.example/session-sharing/v1";
 const SHARED: &str = "annex.example/session-sharing/v1/shared";
 const RECEIVED: &str = "annex.example/session-sharing/v1/received";
-/// The address by which the client knows the agent, whichever server plays it.
+/// The client's address of the agent. Any server can play the agent.
 pub(crate) const AGENT: &str = "https://remote.example/.well-known/agent-card.json";
 
 /// The server's half in a config.
@@ -109,7 +109,7 @@ impl Program {
         Self { extension: Arc::new(extension), context: None }
     }
 
-    /// Makes the parameters of a call that says `text` and shares the conversation of `input`.
+    /// Makes the parameters of a call with the text `text` that shares the conversation of `input`.
     pub(crate) async fn begin(
         &self,
         server: &TestServer,

@@ -90,7 +90,7 @@ fn named(id: &str) -> Artifact {
     Artifact { artifact_id: id.into(), name: Some(id.to_owned()), ..Artifact::default() }
 }
 
-/// The server behind.
+/// The server that plays the upstream.
 async fn mirror(more: &str) -> TestServer {
     let config = TestConfig::without_agent().set("card.name", "Mirror").set("card.input_modes", ["*/*"]);
     config.with(more).start_with(Arc::new(Mirror)).await.expect("the mirror starts")

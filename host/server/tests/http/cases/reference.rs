@@ -102,7 +102,7 @@ fn extension(scopes: &str) -> String {
     )
 }
 
-/// Plays one step after the other on a server of its own.
+/// Plays the steps in order on a new server.
 async fn play(case: &Case, steps: &Value, scopes: &str) -> Value {
     let Case { case, input, .. } = case;
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Components that harm before a request comes: each is refused with the reason, within its limits.
+//! Components that do harm while they load. Each is refused with the reason, within its limits.
 
 use std::fs::{self, File};
 use std::path::Path;

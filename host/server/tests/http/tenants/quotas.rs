@@ -42,7 +42,7 @@ impl QuotaAnswer {
         (info["reason"] == "QUOTA_EXCEEDED").then(|| info["metadata"]["quota"].as_str()).flatten()
     }
 
-    /// Waits for as long as the refusal says.
+    /// Waits for the time in the `Retry-After` of the refusal.
     async fn wait(&self) {
         sleep(Duration::from_secs(self.retry_after.expect("a time"))).await;
     }
