@@ -71,10 +71,10 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     if field.name() != "message" {
         write!(writer, "{}=", field.name())?;
     }
-    let mut cut = CappedWriter { inner: Line(writer), room: MAX_FIELD };
-    match write!(cut, "{value:?}") {
+    let mut writer = CappedWriter { inner: Line(writer), room: MAX_FIELD };
+    match write!(writer, "{value:?}") {
         // The writer of the rest of the field is told to stop, which is no error of the line.
-        Err(_) if cut.room == 0 => write!(cut.inner, "…"),
+        Err(_) if writer.room == 0 => write!(writer.inner, "…"),
         written => written,
     }
 }

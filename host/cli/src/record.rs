@@ -95,15 +95,15 @@ impl Record {
             }
             None => None,
         };
-        let mut recorded = ReceivedRecording { out, turns: 0, end: None, shows_counter: io::stderr().is_terminal() };
+        let mut recording = ReceivedRecording { out, turns: 0, end: None, shows_counter: io::stderr().is_terminal() };
         let copied = tokio::select! {
             _ = interrupt.recv() => Ok(EndReason::Stopped),
-            copied = recorded.copy(answer) => copied,
+            copied = recording.copy(answer) => copied,
         };
-        if recorded.shows_counter && recorded.turns > 0 {
+        if recording.shows_counter && recording.turns > 0 {
             output::prompt("\n");
         }
-        recorded.report(copied, file)
+        recording.report(copied, file)
     }
 }
 

@@ -147,16 +147,16 @@ impl<T: ServingParts> AddedTenants<T> {
             if caller.is_some() {
                 entry.note_called();
             }
-            let described = match entry.described.get() {
-                Some(described) => described,
+            let lookup = match entry.lookup.get() {
+                Some(lookup) => lookup,
                 None => match self.read(name, &entry).await {
-                    Ok(true) => entry.described.get()?,
+                    Ok(true) => entry.lookup.get()?,
                     // The tenant was changed during the read.
                     Ok(false) => continue,
                     Err(failure) => return Some(Err(failure)),
                 },
             };
-            let StoreLookup::There(there) = described else { return None };
+            let StoreLookup::There(there) = lookup else { return None };
             if !caller.is_none_or(|caller| there.admits(caller)) {
                 return None;
             }
@@ -198,13 +198,13 @@ impl<T: ServingParts> AddedTenants<T> {
                 return Err(TenantFailure::new("the tenants cannot be read now"));
             }
         };
-        let described = match found {
+        let lookup = match found {
             Some(tenant) => StoreLookup::there(tenant, self.loader.as_ref()).await,
             None => StoreLookup::Absent,
         };
-        let is_absent = matches!(described, StoreLookup::Absent);
+        let is_absent = matches!(lookup, StoreLookup::Absent);
         // A concurrent read sets the same value, so the first one stays.
-        let _ = entry.described.set(described);
+        let _ = entry.lookup.set(lookup);
         let mut known = self.known();
         if !known.has(name, entry) {
             return Ok(false);
@@ -428,7 +428,7 @@ struct Unread<'a, T: ServingParts> {
 
 impl<T: ServingParts> Drop for Unread<'_, T> {
     fn drop(&mut self) {
-        if self.entry.described.get().is_none() {
+        if self.entry.lookup.get().is_none() {
             self.all.drop_entry(self.name, self.entry);
         }
     }

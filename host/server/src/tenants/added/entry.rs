@@ -17,7 +17,7 @@ pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
 
 pub(super) struct Entry<T> {
     /// The stored tenant; empty until it is read.
-    pub(super) described: OnceLock<StoreLookup>,
+    pub(super) lookup: OnceLock<StoreLookup>,
     /// The load of the tenant. Empty until a request needs the tenant.
     pub(super) flight: OnceLock<Flight<T>>,
     /// The time of the last request for the tenant.
@@ -56,7 +56,7 @@ impl There {
 impl<T: ServingParts> Entry<T> {
     pub(super) fn new() -> Self {
         Self {
-            described: OnceLock::new(),
+            lookup: OnceLock::new(),
             flight: OnceLock::new(),
             used: Mutex::new(Instant::now()),
             called: AtomicBool::new(false),
@@ -112,7 +112,7 @@ impl<T: ServingParts> Entry<T> {
 
     /// True if the entry was read before revision `rev`, or is not read yet.
     pub(super) fn is_before(&self, rev: u64) -> bool {
-        match self.described.get() {
+        match self.lookup.get() {
             Some(StoreLookup::There(there)) => there.tenant.rev < rev,
             Some(StoreLookup::Absent) | None => true,
         }

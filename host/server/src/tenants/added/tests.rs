@@ -25,7 +25,7 @@ type EventLog = Arc<Mutex<Vec<String>>>;
 #[derive(Clone)]
 struct Text {
     text: Arc<str>,
-    told: EventLog,
+    events: EventLog,
 }
 
 impl ServingParts for Text {
@@ -34,13 +34,13 @@ impl ServingParts for Text {
     }
 
     fn leave(self, name: &str, why: UnloadReason) {
-        self.told.lock().unwrap().push(format!("{name} leaves: {why:?}"));
+        self.events.lock().unwrap().push(format!("{name} leaves: {why:?}"));
     }
 }
 
 /// A loader that obeys the text: `only NAME` limits who may call, `broken` fails, `panic` ends the load.
 struct Loader {
-    told: EventLog,
+    events: EventLog,
     loads: Arc<AtomicUsize>,
 }
 
@@ -55,21 +55,21 @@ impl TenantLoader<Text> for Loader {
     }
 
     fn stop_turns(&self, name: &str) {
-        self.told.lock().unwrap().push(format!("turns of {name} stop"));
+        self.events.lock().unwrap().push(format!("turns of {name} stop"));
     }
 
     fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<Text, String>> {
-        let told = Arc::clone(&self.told);
+        let events = Arc::clone(&self.events);
         self.loads.fetch_add(1, Ordering::Relaxed);
         if attempt.failed_before {
-            told.lock().unwrap().push(format!("{} failed before", tenant.name));
+            events.lock().unwrap().push(format!("{} failed before", tenant.name));
         }
         Box::pin(async move {
             sleep(Duration::from_millis(10)).await;
             match tenant.config.as_str() {
                 "broken" => Err("its text is broken".to_owned()),
                 "panic" => panic!("a load that panics"),
-                text => Ok(Text { text: text.into(), told }),
+                text => Ok(Text { text: text.into(), events }),
             }
         })
     }
@@ -78,7 +78,7 @@ impl TenantLoader<Text> for Loader {
 struct Setting {
     store: Arc<dyn TaskStore>,
     tenants: Arc<AddedTenants<Text>>,
-    told: EventLog,
+    events: EventLog,
     loads: Arc<AtomicUsize>,
 }
 
@@ -90,11 +90,11 @@ impl Setting {
     async fn with(of_tenants: Bounds) -> Self {
         let bounds = MemoryBounds { max_tasks: 1, max_bytes: 1 << 20, waiting: WaitingBounds::UNBOUNDED };
         let store: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::new(bounds));
-        let told = EventLog::default();
+        let events = EventLog::default();
         let loads = Arc::default();
-        let loader = Loader { told: Arc::clone(&told), loads: Arc::clone(&loads) };
+        let loader = Loader { events: Arc::clone(&events), loads: Arc::clone(&loads) };
         let tenants = AddedTenants::open(Arc::clone(&store), Box::new(loader), of_tenants).await.unwrap();
-        Self { store, tenants, told, loads }
+        Self { store, tenants, events, loads }
     }
 
     /// Stores a tenant like the API of this process does, and returns the revision.
@@ -120,8 +120,8 @@ impl Setting {
         self.loads.load(Ordering::Relaxed)
     }
 
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+    fn events(&self) -> Vec<String> {
+        std::mem::take(&mut *self.events.lock().unwrap())
     }
 }
 
@@ -182,10 +182,10 @@ async fn one_that_cannot_be_loaded_fails_alone_and_is_tried_again_when_somebody_
     assert_eq!(setting.loads(), 3);
     let names: Vec<_> = setting.tenants.failing().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["bad", "worse"]);
-    assert!(setting.told().is_empty());
+    assert!(setting.events().is_empty());
     sleep(FIRST_PAUSE).await;
     assert_eq!((setting.find("bad").await, setting.loads()), (failing("its text is broken"), 4));
-    assert_eq!(setting.told(), ["bad failed before"], "so that it takes no place of those that never did");
+    assert_eq!(setting.events(), ["bad failed before"], "so that it takes no place of those that never did");
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,7 +248,7 @@ async fn a_change_counts_for_whoever_asks_from_then_on() {
     assert_eq!(setting.find("acme").await, failing("it is suspended"));
     setting.put("acme", Believed::Rev(third), TenantState::Active, "two").await;
     assert_eq!(setting.find("acme").await, served("two"));
-    assert_eq!(setting.told(), ["acme leaves: Changed", "acme leaves: Idle"]);
+    assert_eq!(setting.events(), ["acme leaves: Changed", "acme leaves: Idle"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,7 +273,7 @@ async fn a_removed_one_is_no_more() {
     assert_eq!(setting.store.tenants().remove("acme", rev).await.unwrap(), TenantChange::Stored(rev + 1));
     setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
     assert_eq!(setting.find("acme").await, None);
-    assert_eq!(setting.told(), ["turns of acme stop", "acme leaves: Removed"]);
+    assert_eq!(setting.events(), ["turns of acme stop", "acme leaves: Removed"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,9 +283,9 @@ async fn the_turns_of_one_that_is_suspended_or_changed_stop_when_it_is_removed()
         let rev = setting.add("acme", "one").await;
         setting.find("acme").await;
         let rev = setting.put("acme", Believed::Rev(rev), state, "two").await;
-        setting.told();
+        setting.events();
         setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
-        assert_eq!(setting.told(), ["turns of acme stop"]);
+        assert_eq!(setting.events(), ["turns of acme stop"]);
     }
 }
 
@@ -301,7 +301,7 @@ async fn those_that_were_idle_for_longest_make_room_and_none_that_is_used() {
         setting.find(name).await;
     }
     let loaded = || setting.tenants.loaded().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-    assert_eq!((loaded(), setting.told()), (vec!["a".to_owned(), "c".to_owned()], vec!["b leaves: Idle".to_owned()]));
+    assert_eq!((loaded(), setting.events()), (vec!["a".to_owned(), "c".to_owned()], vec!["b leaves: Idle".to_owned()]));
     drop(used);
     sleep(Duration::from_secs(1)).await;
     setting.find("d").await;
