@@ -35,7 +35,7 @@ pub struct GenerativeConfig {
     /// The API of the provider. Default: OpenAI's.
     #[serde(default)]
     pub adapter: Adapter,
-    /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the provider's own.
+    /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the public API of the provider.
     pub endpoint: Option<String>,
     /// The environment variable with the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`. With an
     /// `endpoint` the default is no key.

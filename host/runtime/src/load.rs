@@ -95,8 +95,8 @@ impl Runtime {
         })
     }
 
-    /// The runtime of a tenant, which shares the engine, the instance pool and the compiler. Keys and metrics are the
-    /// tenant's own.
+    /// The runtime of a tenant. It shares the engine, the instance pool and the compiler, and has its own keys and
+    /// metrics.
     #[must_use]
     pub fn of_tenant(&self, name: &str) -> Self {
         let tenant = Arc::from(name);

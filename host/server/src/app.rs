@@ -226,7 +226,7 @@ fn describe(peers: &Peers, base_url: &str, phase: &str) {
     peers.editions.lease().describe(Description { version, address, phase });
 }
 
-/// One agent to load: the config's own, or a tenant's.
+/// One agent to load: the agent of the config itself, or of a tenant.
 struct ServedAgent {
     /// The name of the tenant. Empty for the config's own agent.
     name: String,

@@ -45,7 +45,8 @@ fn logged<S: tracing::Subscriber + Send + Sync + 'static>(subscriber: impl FnOnc
     text
 }
 
-/// The line without its end and without colours of the program's own, which end in `m` and have digits only.
+/// The line without its end, and without the colours that the program writes. A colour ends with `m` and otherwise has
+/// digits only.
 fn only_line(text: &str) -> String {
     let line = text.strip_suffix('\n').expect("a line");
     let mut plain = String::new();

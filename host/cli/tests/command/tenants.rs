@@ -26,7 +26,7 @@ fn text(name: &str) -> String {
     )
 }
 
-/// A message that came never before, in a conversation of its own.
+/// A new message in a new conversation.
 fn message(text: &str) -> Value {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let id = format!("m-{}", NUMBER.fetch_add(1, Ordering::Relaxed));

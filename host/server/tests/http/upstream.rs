@@ -83,7 +83,7 @@ impl AgentExecutor for Mirror {
     }
 }
 
-/// A change of state; two of its keys are not the session's own.
+/// A change of state. Two of its keys are in the scopes `user` and `app`.
 const DELTA: &str = r#"{"mood":"good","n":1.0,"user:name":"Eve","app:all":true}"#;
 
 fn named(id: &str) -> Artifact {

@@ -1,4 +1,4 @@
-//! The A2A server of google-adk 2.13.0, in its older form and in that of its own extension, which Annex has neither of.
+//! The A2A server of google-adk 2.13.0, in its older form and in the form of its own extension. Annex has neither form.
 
 use std::sync::Arc;
 
