@@ -61,8 +61,8 @@ fn defined_in(line: &str) -> Option<&str> {
         "type" => !line.starts_with(' '),
         _ => false,
     };
-    let length = rest.find(|next: char| !next.is_alphanumeric() && next != '_').unwrap_or(rest.len());
-    Some(&rest[..length]).filter(|name| is_definition && name.starts_with(char::is_uppercase))
+    let name = rest.split(|next: char| !next.is_alphanumeric() && next != '_').next()?;
+    (is_definition && name.starts_with(char::is_uppercase)).then_some(name)
 }
 
 fn is_participle(name: &str) -> bool {
