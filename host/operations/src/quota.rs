@@ -8,6 +8,7 @@
 //! dropped.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,8 @@ use annex_agent::{CpuTime, TokenCount};
 use annex_protocol::A2aError;
 use annex_runtime::{KeyValueError, KeyValueStore};
 use annex_session::{SessionError, SessionService};
-use annex_tasks::{Consumption, StoreError, TaskStore};
+use annex_tasks::{StoreError, TaskStore};
+use annex_tenants::{Consumption, TenantStoreError, UsageStore};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -111,6 +113,8 @@ pub struct Stores {
     pub tasks: Arc<dyn TaskStore>,
     pub sessions: Arc<dyn SessionService>,
     pub keys: Arc<dyn KeyValueStore>,
+    /// The usage of all processes, which is added up there.
+    pub usage: Arc<dyn UsageStore>,
 }
 
 /// A served tenant's quota and usage.
@@ -126,6 +130,9 @@ pub enum CountError {
     /// The tasks cannot be counted.
     #[error("the tasks of the tenant cannot be counted")]
     Tasks(#[from] StoreError),
+    /// The usage cannot be read.
+    #[error("the usage of the tenant cannot be read")]
+    Usage(#[from] TenantStoreError),
     /// The sessions cannot be counted.
     #[error("the sessions of the tenant cannot be counted")]
     Sessions(#[from] SessionError),
@@ -200,7 +207,7 @@ impl Quotas {
     pub async fn watch(&self, stop: CancellationToken) {
         let look = || async {
             self.look().await;
-            Ok(())
+            Ok::<_, Infallible>(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
         // Writes the usage since the last update.
@@ -246,7 +253,7 @@ impl Quotas {
     }
 
     async fn count(&self, ledger: &Ledger, quota: &TenantQuota) -> Result<(), CountError> {
-        let Stores { tasks, sessions, keys } = &self.stores;
+        let Stores { tasks, sessions, keys, .. } = &self.stores;
         let tenant = &ledger.tenant;
         if quota.tokens_per_day.is_some() {
             ledger.tokens.settle(tenant, keys.as_ref()).await?;
@@ -364,10 +371,7 @@ impl TenantUse {
     pub async fn amounts(&self) -> Result<Amounts, CountError> {
         let stores = &self.quotas.stores;
         let holdings = stores.sessions.holdings(&self.ledger.tenant).await?;
-        let turns_of_all = match stores.tasks.places() {
-            Some(places) => Some(places.running(&self.ledger.tenant).await?),
-            None => None,
-        };
+        let turns_of_all = stores.tasks.count_running(&self.ledger.tenant).await?;
         if self.quota.tokens_per_day.is_some() {
             self.ledger.tokens.settle(&self.ledger.tenant, stores.keys.as_ref()).await?;
         }

@@ -5,7 +5,7 @@ mod authoring;
 mod chat;
 mod check;
 mod clocks;
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 mod distance;
 mod durable;

@@ -29,7 +29,7 @@ macro_rules! on_every_store {
     };
 }
 
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 
 mod artifacts;

@@ -27,7 +27,7 @@ macro_rules! on_both {
     };
 }
 
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 
 mod in_turn;

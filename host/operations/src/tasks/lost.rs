@@ -36,7 +36,7 @@ impl Tasks {
             };
             self.tell_of_lost(&lost.ended);
             lost.turns.into_iter().for_each(&go_on);
-            Ok(())
+            Ok::<_, StoreError>(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
     }
@@ -53,10 +53,8 @@ impl Tasks {
     /// Leaves the task of a running turn to another process, if there is one. False if there is none. With `has_begun`,
     /// the turn counts as one of the task's attempts.
     pub(crate) async fn hand_over(&self, record: &TaskRecord, has_begun: bool) -> Result<bool, StoreError> {
-        let Some(places) = self.store.places() else { return Ok(false) };
         let Some(epoch) = record.epoch() else { return Ok(false) };
-        // The number includes this process.
-        if places.processes().await? < 2 || !self.store.hand_over(record.id(), epoch, has_begun).await? {
+        if !self.store.has_others().await? || !self.store.hand_over(record.id(), epoch, has_begun).await? {
             return Ok(false);
         }
         self.wake.tell(record.id().as_str(), 0);
