@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use annex_tenants::{Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError};
+use annex_tenants::{
+    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError,
+};
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -91,12 +93,12 @@ async fn put(
 ) -> Result<Response, AdminError> {
     let added = Arc::clone(admin.to_change(&name)?);
     check_name(&name).map_err(|reason| AdminError::new(StatusCode::BAD_REQUEST, "invalid_name", reason))?;
-    let believed = believed(&headers)?;
+    let expectation = expectation(&headers)?;
     let Change { config, state } = read_small(body, MAX_BODY_BYTES).await?;
     let state = state.map(TenantState::from);
-    let before = match believed {
-        Believed::Absent => None,
-        Believed::Rev(rev) => {
+    let before = match expectation {
+        Expectation::Absent => None,
+        Expectation::Rev(rev) => {
             let there = added.stores().tenants.find(&name).await.map_err(failed)?;
             let is_it = |there: &StoredTenant| there.rev == rev;
             let now = there.as_ref().map(|there| there.rev);
@@ -115,13 +117,13 @@ async fn put(
         (None, None) => return Err(AdminError::invalid("`config` is missing: the text of the tenant")),
     };
     let store = Arc::clone(&added.stores().tenants);
-    let told = told(&name, believed, is_new_text, state);
+    let told = told(&name, expectation, is_new_text, state);
     let changed = change((name.clone(), Some(state)), added, (caller, told), {
         let (name, config) = (name.clone(), config.clone());
-        async move { store.put(&name, believed, state, &config).await }
+        async move { store.put(&name, expectation, state, &config).await }
     });
     let rev = changed.await?;
-    let status = if believed == Believed::Absent { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if expectation == Expectation::Absent { StatusCode::CREATED } else { StatusCode::OK };
     Ok(tenant(&admin, status, StoredTenant { name, rev, state, config }))
 }
 
@@ -132,7 +134,7 @@ async fn remove(
     headers: HeaderMap,
 ) -> Result<Json<RemovedTenant>, AdminError> {
     let added = Arc::clone(admin.to_change(&name)?);
-    let Believed::Rev(rev) = believed(&headers)? else {
+    let Expectation::Rev(rev) = expectation(&headers)? else {
         return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
     };
     let store = Arc::clone(&added.stores().tenants);
@@ -145,15 +147,15 @@ async fn remove(
 }
 
 /// The log line for a change of a tenant.
-fn told(name: &str, believed: Believed, is_new_text: bool, state: TenantState) -> String {
+fn told(name: &str, expectation: Expectation, is_new_text: bool, state: TenantState) -> String {
     let state = match state {
         TenantState::Active => "active",
         TenantState::Suspended => "suspended",
     };
-    match (believed, is_new_text) {
-        (Believed::Absent, _) => format!("tenant {name} was added, and is {state}"),
-        (Believed::Rev(_), true) => format!("tenant {name} was given another text, and is {state}"),
-        (Believed::Rev(_), false) => format!("tenant {name} is {state} now, with the text that it had"),
+    match (expectation, is_new_text) {
+        (Expectation::Absent, _) => format!("tenant {name} was added, and is {state}"),
+        (Expectation::Rev(_), true) => format!("tenant {name} was given another text, and is {state}"),
+        (Expectation::Rev(_), false) => format!("tenant {name} is {state} now, with the text that it had"),
     }
 }
 
@@ -178,14 +180,14 @@ async fn change(
 }
 
 /// The revision that the request's conditions expect.
-fn believed(headers: &HeaderMap) -> Result<Believed, AdminError> {
+fn expectation(headers: &HeaderMap) -> Result<Expectation, AdminError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
-        (None, Some("*")) => Ok(Believed::Absent),
+        (None, Some("*")) => Ok(Expectation::Absent),
         (Some(tag), None) => {
             let rev = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|rev| rev.parse().ok());
             let invalid = || AdminError::invalid(format!("`If-Match: {tag}` is no `ETag` of a tenant, such as \"7\""));
-            rev.map(Believed::Rev).ok_or_else(invalid)
+            rev.map(Expectation::Rev).ok_or_else(invalid)
         }
         (None, None) => {
             let message =

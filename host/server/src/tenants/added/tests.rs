@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annex_tenants::{Believed, ChangedTenant, StoredTenant, TenantChange, TenantState, TenantStores};
+use annex_tenants::{ChangedTenant, Expectation, StoredTenant, TenantChange, TenantState, TenantStores};
 use futures::future::{BoxFuture, join_all};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -94,8 +94,8 @@ impl Setting {
     }
 
     /// Stores a tenant like the API of this process does, and returns the revision.
-    async fn put(&self, name: &str, believed: Believed, state: TenantState, text: &str) -> u64 {
-        let TenantChange::Stored(rev) = self.stores.tenants.put(name, believed, state, text).await.unwrap() else {
+    async fn put(&self, name: &str, expectation: Expectation, state: TenantState, text: &str) -> u64 {
+        let TenantChange::Stored(rev) = self.stores.tenants.put(name, expectation, state, text).await.unwrap() else {
             unreachable!("{name}")
         };
         self.tenants.note(&ChangedTenant { name: name.to_owned(), rev, state: Some(state) });
@@ -103,7 +103,7 @@ impl Setting {
     }
 
     async fn add(&self, name: &str, text: &str) -> u64 {
-        self.put(name, Believed::Absent, TenantState::Active, text).await
+        self.put(name, Expectation::Absent, TenantState::Active, text).await
     }
 
     /// The text that serves the tenant, or the reason why it is not served.
@@ -158,7 +158,7 @@ async fn a_name_that_nobody_has_is_not_read_again_for_a_moment() {
         assert_eq!(setting.find(name).await, None);
     }
     // Stored by another process, whose changes this one has not read yet.
-    setting.stores.tenants.put("none", Believed::Absent, TenantState::Active, "one").await.unwrap();
+    setting.stores.tenants.put("none", Expectation::Absent, TenantState::Active, "one").await.unwrap();
     assert_eq!(setting.find("none").await, None);
     sleep(UNKNOWN).await;
     assert_eq!(setting.find("none").await, served("one"));
@@ -200,7 +200,7 @@ async fn one_that_fails_again_and_again_is_tried_ever_more_seldom_until_its_text
     // A changed text is tried at once. If it fails as well, the pause is as long as before.
     for text in ["broken", "broken", "one"] {
         let before = setting.loads();
-        rev = setting.put("bad", Believed::Rev(rev), TenantState::Active, text).await;
+        rev = setting.put("bad", Expectation::Rev(rev), TenantState::Active, text).await;
         let found = setting.find("bad").await;
         assert_eq!(found, if text == "one" { served("one") } else { failing("its text is broken") });
         sleep(LONGEST_PAUSE / 2).await;
@@ -234,15 +234,15 @@ async fn a_change_counts_for_whoever_asks_from_then_on() {
     let setting = Setting::new(10).await;
     let first = setting.add("acme", "one").await;
     let kept = setting.tenants.find("acme", None).await.unwrap().ok().unwrap();
-    let second = setting.put("acme", Believed::Rev(first), TenantState::Active, "two").await;
+    let second = setting.put("acme", Expectation::Rev(first), TenantState::Active, "two").await;
     assert_eq!(setting.find("acme").await, served("two"));
     assert_eq!(&*kept.text, "one", "who has begun goes on");
     // The same change again, as the next query of the store finds it.
     setting.tenants.look().await.unwrap();
     assert_eq!((setting.find("acme").await, setting.loads()), (served("two"), 2));
-    let third = setting.put("acme", Believed::Rev(second), TenantState::Suspended, "two").await;
+    let third = setting.put("acme", Expectation::Rev(second), TenantState::Suspended, "two").await;
     assert_eq!(setting.find("acme").await, failing("it is suspended"));
-    setting.put("acme", Believed::Rev(third), TenantState::Active, "two").await;
+    setting.put("acme", Expectation::Rev(third), TenantState::Active, "two").await;
     assert_eq!(setting.find("acme").await, served("two"));
     assert_eq!(setting.events(), ["acme leaves: Changed", "acme leaves: Idle"]);
 }
@@ -253,7 +253,7 @@ async fn changes_of_others_are_found_by_looking() {
     let rev = setting.add("acme", "one").await;
     setting.find("acme").await;
     assert_eq!(
-        setting.stores.tenants.put("acme", Believed::Rev(rev), TenantState::Active, "two").await.unwrap(),
+        setting.stores.tenants.put("acme", Expectation::Rev(rev), TenantState::Active, "two").await.unwrap(),
         TenantChange::Stored(rev + 1)
     );
     assert_eq!(setting.find("acme").await, served("one"));
@@ -278,7 +278,7 @@ async fn the_turns_of_one_that_is_suspended_or_changed_stop_when_it_is_removed()
         let setting = Setting::new(10).await;
         let rev = setting.add("acme", "one").await;
         setting.find("acme").await;
-        let rev = setting.put("acme", Believed::Rev(rev), state, "two").await;
+        let rev = setting.put("acme", Expectation::Rev(rev), state, "two").await;
         setting.events();
         setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
         assert_eq!(setting.events(), ["turns of acme stop"]);
