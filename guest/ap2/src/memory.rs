@@ -99,7 +99,7 @@ fn read(bytes: &[u8]) -> Option<Cart> {
 /// An id or token that may be used only once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SingleUse {
-    /// Its place in the request.
+    /// The JSON pointer to the id or token in the request.
     pub pointer: String,
     /// The time in seconds after which requests with it are refused for their age.
     pub until: u64,

@@ -113,8 +113,7 @@ impl Conversation {
         }
     }
 
-    /// Stores a result from the client if it belongs to a pending call. The call moves behind everything that was said
-    /// since.
+    /// Stores a result from the client if it belongs to a pending call. The call moves after all later messages.
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
         let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };

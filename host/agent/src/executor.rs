@@ -103,7 +103,7 @@ pub struct TurnContext {
     pub message: Arc<Message>,
     /// The metadata of the request, not of the message.
     pub metadata: Arc<Metadata>,
-    /// The session, live.
+    /// The session of the conversation, with the changes of this turn so far.
     pub session: TurnSession,
     /// The recorded steps of the agent in this turn, which extensions may read.
     pub steps: Steps,

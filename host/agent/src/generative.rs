@@ -35,7 +35,7 @@ pub struct GenerativeConfig {
     /// The API of the provider. Default: OpenAI's.
     #[serde(default)]
     pub adapter: Adapter,
-    /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the provider's own.
+    /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the public API of the provider.
     pub endpoint: Option<String>,
     /// The environment variable with the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`. With an
     /// `endpoint` the default is no key.
@@ -50,7 +50,7 @@ pub struct GenerativeConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Adapter {
-    /// OpenAI's chat completions, which most other providers and local servers speak too.
+    /// OpenAI's chat completions API. Most other providers and local servers offer it too.
     #[default]
     OpenAi,
     /// Google's Gemini.

@@ -131,7 +131,7 @@ pub enum AuthConfigError {
 /// The reason why an environment variable has no usable value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableError {
-    /// It is not set.
+    /// The environment variable is not set.
     #[error("not set")]
     Absent,
     /// Its value is not valid Unicode.

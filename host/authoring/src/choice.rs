@@ -171,7 +171,7 @@ impl Language {
 pub enum Capability {
     /// The operator's parameters.
     Parameters,
-    /// Keys of the extension's own.
+    /// Stored keys that only this extension can read.
     KeyValue,
     /// The time of day.
     Clock,

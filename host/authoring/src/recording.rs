@@ -40,7 +40,7 @@ pub enum RecordingError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The version of the format in the file.
         found: u32,
     },
     /// A line is invalid.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_server::Checked;
+use annex_server::CheckReport;
 use anyhow::anyhow;
 use clap::Args;
 
@@ -13,8 +13,8 @@ use crate::{output, serve};
 #[command(
     after_help = "Examples:\n  annex check annex.toml\n  annex check annex.toml --load\n  annex check annex.toml --tenant \
                         acme.toml\n\nAll errors are shown at once, \
-                        with file, line and what is accepted: those of the config, of the files of its tenants, and of \
-                        the files and environment variables that they name. `annex serve` says the same. The command opens \
+                        with file, line and accepted values: errors in the config, in the files of its tenants, and in \
+                        the files and environment variables that these name. `annex serve` shows the same errors. The command opens \
                         no port and makes no connections; `annex doctor` does."
 )]
 pub(crate) struct Check {
@@ -71,7 +71,7 @@ async fn check_tenant(tenant: &Path, config: Option<&Path>) -> anyhow::Result<()
     report(tenant, &checked, left_out)
 }
 
-fn report(file: &Path, checked: &Checked, more: &str) -> anyhow::Result<()> {
+fn report(file: &Path, checked: &CheckReport, more: &str) -> anyhow::Result<()> {
     for warning in &checked.warnings {
         output::warning(&warning.to_string());
     }

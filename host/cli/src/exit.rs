@@ -9,10 +9,10 @@ use annex_client::ClientError;
 /// Shown below the list of commands.
 pub(crate) const HELP: &str = "Exit codes:
   0  done
-  1  another failure, a task that failed or was canceled among them
+  1  another failure, such as a task that failed or was canceled
   2  wrong usage
-  3  refused: by the agent, by the server, or a component by this program
-  4  not reachable: nobody listens there, or there was no answer in time
+  3  refused: by the agent or the server, or this program refused a component
+  4  not reachable: no server listens there, or no answer came in time
   5  different: a case of `annex test`, or a turn of `annex replay`";
 
 /// The kinds of failure that have a code of their own.
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// The error, marked with this kind. Its text stays.
     pub(crate) fn of(self, error: impl Into<anyhow::Error>) -> anyhow::Error {
-        Marked { failure: self, error: error.into() }.into()
+        ClassifiedError { failure: self, error: error.into() }.into()
     }
 
     /// An error of this kind.
@@ -62,7 +62,7 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn failure(error: &anyhow::Error) -> Option<Failure> {
-    let marked = error.downcast_ref::<Marked>().map(|marked| marked.failure);
+    let marked = error.downcast_ref::<ClassifiedError>().map(|marked| marked.failure);
     marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
 }
 
@@ -84,19 +84,19 @@ fn of_client(error: &ClientError) -> Option<Failure> {
 
 /// An error and its kind.
 #[derive(Debug)]
-struct Marked {
+struct ClassifiedError {
     failure: Failure,
     error: anyhow::Error,
 }
 
-impl fmt::Display for Marked {
-    /// With all causes, which are no sources of this one: they would be printed twice.
+impl fmt::Display for ClassifiedError {
+    /// Writes the error with all its causes. `source` returns none of them, because they would be printed twice.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:#}", self.error)
     }
 }
 
-impl Error for Marked {}
+impl Error for ClassifiedError {}
 
 #[cfg(test)]
 mod tests {

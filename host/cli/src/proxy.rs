@@ -31,7 +31,7 @@ const UNNAMED: &str = "annex proxy";
 #[command(
     after_help = "Examples:\n  annex proxy http://127.0.0.1:8000 --with timestamp\n  annex proxy http://127.0.0.1:8000 --with \
                   ./mine.wasm=@mine.toml\n\nSettings are the \
-                  keys of an extension in a config but for `component`: required, grants, limits, parameters and others. A \
+                  keys of [[extension]] in a config without `component`: required, grants, limits, parameters and others. A \
                   component that ships with Annex gets the grants that it needs; any other component gets only the grants \
                   in its settings.\nANNEX_LOG sets the log filter, e.g. ANNEX_LOG=debug."
 )]
@@ -115,7 +115,7 @@ fn free_of(card: &Url) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Writes the config. A file that is there already stays, and has to say the same.
+/// Writes the config. An existing file is kept; it is an error if its text differs.
 fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
     let shown = file.display();
     match OpenOptions::new().write(true).create_new(true).open(file) {

@@ -55,12 +55,12 @@ impl Injection {
         )
     }
 
-    /// The extension that takes it.
+    /// The extension that receives the state.
     pub(crate) fn uri(&self) -> &ExtensionUri {
         &self.uri
     }
 
-    /// Adds the state to a message, and the extension that takes it to those asked for.
+    /// Adds the state to a message, and the extension that receives the state to `requested`.
     pub(crate) fn put(&self, message: &mut Message, requested: &mut Vec<ExtensionUri>) {
         message.metadata.insert(key(&self.uri), self.state.clone());
         // Metadata alone does not activate an extension, so its URI is asked for too.

@@ -52,7 +52,7 @@ pub(crate) fn offers_stream(card: &AgentCard) -> bool {
     card.capabilities.streaming == Some(true)
 }
 
-/// Remarks which extensions did nothing.
+/// Prints a remark for each requested extension that was not active.
 pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri]) {
     for uri in requested.iter().filter(|uri| !active.contains(uri)) {
         output::note(&format!("asked for and not reported active: {uri}"));
@@ -125,13 +125,13 @@ fn credentials(card: &AgentCard) -> Vec<String> {
 /// True for the details that the error's text spells out.
 fn is_told(detail: &Json) -> bool {
     #[derive(Deserialize)]
-    struct Typed {
+    struct DetailType {
         #[serde(rename = "@type")]
         name: String,
     }
     // The name of a type stands behind an authority, as in `type.googleapis.com/google.rpc.ErrorInfo`.
     let told = ["google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.RetryInfo"];
-    detail.to::<Typed>().is_ok_and(|detail| told.iter().any(|name| detail.name.ends_with(name)))
+    detail.to::<DetailType>().is_ok_and(|detail| told.iter().any(|name| detail.name.ends_with(name)))
 }
 
 fn shown(detail: &Json) -> String {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 
-/// A terminal with fewer columns behind the indent breaks lines itself.
+/// If a terminal has fewer columns after the indent, it breaks the lines itself.
 const LEAST_ROOM: usize = 20;
 
 /// The number of columns of the terminal. `None` if the stream is not a terminal, or the terminal reports no size.

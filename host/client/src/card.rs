@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use annex_auth::signature::{self, Verified};
+use annex_auth::signature::{self, VerifiedSignature};
 use annex_protocol::service::{A2A_VERSION, VERSION};
 use annex_protocol::{AgentCard, lenient, portable, v0_3};
 use http::StatusCode;
@@ -36,7 +36,7 @@ pub struct AgentCardDocument {
     /// The text as received.
     pub text: String,
     /// The valid signature, if the client has trusted keys.
-    pub verified: Option<Verified>,
+    pub verified: Option<VerifiedSignature>,
     /// The time on the agent's clock, from the `Date` of its response.
     pub date: Option<SystemTime>,
 }

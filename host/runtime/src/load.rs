@@ -20,7 +20,7 @@ use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::confinement::guest_time::GuestTime;
 use crate::confinement::http_sender::Sender;
 use crate::confinement::instance::GuestInstance;
-use crate::confinement::kept::{self, Keeping};
+use crate::confinement::kept::{self, InstanceKeeper};
 use crate::confinement::linker::linker;
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::confinement::slots::Slots;
@@ -97,8 +97,8 @@ impl Runtime {
         })
     }
 
-    /// The runtime of a tenant, which shares the engine, the instance pool and the compiler. Keys and metrics are the
-    /// tenant's own.
+    /// The runtime of a tenant. It shares the engine, the instance pool and the compiler, and has its own keys and
+    /// metrics.
     #[must_use]
     pub fn of_tenant(&self, name: &str) -> Self {
         let tenant = Arc::from(name);
@@ -239,11 +239,11 @@ impl Runtime {
     }
 
     /// The data for keeping instances. `None` if instances are not kept.
-    fn keeping(&self, program: &Program, installation: &Installation) -> Result<Option<Keeping>, LoadError> {
+    fn keeping(&self, program: &Program, installation: &Installation) -> Result<Option<InstanceKeeper>, LoadError> {
         let Instances::Kept { turns } = installation.instances else { return Ok(None) };
         let Some(functions) = program.code.functions else { return Ok(None) };
         let Some(parked) = self.slots.parked() else { return Ok(None) };
-        let keeping = Keeping::of(&program.component, functions, parked, turns);
+        let keeping = InstanceKeeper::of(&program.component, functions, parked, turns);
         keeping.map(Some).map_err(|error| LoadError::Link(error.into()))
     }
 }

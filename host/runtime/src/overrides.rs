@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 
-/// Overrides of host services for a turn. `None` means the host's own.
+/// Replacements of host services in one turn. `None` means the usual service of the host.
 #[derive(Clone, Default)]
 pub struct ServiceOverrides {
     /// The key-value store.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, ExtensionUri};
-use annex_telemetry::{ACCESS_TARGET, Outcome, OutcomeCounts, Request, Spent, millis, with};
+use annex_telemetry::{ACCESS_TARGET, Outcome, OutcomeCounts, Request, StageTimes, millis, with};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -157,7 +157,7 @@ impl Exchange {
         operation: &'static str,
         (outcome, reason): (Outcome, Option<&'static str>),
         all: Duration,
-        spent: Spent,
+        spent: StageTimes,
     ) {
         let request = &*self.request;
         let is_well = outcome == Outcome::Ok;

@@ -63,7 +63,7 @@ mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-pub use check::{Checked, check, check_extensions, check_tenant_text};
+pub use check::{CheckReport, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
 /// The whole server without its listeners.
@@ -128,9 +128,10 @@ impl App {
         let config = Arc::new(config.clone());
         let names = AgentNames::default();
         let since = Timestamp::now();
-        let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
+        let shared = Arc::new(SharedParts::open(&config, locations, base_url, &names).await?);
         let served = ServedConfig::own(&config);
-        let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
+        let served =
+            ServedAgent { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
         // The future of a load is large, so it is boxed to stay out of this one.
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
@@ -228,8 +229,8 @@ fn describe(peers: &Peers, base_url: &str, phase: &str) {
     peers.editions.lease().describe(Description { version, address, phase });
 }
 
-/// One agent to load: the config's own, or a tenant's.
-struct Served {
+/// One agent to load: the agent of the config itself, or of a tenant.
+struct ServedAgent {
     /// The name of the tenant. Empty for the config's own agent.
     name: String,
     config: ServedConfig,
@@ -239,7 +240,7 @@ struct Served {
 }
 
 /// The parts that all tenants share. Each part keeps its data per tenant.
-struct Shared {
+struct SharedParts {
     base_url: String,
     names: AgentNames,
     authentication: Option<Authentication>,
@@ -264,7 +265,7 @@ struct Shared {
     closing: CancellationToken,
 }
 
-impl Shared {
+impl SharedParts {
     /// Opens the stores and creates the shared parts. `names` is filled with the agents as they are loaded.
     async fn open(
         config: &Config,
@@ -334,8 +335,8 @@ impl Shared {
     }
 
     /// Loads the components of one agent and connects its parts.
-    async fn serve(&self, served: Served, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
-        let Served { name, config, locations, is_watched } = served;
+    async fn serve(&self, served: ServedAgent, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
+        let ServedAgent { name, config, locations, is_watched } = served;
         self.names.set(&name, agent.name());
         let remote_card = agent.remote_card();
         let authenticator = self.authentication.as_ref().map(Authentication::current);

@@ -40,7 +40,7 @@ pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
 async fn config(path: &Path, locations: &Locations) -> Vec<Finding> {
     match app::check(path, locations).await {
         Ok(checked) => {
-            let app::Checked { extensions, tenants, warnings } = checked;
+            let app::CheckReport { extensions, tenants, warnings } = checked;
             let fine = Finding::fine("config", format!("no errors; extensions: {extensions}, tenants: {tenants}"));
             let warnings = warnings.iter().map(|warning| Finding::warning("config", warning.to_string()));
             [fine].into_iter().chain(warnings).collect()

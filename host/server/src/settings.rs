@@ -36,11 +36,11 @@ pub(crate) struct Settings {
     /// Deletes old sessions.
     pub(crate) session_sweep: Arc<SessionSweep>,
     /// Applies a config to the listener, which exists before the settings.
-    listener: OnceLock<Keeping>,
+    listener: OnceLock<ConfigListener>,
 }
 
 /// Applies a config to a part of the process.
-pub(crate) type Keeping = Box<dyn Fn(&Config) + Send + Sync>;
+pub(crate) type ConfigListener = Box<dyn Fn(&Config) + Send + Sync>;
 
 /// The parts of the process whose settings change.
 pub(crate) struct SettingsOf {
@@ -69,7 +69,7 @@ pub(crate) struct SettingsChange {
     pub(crate) turns: TurnBounds,
     /// The new part of the cards about authentication. `None` if unchanged.
     pub(crate) security: Option<SecurityDeclaration>,
-    /// True if a setting changed with which added tenants were loaded.
+    /// True if a setting changed that added tenants were loaded with.
     pub(crate) concerns_added: bool,
 }
 
@@ -81,7 +81,7 @@ impl Settings {
     }
 
     /// Registers the listener. Later configs are applied to it.
-    pub(crate) fn attach(&self, listener: Keeping) {
+    pub(crate) fn attach(&self, listener: ConfigListener) {
         // The process has one listener, so the first registration stays.
         let _ = self.listener.set(listener);
     }

@@ -23,7 +23,7 @@ pub enum SessionError {
     /// client would go on with the untrimmed id.
     #[error("context id {:?} is empty or has white space around it", context.as_str())]
     InvalidContextId {
-        /// The offending id.
+        /// The rejected id.
         context: ContextId,
     },
     /// A text that things are found by cannot be stored: it is too long, or contains a NUL character that cannot be
@@ -49,7 +49,7 @@ pub enum SessionError {
     Stale {
         /// The revision that the writer had read; 0 when it had found no session.
         expected: u64,
-        /// The revision that is stored.
+        /// The stored revision.
         found: u64,
     },
     /// Another event is stored under this id. The same event again is no error but a retry.
@@ -97,7 +97,7 @@ pub enum SessionError {
     ArtifactTooLarge {
         /// Its name.
         name: String,
-        /// Its size, roughly counted.
+        /// Its approximate size, in bytes.
         bytes: usize,
         /// The most that the artifacts of a session may take.
         limit: usize,

@@ -38,7 +38,7 @@ pub struct Event {
 /// The reason why an agent has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventError {
-    /// The kind of end, for programs.
+    /// The kind of failure, for programs.
     pub code: String,
     /// The explanation that the client got.
     pub message: String,

@@ -14,7 +14,7 @@ pub struct EventFilter {
     pub num_recent: Option<usize>,
     /// Only events at or after this time.
     pub after_timestamp: Option<Timestamp>,
-    /// Only as many of the latest ones as take at most so many bytes together, roughly counted.
+    /// Approximate cap, in bytes, on the events returned, newest first.
     pub max_bytes: Option<usize>,
 }
 
@@ -24,20 +24,20 @@ impl EventFilter {
     /// No event.
     pub const NONE: Self = Self::recent(0);
 
-    /// The latest events, at most so many.
+    /// The latest `count` events.
     pub const fn recent(count: usize) -> Self {
         Self { num_recent: Some(count), after_timestamp: None, max_bytes: None }
     }
 }
 
-/// Up to so many events one is found by looking at each; most conversations have no more.
+/// A log with at most this many events is searched linearly; most conversations have no more.
 const FEW: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     events: VecDeque<Arc<Event>>,
-    /// The running number of an event, by its id, once there are more than a few. Numbers go on when old events are
-    /// dropped from the front.
+    /// The running number of each event by its id, once the log has more than [`FEW`] events. Numbers continue when old
+    /// events are dropped from the front.
     numbers: HashMap<String, u64>,
     dropped: u64,
     bytes: usize,

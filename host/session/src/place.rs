@@ -35,7 +35,7 @@ struct Inner {
 pub enum Joined {
     /// The turn runs; the session is current.
     Runs(Box<Session>),
-    /// Earlier turns are in the queue.
+    /// The turn waits for earlier turns in the queue.
     Waits,
 }
 

@@ -27,7 +27,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// the other sessions of their scope at once.
     ///
     /// # Errors
-    /// [`SessionError::AlreadyExists`], and what [`append`](Self::append) says of keys, ids and state.
+    /// [`SessionError::AlreadyExists`], and the errors of [`append`](Self::append) about keys, ids and state.
     async fn create(&self, key: &SessionKey, initial: StateDelta) -> Result<Session, SessionError>;
 
     /// Reads a session with the events that `filter` selects, in the order of their arrival. A session that does not
@@ -45,10 +45,10 @@ pub trait SessionService: Send + Sync + 'static {
         Ok(Some(self.read(key, filter).await?).filter(Session::exists))
     }
 
-    /// Tells whether there is such a session. Asking does not count as using it.
+    /// True if the session exists. The check does not count as a use of the session.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn exists(&self, key: &SessionKey) -> Result<bool, SessionError>;
 
     /// Sessions without their events, the longest unchanged first.
@@ -57,10 +57,10 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`SessionError::Unreadable`].
     async fn list(&self, query: &SessionQuery) -> Result<Vec<Session>, SessionError>;
 
-    /// The users with a session in this context of an agent, in the order of their names and at most so many.
+    /// At most `limit` users with a session in this context of an agent, in the order of their names.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn users_in(
         &self,
         tenant: &str,
@@ -69,11 +69,12 @@ pub trait SessionService: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<String>, SessionError>;
 
-    /// Deletes a session with its events and artifacts, and the `user:` state of an anonymous user with the one session
-    /// that can see it; other `user:` state and `app:` state stay. Says whether there was a session.
+    /// Deletes a session with its events and artifacts. The `user:` state of an anonymous user is deleted too, because
+    /// no other session can see that state; other `user:` state and `app:` state stay. Returns true if the session
+    /// existed.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn delete(&self, key: &SessionKey) -> Result<bool, SessionError>;
 
     /// Deletes one full key, even while turns run. Returns true if the key existed. A running turn keeps the key to its
@@ -87,7 +88,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// Deletes all `user:` keys of a user, and says how many there were. The context of `owner` does not count.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn delete_user_state(&self, owner: &SessionKey) -> Result<u64, SessionError>;
 
     /// Stores events in this order and applies their deltas, all in one step, if the session still has
@@ -181,7 +182,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// Reads a little, to check that the database answers.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn probe(&self) -> Result<(), SessionError> {
         Ok(())
     }
@@ -211,7 +212,7 @@ pub struct OfTurn<'a> {
 /// The result of appending to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The revision from now on.
+    /// The revision after the append.
     pub revision: u64,
     /// True if all events were stored before, so that nothing has changed now.
     pub repeated: bool,
@@ -226,25 +227,25 @@ pub struct StoredArtifact {
     pub parts: Parts,
 }
 
-/// Which sessions to list.
+/// Selects sessions for a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionQuery {
-    /// Only those of this tenant.
+    /// Only sessions of this tenant.
     pub tenant: String,
-    /// Only those of this agent.
+    /// Only sessions of this agent.
     pub app: String,
     /// Only those of this user; `None` for all users.
     pub user: Option<String>,
-    /// Only those behind this one.
+    /// Only sessions after this place in the list.
     pub after: Option<SessionCursor>,
-    /// At most so many.
+    /// The most sessions in the list.
     pub limit: usize,
 }
 
 /// The holdings of all sessions of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Sessions.
+    /// The number of sessions.
     pub sessions: u64,
     /// Bytes of names and values of all state, also of that which sessions share. Events are not counted.
     pub state_bytes: u64,

@@ -40,7 +40,7 @@ pub struct SessionNames {
     pub context: ContextId,
 }
 
-/// Hashes names, in this process only.
+/// Hashes names with a random key of this process.
 pub(crate) static NAME_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl From<SessionNames> for SessionKey {
@@ -95,7 +95,7 @@ impl Hash for SessionKey {
 const ANONYMOUS: &str = "A2A_USER_";
 
 impl SessionKey {
-    /// The session of these names.
+    /// The key of the session with these names.
     pub fn new(
         tenant: impl Into<Arc<str>>,
         app: impl Into<Arc<str>>,
@@ -147,7 +147,7 @@ impl SessionKey {
 /// A session as it was when it was read: a copy, later changes do not show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// Which session this is.
+    /// The names of the session.
     pub key: SessionKey,
     /// 1 when created, one more for each event stored later; 0 when there is none.
     /// [`append`](crate::SessionService::append) expects it.
@@ -177,7 +177,7 @@ impl Session {
         self.revision != 0
     }
 
-    /// Its place in a list.
+    /// The session's place in a list.
     pub fn cursor(&self) -> SessionCursor {
         let user = self.key.user.clone();
         let context = self.key.context.clone();

@@ -311,7 +311,7 @@ fn session_values(key: &SessionKey, filter: EventFilter) -> Vec<Value<'_>> {
     values
 }
 
-/// A session from what [`statements::SELECT_SESSION`] finds.
+/// Builds a session from the rows of [`statements::SELECT_SESSION`].
 fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError> {
     let context = key.context.clone();
     let unreadable = |source| SessionError::Unreadable { context: context.clone(), source };

@@ -86,7 +86,7 @@ impl StateDelta {
         JsonObject::parse(text).map(Self)
     }
 
-    /// True if it changes nothing.
+    /// True if the delta changes nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -260,7 +260,7 @@ impl Table {
         }
     }
 
-    /// Tells whether there may be slots of this scope. It spares the look-ups where no session shares anything.
+    /// True if there may be slots of this scope. Saves look-ups if no session has shared keys.
     fn has(&self, scope: Scope) -> bool {
         scope == Scope::Session || self.slots.len() > self.sessions
     }

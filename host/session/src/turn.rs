@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedMutexGuard};
 use crate::SessionError;
 use crate::session::SessionKey;
 
-/// The most turns that may wait in one session unless told otherwise.
+/// The default number of turns that may wait in one session.
 const DEFAULT_MAX_WAITING: usize = 64;
 
 /// The queues of all sessions. Sessions do not wait for each other, and a queue exists only while it has members.

@@ -62,11 +62,12 @@ struct Inner {
 impl TurnSession {
     /// Starts a turn on a session that may not exist yet: opening creates nothing, the first append does.
     ///
-    /// It waits for the turns that came before, of this process, which has `turns`, and of others. The session is kept until the
-    /// last clone is dropped, which also ends the turn.
+    /// The call waits for earlier turns: those of this process, which are in `turns`, and those of other processes. The
+    /// session is protected from eviction until the last clone is dropped, which also ends the turn.
     ///
     /// # Errors
-    /// [`SessionError::TooManyTurns`], [`SessionError::Database`], [`SessionError::Unreadable`] or [`SessionError::Fenced`].
+    /// [`SessionError::TooManyTurns`], [`SessionError::Database`], [`SessionError::Unreadable`] or
+    /// [`SessionError::Fenced`].
     pub async fn open(
         service: &Arc<dyn SessionService>,
         key: SessionKey,
@@ -136,7 +137,7 @@ impl TurnSession {
         Self { inner: Arc::new(Inner { hold, view: Mutex::new(view), appending: tokio::sync::Mutex::default() }) }
     }
 
-    /// Which session this is.
+    /// The names of the session.
     pub fn key(&self) -> &SessionKey {
         &self.inner.hold.key
     }
@@ -171,7 +172,7 @@ impl TurnSession {
         self.inner.hold.service.limits().check_delta_alone(delta)
     }
 
-    /// Session-scope keys only: what may be shown to a client.
+    /// Session-scope keys only: the keys that a client may see.
     pub fn snapshot(&self) -> State {
         self.inner.view().state.own().clone()
     }

@@ -21,7 +21,7 @@ pub(crate) struct View {
     pub(crate) exists: bool,
     pub(crate) revision: u64,
     pub(crate) state: SessionState,
-    /// `temp:` keys in full.
+    /// `temp:` keys with their prefix.
     pub(crate) temp: State,
     /// True if the user's event is the last one of this turn.
     pub(crate) is_unanswered: bool,
@@ -38,7 +38,7 @@ pub(crate) struct View {
 
 pub(crate) struct History {
     pub(crate) events: Vec<Arc<Event>>,
-    /// The requested number of events.
+    /// The number of events that was requested from the store.
     pub(crate) asked: usize,
 }
 
@@ -56,13 +56,13 @@ impl First {
 }
 
 impl History {
-    /// Adds events as they are stored.
+    /// Adds events in their stored form.
     pub(crate) fn push(&mut self, events: &[Event]) {
         let stored = |event: &Event| Arc::new(Event { artifacts: BTreeMap::new(), ..event.clone() });
         self.events.extend(events.iter().map(stored));
     }
 
-    /// So many of the latest, as far as they fit; `None` where that is more than was read.
+    /// The latest `count` events, as many as fit into [`HISTORY_BYTES`]. `None` if `count` is more than was read.
     pub(crate) fn latest(mut self, count: usize) -> Option<Vec<Arc<Event>>> {
         let fits = |bytes: &mut usize, event: &Arc<Event>| {
             *bytes = bytes.saturating_add(event.size());
@@ -76,7 +76,7 @@ impl History {
 }
 
 impl View {
-    /// The view of a session that was read with its last event, or with so many as its turn is going to ask for.
+    /// The view of a session that was read with its last event, or with the `history` latest events.
     pub(crate) fn of(session: Session, history: usize) -> Self {
         let exists = session.exists();
         let unanswered = session.events.last().filter(|event| event.is_from_user());
@@ -92,8 +92,8 @@ impl View {
         Self { exists, revision, state: session.state, broken_off, unanswered, history, ..Self::default() }
     }
 
-    /// True if the last turn has stored this message of the user and got no further: another turn goes on from there, and
-    /// keeps the `temp:` keys for itself.
+    /// True if the last turn stored this message of the user and ended before any answer. This turn then continues from
+    /// that event, and keeps the `temp:` keys for itself.
     pub(crate) fn goes_on_from(&mut self, event: &mut Event, limits: &Limits) -> bool {
         if self.unanswered.as_ref() != Some(&event.id) {
             return false;
@@ -103,7 +103,7 @@ impl View {
         true
     }
 
-    /// The revision to append `event` at, and what belongs before it.
+    /// The expected revision for appending `event`, and the event to store before it.
     pub(crate) fn next_step(&self, event: &Event) -> (u64, Option<Event>) {
         // A turn that is taken up again brings no message of the user, and answers the one that is there.
         let is_another = |last: &&Event| event.is_from_user() && event.invocation_id != last.invocation_id;
@@ -123,7 +123,7 @@ impl View {
         change(self);
     }
 
-    /// Follows an event with its delta.
+    /// Applies the delta of an appended event.
     pub(crate) fn apply(&mut self, delta: StateDelta, limits: &Limits, is_from_user: bool) {
         self.state.apply(delta, limits);
         self.is_unanswered = is_from_user;

@@ -27,7 +27,7 @@ pub enum StoreError {
     Stale {
         /// The event that the writer believed to be the last.
         expected: u64,
-        /// The event that is the last.
+        /// The number of the last event.
         found: u64,
     },
     /// Another turn or another process owns the task now, or may own it soon. The earlier writer must write nothing

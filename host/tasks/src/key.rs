@@ -8,7 +8,7 @@ use crate::StoreError;
 /// of a database holds four such texts, and PostgreSQL allows 2,704 bytes for an entry.
 pub const MAX_KEY_BYTES: usize = 512;
 
-/// Tells whether `text` can be stored. A text that cannot was never stored, so nothing is found under it.
+/// True if stores can keep `text` as a key. Any other text was never stored, so a search for the text finds nothing.
 pub(crate) fn is_key(text: &str) -> bool {
     // PostgreSQL has no NUL in texts.
     text.len() <= MAX_KEY_BYTES && !text.contains('\0')

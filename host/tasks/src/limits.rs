@@ -26,7 +26,7 @@ pub struct TaskSize {
     pub messages: usize,
     /// Artifacts.
     pub artifacts: usize,
-    /// Bytes of its events since it was read: more than the task has where events replaced what others brought.
+    /// Bytes of its events since the task was read. More than the size of the task if events replaced earlier content.
     pub logged: usize,
 }
 
@@ -78,10 +78,10 @@ impl TaskLimits {
         ])
     }
 
-    /// Checks a task with a message of its client, which leaves room for the agent's answer.
+    /// Checks a task with a further message of its client. The message must leave room for the agent's answer.
     ///
     /// # Errors
-    /// What there would be too much of.
+    /// The first limit that the task would exceed.
     pub fn check_message(&self, size: &TaskSize, message: &Message) -> Result<(), Excess> {
         let added = size::of_message(message);
         // A small limit, too, leaves at least one to the answer.

@@ -18,7 +18,7 @@ pub struct Creator<'a> {
 pub struct LostTasks {
     /// The tasks that were ended.
     pub ended: Vec<TaskId>,
-    /// Turns that this process must continue.
+    /// The turns that this process has taken and must continue.
     pub turns: Vec<LostTurn>,
 }
 

@@ -1,4 +1,4 @@
-//! Pages of lists, and the places where the next page goes on.
+//! Pages of lists, and the cursors of the next pages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -63,7 +63,7 @@ pub struct TaskCursor {
     pub(crate) id: TaskId,
 }
 
-/// A text is not a cursor.
+/// The error for a text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a page token of this server")]
 pub struct InvalidCursor;

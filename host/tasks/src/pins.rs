@@ -1,4 +1,4 @@
-//! The versions of extensions that waiting tasks go on with.
+//! The extension versions that waiting tasks keep.
 
 use annex_protocol::{ExtensionUri, Owner, TaskId};
 use async_trait::async_trait;

@@ -1,10 +1,10 @@
-//! Where a writer of a task goes on, and by which right.
+//! The place and the right of a writer of a task.
 
 use std::sync::Arc;
 
 use annex_leases::Replica;
 
-/// The place in the log of a task where a writer goes on.
+/// The place in the log of a task after which a writer appends.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// The number of the last event.

@@ -37,7 +37,7 @@ pub(crate) enum TaskContent {
 }
 
 impl StoredTask {
-    /// Where a writer goes on that belongs to no turn.
+    /// The place for a writer that belongs to no turn.
     #[must_use]
     pub fn place(&self) -> Place {
         Place { seq: self.seq, epoch: self.epoch, ..Place::default() }
@@ -132,11 +132,11 @@ fn first(event: Option<Result<TaskEvent, JsonError>>) -> Result<Task, JsonError>
 pub(crate) struct Standing {
     pub(crate) state: TaskState,
     pub(crate) status_at: i64,
-    /// The time when the task reached its final state; `None` while it can go on.
+    /// The time when the task reached its final state; `None` for an unfinished task.
     pub(crate) finished_at: Option<i64>,
 }
 
-/// Tells whether a memory store may drop a task that is in its way, and since when it may.
+/// The state of a task for a memory store that needs room. Holds the time since which the task may be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// A turn works on the task, so the task stays.
@@ -163,8 +163,8 @@ pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered
     Ok(Remembered::Answered(message))
 }
 
-/// Tells whether a turn works on a task once it has these events, which bring it into `state`. `before` says whether one did
-/// until then.
+/// True if a turn works on a task after these events, which bring the task into `state`. `before` is true if a turn
+/// worked on the task before the events.
 #[must_use]
 pub fn is_worked_on(before: bool, events: &[TaskEvent], state: TaskState) -> bool {
     let turned = events.iter().rev().find_map(|event| match event {

@@ -14,7 +14,7 @@ use serde_json::Error as JsonError;
 use crate::limits::{Excess, TaskLimits, TaskSize};
 use crate::{TaskEvent, record::Standing};
 
-/// A task of so many bytes is copied, and stored, as a whole with each of its events.
+/// The largest task, in bytes, that is copied and stored as a whole with each of its events.
 pub(crate) const SMALL: usize = 8 << 10;
 
 /// Bytes of an event that may end any task.
@@ -104,7 +104,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The size of the task. A task that has grown may be smaller, by what its events have replaced.
+    /// The size of the task. The size of a grown task is an upper bound, because events may have replaced content.
     pub fn size(&self) -> TaskSize {
         match &self.inner.form {
             Form::Whole(_, size) => *size,
@@ -215,7 +215,7 @@ impl TaskSnapshot {
         String::from_utf8(json).map_err(serde::ser::Error::custom)
     }
 
-    /// The task, to change it.
+    /// Returns the task by value, for changes.
     pub fn into_task(self) -> Task {
         match Arc::try_unwrap(self.inner) {
             Ok(Inner { form: Form::Whole(task, _), .. }) => task,

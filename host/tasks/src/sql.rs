@@ -36,7 +36,7 @@ pub struct SqlTaskStore<D> {
     writer: Writer<D, Write>,
     /// The lease of this process; `None` where it has the database for itself.
     lease: Option<Arc<Lease>>,
-    /// Tasks that this process has taken and neither ended nor gone on with.
+    /// Tasks that this process has taken over and neither ended nor continued.
     taken: tokio::sync::Mutex<Taken>,
 }
 
@@ -452,12 +452,13 @@ async fn count_changed<D: Database>(database: &D, sql: &'static str, values: &[V
     Ok(changed)
 }
 
-/// From the row of a task that goes on with the time of its status.
+/// The cursor of a task's row: the time of its status and its id.
 fn cursor<R: Row>(row: &R) -> Result<TaskCursor, sqlx::Error> {
     Ok(TaskCursor { status_at: row.int(6)?, id: row.text(0)?.into() })
 }
 
-/// Stored JSON, which readers are given as it is. Earlier versions have stored what not everybody can read.
+/// Makes stored JSON valid for every reader, because readers get the text unchanged and earlier versions stored invalid
+/// texts.
 fn readable(json: String) -> String {
     portable::repaired(&json).unwrap_or(json)
 }

@@ -113,13 +113,13 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The task and the number of its last event. `None` also when it is another owner's.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
-    /// Tells whether the owner has such a task, which costs less than loading it.
+    /// True if the owner has the task. Cheaper than loading the task.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError>;
 
     /// At most `limit` events after number `seq`, in order; none if the task does not exist. A store in memory keeps no
@@ -157,7 +157,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// from the page, so that a change in between can show.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 
     /// Stores a config under its id, and replaces an existing one. Its credentials are stored in clear, because they

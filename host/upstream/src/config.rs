@@ -66,7 +66,7 @@ fn authorization() -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostContext {
-    /// Messages of the conversation fail with an error that says so.
+    /// Messages of the conversation fail with an error that explains the loss.
     #[default]
     Fail,
     /// The conversation continues as a new one at the upstream.

@@ -11,11 +11,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 
-use annex_bench::counting::{self, Counting};
+use annex_bench::counting::{self, CountingAllocator};
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TestConfig};
 
 #[global_allocator]
-static ALLOCATOR: Counting<System> = Counting(System);
+static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
 
 /// Requests before the count begins, while maps and pools still grow.
 const WARM_UP: u64 = 300;

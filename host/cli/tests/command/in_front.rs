@@ -132,7 +132,7 @@ fn a_config_is_kept_once_and_not_written_over() -> Result<()> {
     assert_eq!(fs::read_to_string(&file)?.trim(), kept.trim());
     assert_eq!(start()?.config, kept, "the same options may be given again");
     let served = annex([OsStr::new("serve"), file.as_os_str()]).stdout(Stdio::piped()).spawn()?;
-    let mut served = Ended(served);
+    let mut served = ChildGuard(served);
     let mut line = String::new();
     BufReader::new(served.0.stdout.take().context("no standard output")?).read_line(&mut line)?;
     assert!(line.starts_with("Agent card"), "annex serve takes the file: {line}");
@@ -145,9 +145,9 @@ fn a_config_is_kept_once_and_not_written_over() -> Result<()> {
 }
 
 /// A process that ends with the test.
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

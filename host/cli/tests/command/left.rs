@@ -1,4 +1,5 @@
-//! Messages that a process has left, by its end or because its database failed: they are worked on when they come again.
+//! Messages whose process ended or lost its database before it answered. The next process that gets the message again
+//! works on it.
 
 use std::time::{Duration, Instant};
 
@@ -104,7 +105,7 @@ async fn a_message_that_its_own_process_has_left_is_worked_on_when_it_comes_agai
     Ok(())
 }
 
-/// Sends a message whose claim is stored while its process never hears of that.
+/// Sends a message. Its claim is stored, but the process never gets the database's answer.
 async fn claimed_without_an_answer(replicas: &Replicas, proxy: &Proxy, url: &str, sent: &Value) -> Result<()> {
     // The same claim waits until it is known what becomes of this one.
     let claim = "INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times)

@@ -1,4 +1,4 @@
-//! The names and texts of others, in everything that the command prints.
+//! Untrusted names and texts in everything that the command prints.
 
 use std::fs;
 use std::io::Write;

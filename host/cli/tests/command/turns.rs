@@ -1,4 +1,4 @@
-//! Messages of one conversation that come to several `annex serve` on one PostgreSQL database.
+//! Messages of one conversation to several `annex serve` processes on one PostgreSQL database.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const BRIEF: &str =
     "[[agent.rule]]\ntext = \"brief\"\nsteps = [{ wait_ms = 100 }, { status = { state = \"completed\" } }]";
 
 const QUEUED: &str = "SELECT coalesce(sum(cardinality(turns)), 0)::BIGINT FROM session";
-/// Turns that stand in the queue or have ended.
+/// The number of turns that are queued or have ended.
 const JOINED: &str = "SELECT (SELECT coalesce(sum(cardinality(turns)), 0) FROM session)::BIGINT
     + (SELECT count(*) FROM task WHERE finished_at IS NOT NULL)";
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
@@ -24,7 +24,7 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// Waits until so many turns run or wait in the queue that the processes share.
+/// Waits until `turns` turns run or wait in the queue that the processes share.
 async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
     let begin = Instant::now();
     while replicas.number(QUEUED).await? != turns {
@@ -34,7 +34,8 @@ async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
     Ok(())
 }
 
-/// Sends messages to the servers by turns, two to each, each as soon as the one before has come, and returns the answers.
+/// Sends messages to the servers in turn, two to each server. Each message is sent after the answer to the previous
+/// one. Returns the answers.
 async fn alternate(replicas: &Replicas, servers: &[Server], messages: usize) -> Result<Vec<Value>> {
     let mut sent = Vec::new();
     for (number, server) in (0..messages).zip(servers.iter().flat_map(|server| [server, server]).cycle()) {

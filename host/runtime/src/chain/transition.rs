@@ -78,7 +78,7 @@ pub enum ChangeOutcome {
     Passed,
     /// The task waits instead, because this extension interrupts it.
     Interrupted(ExtensionUri),
-    /// The task fails instead.
+    /// The task fails, because an extension refuses the change.
     Vetoed,
 }
 

@@ -42,7 +42,7 @@ pub struct Example {
     pub context_id: Option<String>,
     /// The differences in this turn.
     pub differences: Vec<Difference>,
-    /// True if values in the input are hidden. The difference may be caused by that.
+    /// True if the input has hidden values, because these may cause the difference.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
     /// Questions of the second version that the recording cannot answer.

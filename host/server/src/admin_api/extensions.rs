@@ -176,9 +176,9 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<Shadow<Text>>,
     /// Replaced versions that can be rolled back to, the latest first.
-    pub kept_versions: Vec<Kept<Text, Grants>>,
+    pub kept_versions: Vec<ReplacedVersion<Text, Grants>>,
     /// The last changes of the extension, the oldest first.
-    pub changes: Vec<Changed<Text>>,
+    pub changes: Vec<VersionChange<Text>>,
 }
 
 /// The limits of an extension's calls, as in `[extension.limits]` of a config.
@@ -212,7 +212,7 @@ pub struct Limits {
 
 /// A replaced version that can be rolled back to.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Kept<Text = String, Grants = GrantsConfig> {
+pub struct ReplacedVersion<Text = String, Grants = GrantsConfig> {
     /// The number of the version.
     pub version: u64,
     /// The digest of the component.
@@ -232,7 +232,7 @@ pub struct Kept<Text = String, Grants = GrantsConfig> {
 
 /// One change of the installed version of a URI.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Changed<Text = String> {
+pub struct VersionChange<Text = String> {
     /// The time of the change.
     pub at: Text,
     /// The edition that the change made.
@@ -281,7 +281,7 @@ pub struct LogLine<Text = String> {
 
 /// A removed extension.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Removed<Text = String> {
+pub struct RemovedExtension<Text = String> {
     /// The URI of the extension.
     pub removed: Text,
     /// The number of the removed version.
@@ -299,7 +299,7 @@ pub struct Removed<Text = String> {
 
 /// The outcome of a reload of the config.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Reloaded<Text = String> {
+pub struct ReloadResult<Text = String> {
     /// True if the reload changed anything: extensions, tenants or settings.
     pub changed: bool,
     /// The current edition.

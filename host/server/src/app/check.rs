@@ -30,19 +30,19 @@ use crate::stores::postgres::PostgresDatabases;
 
 /// The result of a check without errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// The number of extensions of the config and of its tenants.
     pub extensions: usize,
     /// The number of tenants of the config.
     pub tenants: usize,
-    /// Probable mistakes with which a server still starts.
+    /// Probable mistakes that do not keep a server from starting.
     pub warnings: Vec<Problem>,
 }
 
 /// Checks a config and its tenants, with the files and environment variables that they name.
 ///
 /// # Errors All mistakes, ordered by file and line.
-pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, ConfigError> {
+pub async fn check(path: &Path, locations: &Locations) -> Result<CheckReport, ConfigError> {
     let text = fs::read_to_string(path).map(annex_files::without_mark);
     let text = text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     let mut document = Document::parse(path, &text);
@@ -51,7 +51,7 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     check_own(&config, locations, true, &mut document).await;
     check_later(&config, locations, &mut document);
     let warnings = warnings(&ServedConfig::own(&config), &document);
-    let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len(), warnings };
+    let mut checked = CheckReport { extensions: config.extensions.len(), tenants: config.tenants.len(), warnings };
     let mut of_tenants = Vec::new();
     for (number, tenant) in config.tenants.iter().enumerate() {
         match check_tenant_file(tenant, &config, locations).await {
@@ -82,11 +82,11 @@ pub async fn check_tenant_text(
     file: &Path,
     config: Option<&Path>,
     locations: &Locations,
-) -> Result<Checked, ConfigError> {
+) -> Result<CheckReport, ConfigError> {
     let text = tenant::text(file)?;
     let parsed = TenantText::parse(&text).map_err(|error| error.in_file(file, &text))?;
     let Some(config) = config.map(Config::read).transpose()? else {
-        return Ok(Checked { extensions: parsed.extensions(), ..Checked::default() });
+        return Ok(CheckReport { extensions: parsed.extensions(), ..CheckReport::default() });
     };
     let config = Arc::new(config);
     let stored = config.stored_tenants.clone().ok_or_else(|| no_tenants().in_file(file, &text))?;
@@ -103,7 +103,7 @@ pub async fn check_tenant_text(
             warnings.extend(document.remark(&key, format!("{digest} {NOT_HERE}")));
         }
     }
-    document.into_checked(Some(Checked { extensions: served.extensions.len(), tenants: 0, warnings }))
+    document.into_checked(Some(CheckReport { extensions: served.extensions.len(), tenants: 0, warnings }))
 }
 
 fn no_tenants() -> TenantTextError {
@@ -168,7 +168,7 @@ async fn check_tenant_file(
     tenant: &TenantConfig,
     config: &Arc<Config>,
     locations: &Locations,
-) -> Result<Checked, ConfigError> {
+) -> Result<CheckReport, ConfigError> {
     let path = locations.config.join(&tenant.config);
     let text = tenant::text(&path)?;
     let mut document = Document::parse(&path, &text);
@@ -177,10 +177,10 @@ async fn check_tenant_file(
     };
     check_served(&served, &of_tenant(tenant, locations), true, &mut document).await;
     let warnings = warnings(&served, &document);
-    document.into_checked(Some(Checked { extensions: served.extensions.len(), tenants: 0, warnings }))
+    document.into_checked(Some(CheckReport { extensions: served.extensions.len(), tenants: 0, warnings }))
 }
 
-/// Probable mistakes with which an agent can still be served.
+/// Probable mistakes that do not keep an agent from being served.
 fn warnings(served: &ServedConfig, document: &Document<'_>) -> Vec<Problem> {
     let Ok(AgentConfig::Template(template)) = served.agent() else { return Vec::new() };
     let open = unclosed_placeholder(&template.instruction);

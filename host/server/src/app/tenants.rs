@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{timeout, timeout_at};
 
 use super::agents::{self, agent};
-use super::{AppError, Served, Shared};
+use super::{AppError, ServedAgent, SharedParts};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::{AdmittedTenant, TenantText, TenantTextError};
@@ -37,7 +37,7 @@ const TRIAL: Duration = Duration::from_secs(240);
 struct Loader {
     settings: Arc<Settings>,
     locations: Locations,
-    shared: Arc<Shared>,
+    shared: Arc<SharedParts>,
     components: Arc<Mutex<ComponentsOf>>,
     places: LoadPlaces,
 }
@@ -62,7 +62,7 @@ impl ComponentsOf {
 pub(super) async fn open(
     settings: &Arc<Settings>,
     locations: &Locations,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedParts>,
 ) -> Result<OtherTenants, AppError> {
     let config = settings.config();
     let loader = Loader {
@@ -101,7 +101,7 @@ impl Loader {
         // Relative paths in a tenant's file start at its folder. Shipped components and the cache are those of the
         // process.
         let locations = Locations { config: folder, ..self.locations.clone() };
-        let served = Served { name: tenant.name.clone(), config, locations, is_watched: true };
+        let served = ServedAgent { name: tenant.name.clone(), config, locations, is_watched: true };
         Box::pin(self.serve(served, attempt)).await
     }
 
@@ -111,11 +111,11 @@ impl Loader {
         let config = self.places.work.run(&name, attempt.failed_before, config).await?;
         let locations = self.locations.clone();
         // The components are identified by digest, so a changed file does not change the tenant.
-        let served = Served { name: tenant.name.clone(), config, locations, is_watched: false };
+        let served = ServedAgent { name: tenant.name.clone(), config, locations, is_watched: false };
         Box::pin(self.serve(served, attempt)).await
     }
 
-    async fn serve(&self, served: Served, attempt: Attempt) -> Result<Serving, AppError> {
+    async fn serve(&self, served: ServedAgent, attempt: Attempt) -> Result<Serving, AppError> {
         let Attempt { until, failed_before } = attempt;
         let name = served.name.as_str().into();
         let config = served.config.agent()?;
@@ -185,7 +185,7 @@ impl Loader {
         }
         let agent = served.agent().map_err(|error| wrong("agent", &error))?;
         agents::check(agent).await.map_err(|error| wrong("agent", &error))?;
-        let Shared { base_url, authentication, .. } = &*self.shared;
+        let SharedParts { base_url, authentication, .. } = &*self.shared;
         let authenticator = authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;

@@ -93,7 +93,7 @@ pub struct TemplateConfig {
     pub instruction: String,
     /// The state key in which each answer is stored.
     pub output_key: Option<String>,
-    /// The name of the artifact with the answer. Default: the agent's own.
+    /// The name of the artifact with the answer. Default: the name that the agent gives.
     pub artifact: Option<String>,
     /// The model that answers.
     pub model: ModelConfig,

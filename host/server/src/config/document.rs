@@ -19,7 +19,7 @@ use super::wording::Mistake;
 
 mod place;
 
-use place::{Found, Step};
+use place::{EntryPath, Step};
 
 /// The default limit on mistakes per text. Each mistake costs one more decoding.
 const MAX_PROBLEMS: usize = 200;
@@ -74,12 +74,12 @@ pub(crate) struct Document<'a> {
     problems: Vec<Problem>,
     /// Lines that are not TOML. Other errors on these lines are consequences and are not reported.
     broken_lines: Vec<usize>,
-    lost: Vec<Lost>,
+    lost: Vec<LostEntry>,
 }
 
 /// An entry that was removed or changed because of a mistake. Further errors about it are consequences and are not
 /// reported.
-struct Lost {
+struct LostEntry {
     /// The span of the entry's table.
     table: Range<usize>,
     key: String,
@@ -130,7 +130,7 @@ impl<'a> Document<'a> {
     pub(crate) fn wrong(&mut self, key: &str, reason: impl Into<String>) {
         let reason = reason.into();
         // A check that names a removed key in its reason would have passed with this key.
-        let comes_of = |lost: &Lost| {
+        let comes_of = |lost: &LostEntry| {
             let named = reason.contains(&format!("[{}]", lost.path));
             named || lost.path.contains('.') && reason.contains(&lost.path)
         };
@@ -184,7 +184,7 @@ impl<'a> Document<'a> {
     fn start_of(&self, steps: &[Step]) -> Option<Option<usize>> {
         let nearest = place::nearest(&self.root, steps);
         let last = nearest.missing.as_ref().or(steps.last());
-        let is_lost = |lost: &Lost| {
+        let is_lost = |lost: &LostEntry| {
             let is_itself = lost.table == nearest.parent && matches!(last, Some(Step::Key(key)) if *key == lost.key);
             is_itself || nearest.within.contains(&lost.table)
         };
@@ -206,7 +206,7 @@ impl<'a> Document<'a> {
     /// Notes an error of the decoder, and repairs or removes the wrong entry. Returns false if neither is possible.
     fn mend(&mut self, error: &toml::de::Error) -> bool {
         let span = error.span().unwrap_or_default();
-        let Found { steps, is_key } = place::find(&self.root, &span).unwrap_or_default();
+        let EntryPath { steps, is_key } = place::find(&self.root, &span).unwrap_or_default();
         // The span of a placeholder lies behind the text. A placeholder that does not fit means that its table cannot
         // be decoded.
         if span.start > self.text.len() {
@@ -317,7 +317,7 @@ impl<'a> Document<'a> {
     fn lose(&mut self, steps: &[Step]) {
         let Some((Step::Key(key), parent)) = steps.split_last() else { return };
         let table = place::table_span(&self.root, parent);
-        self.lost.push(Lost { table, key: key.clone(), path: place::dotted(steps) });
+        self.lost.push(LostEntry { table, key: key.clone(), path: place::dotted(steps) });
     }
 
     fn take_out(&mut self, steps: &[Step]) -> bool {

@@ -18,7 +18,7 @@ mod mistakes;
 
 use agent::TextAgent;
 use extension::TextExtension;
-use lent::{Lent, Wrong};
+use lent::{LentResources, Wrong};
 
 /// The most bytes of a text.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
@@ -138,7 +138,7 @@ impl TenantText {
         if let Some(key) = quota.of_nothing() {
             return Err(TenantTextError::new(format!("quota.{key}"), "must be at least 1"));
         }
-        let lent = Lent(allowed);
+        let lent = LentResources(allowed);
         let wrong = |(key, reason): Wrong| TenantTextError::new(key, reason);
         lent.check_most("extension", (Some(extensions.len()), MAX_EXTENSIONS)).map_err(wrong)?;
         let allowed = extensions.iter().map(TextExtension::allowed).sum();
@@ -153,7 +153,7 @@ impl TenantText {
 }
 
 impl TextCard {
-    fn admit(self, lent: &Lent<'_>) -> Result<CardConfig, Wrong> {
+    fn admit(self, lent: &LentResources<'_>) -> Result<CardConfig, Wrong> {
         let signing = self.signing.map(|TextSigning { kid, secret }| {
             let (key_env, key_file) = lent.secret("card.signing.secret", &secret)?.places();
             Ok(SigningConfig { kid, key_file, key_env })

@@ -13,7 +13,7 @@ use annex_session::{
 
 use crate::config::{Config, SessionsConfig};
 use crate::stores;
-use crate::stores::place::{self, Named, NoVariable, Place};
+use crate::stores::place::{self, NoVariable, PlaceConfig, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file name in the data folder.
@@ -66,11 +66,11 @@ pub(crate) async fn open(
     databases: &PostgresDatabases,
     lease: Option<Arc<Lease>>,
 ) -> Result<Arc<dyn SessionService>, SessionStoreError> {
-    let own = Named {
+    let own = PlaceConfig {
         data_dir: ("sessions.data_dir", config.sessions.data_dir.as_ref()),
         postgres_env: ("sessions.postgres_env", config.sessions.postgres_env.as_ref()),
     };
-    let place = Place::beside(&config.tasks, &own, folder);
+    let place = StorePlace::beside(&config.tasks, &own, folder);
     let bounds = bounds(&config.sessions);
     let databases = databases.clone();
     let others = lease.map(|lease| Others { lease, tasks: config.tasks.postgres_env.clone() });
@@ -79,18 +79,18 @@ pub(crate) async fn open(
 }
 
 async fn open_store(
-    place: Place,
+    place: StorePlace,
     bounds: Bounds,
     databases: PostgresDatabases,
     others: Option<Others>,
 ) -> Result<Arc<dyn SessionService>, SessionStoreError> {
     Ok(match place {
-        Place::Folder(key, path) => {
+        StorePlace::Folder(key, path) => {
             let folder = |source| SessionStoreError::Folder { key, path: path.clone(), source };
             std::fs::create_dir_all(&path).map_err(folder)?;
             Arc::new(SqliteSessionService::open(&path.join(FILE), bounds.limits).await?)
         }
-        Place::Postgres(key, name) => {
+        StorePlace::Postgres(key, name) => {
             let url = place::url(key, name)?;
             if others.as_ref().is_some_and(|others| !others.are_at(&url)) {
                 return Err(SessionStoreError::OtherDatabase);
@@ -101,7 +101,7 @@ async fn open_store(
                 None => Arc::new(service),
             }
         }
-        Place::Memory => Arc::new(InMemorySessionService::new(bounds)),
+        StorePlace::Memory => Arc::new(InMemorySessionService::new(bounds)),
     })
 }
 

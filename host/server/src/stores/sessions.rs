@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
+use crate::admin_api::sessions::{self as shown, DeletedSession, EventError, Events, SessionSummary};
 use crate::config::served::ServedConfig;
 use crate::config::{Config, ConfigError};
 use crate::redaction::Redaction;
@@ -162,7 +162,7 @@ impl Sessions {
         let sessions = self.service.list(&query).await?;
         // A full page may be the last one. The page after it is then empty.
         let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
-        Ok(shown::List { sessions: sessions.into_iter().map(Listed::from).collect(), next })
+        Ok(shown::List { sessions: sessions.into_iter().map(SessionSummary::from).collect(), next })
     }
 
     /// Reads one session with its state.
@@ -202,13 +202,13 @@ impl Sessions {
     ///
     /// # Errors
     /// As [`Sessions::show`], and [`SessionsError::Busy`].
-    pub async fn delete(&self, name: &SessionName) -> Result<Deleted, SessionsError> {
+    pub async fn delete(&self, name: &SessionName) -> Result<DeletedSession, SessionsError> {
         let key = self.key(name)?;
         let busy = || SessionsError::Busy { context: name.context.clone() };
         // The turn lock is held to the end, so that no turn begins in the session during the deletion.
         let _turn = self.turns.try_begin(&key).ok_or_else(busy)?;
         if self.service.delete(&key).await? {
-            Ok(Deleted { deleted: name.context.clone(), user: key.user.to_string() })
+            Ok(DeletedSession { deleted: name.context.clone(), user: key.user.to_string() })
         } else {
             Err(not_found(Some(&*key.user.to_string()), &key))
         }
@@ -291,7 +291,7 @@ fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
     }
 }
 
-impl From<Session> for Listed {
+impl From<Session> for SessionSummary {
     fn from(session: Session) -> Self {
         let keys = session.state.own().keys().map(str::to_owned).collect();
         let Session { key, revision, last_update, .. } = session;

@@ -200,9 +200,9 @@ async fn only_the_tools_that_are_named_can_be_called() {
 }
 
 /// The credentials that an MCP server over HTTP has seen.
-type Seen = Arc<Mutex<Vec<String>>>;
+type SeenCredentials = Arc<Mutex<Vec<String>>>;
 
-async fn answer(State(seen): State<Seen>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
+async fn answer(State(seen): State<SeenCredentials>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
     let credentials = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     seen.lock().expect("a lock").push(credentials.to_owned());
     let result = match request["method"].as_str().unwrap_or_default() {
@@ -220,7 +220,7 @@ async fn answer(State(seen): State<Seen>, headers: HeaderMap, Json(request): Jso
 
 #[tokio::test]
 async fn a_server_may_be_reached_over_http_and_gets_the_token_that_it_wants() {
-    let seen = Seen::default();
+    let seen = SeenCredentials::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     let router = Router::new().route("/mcp", post(answer)).with_state(Arc::clone(&seen));

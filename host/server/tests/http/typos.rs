@@ -128,7 +128,7 @@ impl Folder {
         Self(folder)
     }
 
-    async fn check(&self) -> Result<annex_server::Checked, Vec<String>> {
+    async fn check(&self) -> Result<annex_server::CheckReport, Vec<String>> {
         let built = Path::new(annex_components::STATE_INJECTION);
         let components = built.parent().expect("a folder").to_owned();
         let locations = Locations { config: self.0.path().to_owned(), components, cache: None };

@@ -23,7 +23,7 @@ use crate::session::SessionKey;
 
 /// The time until a turn that waits looks for the first time.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// The longest time between two looks.
+/// The longest time between two polls.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 /// The time until a turn that could not leave tries again.
 const LEAVE_AGAIN: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Deleting what need not stay.
+//! Deletes sessions outside of the retention.
 
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::Timestamp;
@@ -60,7 +60,8 @@ async fn delete_batch<D: Database>(
     Ok(deleted.len() as u64)
 }
 
-/// Deletes what only a session that is deleted could see of its user.
+/// Deletes the `user:` state of an anonymous user whose session is deleted, because no other session can see that
+/// state.
 pub(super) async fn forget_anonymous<D: Database>(
     transaction: &mut D::Transaction,
     deleted: &SessionKey,

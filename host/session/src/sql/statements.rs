@@ -13,7 +13,7 @@ pub(super) const LOCK_SESSION: &str = "
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4
     RETURNING id, revision";
 
-/// A session that is not there.
+/// Inserts a session unless it exists.
 pub(super) static INSERT_NEW_SESSION: Rows = Rows {
     head: "
     INSERT INTO session (tenant, app, user_id, context_id, revision, updated_at, changed_at) VALUES",

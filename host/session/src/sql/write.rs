@@ -19,8 +19,8 @@ use crate::state::{STORED, Scope, StateDelta};
 const FEW_KEYS: usize = 4;
 /// The most events, and the most artifacts.
 const FEW: usize = 2;
-/// The places of keys and artifacts that come after an event begin at its number times this, behind those of all that came
-/// before. No event has so many.
+/// The places of the keys and artifacts of an append begin at the expected revision times this, after all earlier
+/// places. No append has this many keys.
 const PLACES: i64 = 1 << 20;
 
 /// A change that is ready to be stored.

@@ -25,12 +25,12 @@ impl WritingTurn {
         [Value::Text(self.place.member()), Value::Text(self.place.replica().id())]
     }
 
-    /// The statement that stands for `statements::ADVANCE_SESSION`.
+    /// The statement for this turn in place of `statements::ADVANCE_SESSION`.
     pub(super) fn advance(&self) -> &'static str {
         if self.is_last { queue_statements::ADVANCE_SESSION_AND_LEAVE } else { queue_statements::ADVANCE_SESSION }
     }
 
-    /// The statement that stands for `statements::ADVANCE_SESSION_WITHIN`.
+    /// The statement for this turn in place of `statements::ADVANCE_SESSION_WITHIN`.
     pub(super) fn advance_within(&self) -> &'static str {
         if self.is_last {
             queue_statements::ADVANCE_SESSION_WITHIN_AND_LEAVE
@@ -44,7 +44,7 @@ impl WritingTurn {
         Ok(!D::query(transaction, queue_statements::SELECT_LEASE, &replica).await?.is_empty())
     }
 
-    /// The step that makes the session.
+    /// The step that creates the session.
     pub(super) fn begin_session<'a>(&'a self, values: [Value<'a>; 3], names: [Value<'a>; 4]) -> Step<'a> {
         let [member, replica] = self.proof();
         let values = names.into_iter().chain(values);

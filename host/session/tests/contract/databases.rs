@@ -1,4 +1,4 @@
-//! Databases, beyond what memory does: sessions outlive the process, several processes share them, and databases fail.
+//! Databases only: sessions outlive the process, several processes share them, and databases fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -82,8 +82,7 @@ impl SeenMessages {
         Ok(Remembered::New)
     }
 
-    /// Forgets answered messages until there is room for so many more bytes of answers; `false` when
-    /// there never will be.
+    /// Forgets answered messages until `bytes` more bytes of answers fit. Returns false if they can never fit.
     pub(super) fn make_room(&mut self, bytes: usize) -> bool {
         // It would not fit into an empty store either, so nobody else's answer goes for it.
         if bytes > self.max_answer_bytes {

@@ -78,7 +78,7 @@ impl Entry {
         unseen.map(|(event, seq)| StoredEvent { seq, content: EventContent::Value(event.clone()) })
     }
 
-    /// Tells whether it may go when room is wanted.
+    /// The state that decides if the task may be dropped to make room.
     pub(super) fn rest(&self) -> Rest {
         match self.standing.finished_at {
             Some(since) => Rest::Finished(since),
@@ -110,7 +110,7 @@ impl Entry {
         }
     }
 
-    /// Tells whether it waits for its client once it has these events, which bring it into `state`.
+    /// True if the task waits for its client after these events, which bring the task into `state`.
     fn waits_after(&self, events: &[TaskEvent], state: TaskState) -> bool {
         state.is_interrupted() && !is_worked_on(!self.waits, events, state)
     }
@@ -166,7 +166,7 @@ impl Table {
         Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages, notices: Vec::new() }
     }
 
-    /// All tasks of a tenant.
+    /// The number of tasks of a tenant.
     pub(super) fn count(&self, tenant: &str) -> u64 {
         self.shares.tasks_of(tenant) as u64
     }

@@ -86,8 +86,8 @@ const CLAIM_LEFT: &str = claim_unsent!(concat!(
 
 const CLAIM_UNSENT: &str = claim_unsent!("");
 
-/// Cursors for configs that a process of before the cursors has stored, once it works on the task no more. It has sent what
-/// there is.
+/// Creates cursors for configs of a version without cursors, once the process with the task has ended. That process has
+/// sent all events so far.
 const ADOPT: &str = concat!(
     "
     INSERT INTO push_cursor (task_id, config_id, sent_seq)
@@ -167,7 +167,7 @@ impl<D: Database> PushCursors for SqlTaskStore<D> {
 }
 
 impl<D: Database> SqlTaskStore<D> {
-    /// The cursors that a statement gives to this replica, which is its first parameter.
+    /// Runs a statement that assigns cursors to this replica, its first parameter, and returns these cursors.
     async fn changed_cursors(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<PushCursor>, StoreError> {
         let Some(replica) = self.replica() else { return Ok(Vec::new()) };
         let values = [&[Value::Text(replica.id())][..], values].concat();

@@ -26,7 +26,7 @@ pub(super) fn remembered<R: Row>(row: &R, message: &MessageKey, task: &TaskId) -
     })
 }
 
-/// Tells whether a message can have been remembered.
+/// True if a message with this key can have been remembered.
 pub(super) fn is_named(owner: &Owner, message: &MessageKey) -> bool {
     is_owner_key(owner) && is_key(message.context.as_str()) && is_key(message.message.as_str())
 }

@@ -15,7 +15,7 @@ const BATCH: usize = 16;
 /// Messages that are forgotten in one transaction.
 const MESSAGES: usize = 1_000;
 
-/// At start.
+/// The recovery at start.
 pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) -> Result<Vec<TaskId>, StoreError> {
     let mut recovered = fail_abandoned(store, reason).await?;
     if store.is_shared() {

@@ -1,4 +1,4 @@
-//! Deleting what need not stay.
+//! Deletes tasks outside of the retention.
 
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::Timestamp;

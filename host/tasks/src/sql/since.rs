@@ -8,7 +8,7 @@ use crate::event::Kind;
 use crate::record::{Since, TaskContent};
 use crate::{StoreError, StoredTask};
 
-/// Events that are read at once.
+/// The number of events in one read.
 const BATCH: u64 = 1_000;
 
 /// The task of a row that begins with the columns of a stored task. `None` when the task was deleted during the call.

@@ -390,12 +390,12 @@ pub(super) const TENANTS_TO_SWEEP: &str = "
 
 pub(super) const COUNT_FINISHED: &str = "SELECT count(*) FROM task WHERE tenant = $1 AND finished_at IS NOT NULL";
 
-/// Messages of what [`DELETE_OLDEST`] deletes with the same parameters.
+/// Messages of the tasks that [`DELETE_OLDEST`] deletes with the same parameters.
 pub(super) const FORGET_OLDEST: &str = "
     DELETE FROM message_seen WHERE task_id IN (
         SELECT id FROM task WHERE tenant = $3 AND finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";
 
-/// Pins of what [`DELETE_OLDEST`] deletes with the same parameters.
+/// Pins of the tasks that [`DELETE_OLDEST`] deletes with the same parameters.
 pub(super) const FORGET_PINS: &str = "
     DELETE FROM task_pin WHERE task_id IN (
         SELECT id FROM task WHERE tenant = $3 AND finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";

@@ -29,7 +29,7 @@ pub(super) struct Write {
     runner: Option<Replica>,
     /// The epoch of the task with this change.
     epoch: u64,
-    /// The text with which another process goes on with the turn, where one begins.
+    /// The text with which another process can continue the turn, if a turn begins.
     turn: Option<Arc<str>>,
     /// The first attempt at a turn, where one begins.
     attempt: Option<i64>,
@@ -90,7 +90,7 @@ impl Write {
         Self::encode(position, events, task)
     }
 
-    /// Events behind a place.
+    /// Events after a place.
     pub(super) fn append(at: &Place, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         Self::encode(Position::After(at.clone()), events, task)
     }
@@ -158,7 +158,7 @@ impl Write {
         self.before().saturating_add(self.events.len() as u64)
     }
 
-    /// Where its writer goes on.
+    /// The place of the writer after the change.
     fn place(&self) -> Place {
         Place { seq: self.last(), epoch: self.epoch, runner: self.runner.clone(), turn: None }
     }
@@ -224,7 +224,7 @@ impl Write {
         }
     }
 
-    /// True if the log goes on with just these events, in the epoch of this change.
+    /// True if the log continues with exactly these events, in the epoch of this change.
     async fn is_stored<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<bool> {
         let id = Value::Text(self.id.as_str());
         let values = [id, Value::count(self.before()), Value::count(self.epoch), Value::count(self.events.len())];

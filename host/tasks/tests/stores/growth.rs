@@ -145,7 +145,7 @@ async fn a_page_has_large_tasks_as_far_as_they_fit(store: Store) {
     assert_eq!((ids(&second.tasks), second.next), (vec!["t-1".to_owned(), "t-0".to_owned()], None));
 }
 
-/// Bytes that SQLite writes for a task which grows by so many pieces of so many bytes, and for its end.
+/// Bytes that SQLite writes for a task that grows by `pieces` pieces of `bytes` bytes, and for its end.
 async fn written(pieces: usize, bytes: usize) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tasks.db");

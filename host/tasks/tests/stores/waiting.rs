@@ -64,7 +64,7 @@ async fn has(store: &MemoryTaskStore, principal: &str, id: &str) -> bool {
     store.exists(&owner(principal), &id.into()).await.unwrap()
 }
 
-/// Fills the store with so many tasks of one caller, and lets others have one each.
+/// Fills the store with `tasks` tasks of one caller, and checks that other callers can store one each.
 async fn others_have_room(store: &MemoryTaskStore, from: &str, tasks: i64, state: TaskState) {
     for number in 0..tasks {
         match store.begin(&owner(from), &task(&format!("{from}-{number}"), state, at(number))).await {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::agent::{AgentKind, AgentTable, DEFAULT_MAX_ANSWER_BYTES};
 use super::super::{AgentConfig, BindingConfig, ModelConfig};
-use super::lent::{Lent, Wrong};
+use super::lent::{LentResources, Wrong};
 
 /// `[agent]` with the keys of all kinds, as far as the text of a tenant may have them.
 #[derive(Debug, Deserialize)]
@@ -114,7 +114,7 @@ const MAX_RULES: usize = 1_000;
 const MAX_STEPS: usize = 1_000;
 
 impl TextAgent {
-    pub(super) fn admit(self, lent: &Lent<'_>) -> Result<AgentConfig, Wrong> {
+    pub(super) fn admit(self, lent: &LentResources<'_>) -> Result<AgentConfig, Wrong> {
         lent.check_most("agent.max_answer_bytes", (self.max_answer_bytes, DEFAULT_MAX_ANSWER_BYTES))?;
         let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         lent.check_most("agent.max_tool_rounds", (self.max_tool_rounds.map(whole), whole(MAX_TOOL_ROUNDS)))?;
@@ -162,7 +162,7 @@ impl TextAgent {
 }
 
 impl TextModel {
-    fn admit(self, lent: &Lent<'_>) -> Result<ModelConfig, Wrong> {
+    fn admit(self, lent: &LentResources<'_>) -> Result<ModelConfig, Wrong> {
         let TextGenerative { model, adapter, endpoint, secret } = match self {
             Self::Scripted(script) => return Ok(ModelConfig::Scripted(script.for_one_of(lent.0.max_loaded))),
             Self::Generative(generative) => generative,
@@ -188,7 +188,7 @@ impl TextModel {
 }
 
 impl TextMcp {
-    fn admit(self, lent: &Lent<'_>) -> Result<McpConfig, Wrong> {
+    fn admit(self, lent: &LentResources<'_>) -> Result<McpConfig, Wrong> {
         lent.check_url("agent.mcp.url", &self.url)?;
         let token_env = self.secret.map(|secret| lent.variable("agent.mcp.secret", &secret)).transpose()?;
         let table = McpTable {

@@ -8,7 +8,7 @@ use super::super::{
     ActivateConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
     KeyValueGrantConfig, LimitsConfig, OnFailureConfig, SessionStateGrantConfig,
 };
-use super::lent::{Lent, Wrong};
+use super::lent::{LentResources, Wrong};
 
 /// The length of a digest in bytes.
 const DIGEST: usize = "sha256:".len() + 64;
@@ -75,7 +75,7 @@ impl TextExtension {
         self.allow.as_ref().map_or(0, Vec::len)
     }
 
-    pub(super) fn admit(self, lent: &Lent<'_>) -> Result<ExtensionConfig, Wrong> {
+    pub(super) fn admit(self, lent: &LentResources<'_>) -> Result<ExtensionConfig, Wrong> {
         let component = self.component;
         let is_digest = is_digest(&component);
         if !is_digest && !is_bare_name(&component) {
@@ -115,7 +115,7 @@ fn is_bare_name(text: &str) -> bool {
 }
 
 impl TextGrants {
-    fn admit(self, lent: &Lent<'_>) -> Result<GrantsConfig, Wrong> {
+    fn admit(self, lent: &LentResources<'_>) -> Result<GrantsConfig, Wrong> {
         let secrets = self.secrets.into_iter().map(|(name, of)| {
             let secret = lent.secret("extension.grants.secrets", &of)?.clone();
             Ok((name, secret))
@@ -149,7 +149,7 @@ impl TextGrants {
 }
 
 impl TextHttp {
-    fn admit(self, lent: &Lent<'_>) -> Result<HttpGrantConfig, Wrong> {
+    fn admit(self, lent: &LentResources<'_>) -> Result<HttpGrantConfig, Wrong> {
         let most = super::super::grants::max_response_bytes();
         lent.check_most("extension.grants.http.max_response_bytes", (self.max_response_bytes, most))?;
         Ok(HttpGrantConfig {

@@ -16,7 +16,7 @@ static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
 pub(super) type Wrong = (&'static str, String);
 
 /// The resources of `[tenants]`, for checking a text.
-pub(super) struct Lent<'a>(pub(super) &'a StoredTenantsConfig);
+pub(super) struct LentResources<'a>(pub(super) &'a StoredTenantsConfig);
 
 impl SecretConfig {
     /// The environment variable or the file. Exactly one is set.
@@ -28,7 +28,7 @@ impl SecretConfig {
     }
 }
 
-impl Lent<'_> {
+impl LentResources<'_> {
     /// Finds a lent secret by its name.
     pub(super) fn secret(&self, key: &'static str, name: &str) -> Result<&SecretConfig, Wrong> {
         let refused = || {

@@ -74,8 +74,8 @@ pub enum InstallError {
     /// The extensions do not fit together.
     #[error("{places}the installed extensions do not fit together")]
     Set {
-        /// The places in the config of the extensions that do not fit, followed by a colon. Empty for extensions that
-        /// no config names.
+        /// The config's entries of the extensions that do not fit, followed by a colon. Empty if the config names none
+        /// of the extensions.
         places: String,
         /// The reason.
         #[source]
