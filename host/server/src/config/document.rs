@@ -18,14 +18,13 @@ use super::problems::{ConfigError, Problem};
 use super::wording::Mistake;
 
 mod place;
+pub(super) mod syntax;
 
 use place::{Found, Step};
+use syntax::DUPLICATE;
 
 /// The default limit on mistakes per text. Each mistake costs one more decoding.
 const MAX_PROBLEMS: usize = 200;
-
-/// The parser's message for a key that occurs twice.
-const DUPLICATE: &str = "duplicate key";
 
 /// The text of a config and the path of its file, kept so that later checks can report line and column.
 #[derive(Clone)]
@@ -99,7 +98,8 @@ impl<'a> Document<'a> {
             let (line, _) = document.position(span.start);
             // One invalid line often causes several errors. Only the first is reported.
             if !document.broken_lines.contains(&line) {
-                document.note("", span.start, error.message().trim().replace('\n', " "));
+                let (key, reason) = syntax::mistake(text, &span, error.message());
+                document.note(&key, span.start, reason);
                 document.broken_lines.push(line);
             }
         }
@@ -370,7 +370,7 @@ impl<'a> Document<'a> {
     fn forget_duplicates_behind(&mut self, steps: &[Step]) {
         let first = place::start(&self.root, steps).map_or(usize::MAX, |start| self.position(start).0);
         let is_one = |problem: &Problem| {
-            problem.key.is_empty() && problem.reason == DUPLICATE && problem.place.is_some_and(|(line, _)| line > first)
+            problem.reason.starts_with(DUPLICATE) && problem.place.is_some_and(|(line, _)| line > first)
         };
         let (duplicates, others): (Vec<_>, _) = std::mem::take(&mut self.problems).into_iter().partition(is_one);
         self.problems = others;

@@ -39,7 +39,7 @@ pub struct Problem {
     pub path: PathBuf,
     /// Line and column, both from 1. `None` if no part of the file is at fault, as with a missing table.
     pub place: Option<(usize, usize)>,
-    /// The key as a dotted path. Empty for invalid TOML.
+    /// The key as a dotted path. Empty for invalid TOML, unless the line has a key.
     pub key: String,
     /// The mistake, and the values that the key accepts.
     pub reason: String,

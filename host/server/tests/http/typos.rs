@@ -72,6 +72,58 @@ fn a_typing_error_is_named_with_its_place_what_was_meant_and_what_is_accepted() 
 }
 
 #[test]
+fn a_text_without_quotes_is_shown_as_it_should_be_written() {
+    let cases = [
+        ("x = template", "is a text without quotes; write x = \"template\""),
+        ("x = Jane Doe # her name", "is a text without quotes; write x = \"Jane Doe\""),
+        ("x = a.wasm", "is a text without quotes; write x = \"a.wasm\""),
+        ("x = ./a", "is a text without quotes; write x = \"./a\""),
+        ("x = [1, b]", "is a text without quotes; write \"b\""),
+        ("x = { y = 1, z = null }", "is a text without quotes; write z = \"null\""),
+        ("x = 127.0.0.1:9999", "is 127.0.0.1:9999, which is no number; a text needs quotes: x = \"127.0.0.1:9999\""),
+        ("x = 10MB", "is 10MB, which is no number; a text needs quotes: x = \"10MB\""),
+        ("x = True", "is True; write it in small letters: x = true"),
+        ("x = { y = no }", "is no without quotes; write y = false, or y = \"no\" for a text"),
+        ("x = nope\"", "lacks the quote at its beginning; write x = \"nope\""),
+        ("x =", "has no value; write it behind the `=`"),
+    ];
+    for (line, expected) in cases {
+        let text = format!("{SOUND}[server]\n{line}\n");
+        let found = problems(&text);
+        let [first, ..] = found.as_slice() else { unreachable!("{line}") };
+        let Problem { place, key, reason, .. } = first;
+        assert!(place.is_some_and(|(line, _)| line == 9) && reason == expected, "{line}: {found:?}");
+        assert!(key.is_empty() || key.starts_with("server.x"), "{line}: {key}");
+    }
+    refused(
+        &SOUND.replace("\"script\"", "script"),
+        &[("annex.toml:5:8: agent.kind: is a text without quotes; write kind = \"script\"", "")],
+    );
+}
+
+#[test]
+fn a_repeated_key_is_named_with_the_line_of_the_first_one() {
+    let cases = [
+        ("[server]\nmax_streams = 1\n\nmax_streams = 2", "annex.toml:11:1: server.max_streams: duplicate key", 9),
+        ("[tasks]\n[server]\n[tasks]", "annex.toml:10:2: tasks: duplicate key", 8),
+        ("[card.provider]\n[card]", "annex.toml:9:2: card: duplicate key", 1),
+        ("[card.provider]\n[ card . provider ]", "annex.toml:9:10: card.provider: duplicate key", 8),
+        ("[server]\nx.y = 1\nx.y = 2", "annex.toml:10:3: server.x.y: duplicate key", 9),
+        ("x = { y = 1, \"y\" = 2 }", "annex.toml:8:14: agent.x.y: duplicate key", 8),
+        (
+            "[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"b\"\nname = \"c\"",
+            "annex.toml:12:1: tenant.name: duplicate key",
+            11,
+        ),
+    ];
+    for (more, begins, line) in cases {
+        let found: Vec<String> = problems(&format!("{SOUND}{more}\n")).iter().map(Problem::to_string).collect();
+        let has = format!("it stands in line {line} already");
+        assert!(found.iter().any(|found| found.starts_with(begins) && found.contains(&has)), "{more}\n{found:#?}");
+    }
+}
+
+#[test]
 fn all_typing_errors_of_a_config_are_named_at_once() {
     let text = "[card]\nnme = \"n\"\n[agent]\nkind = \"scrpt\"\nname = \"a\"\nrule = []\n[server]\nlistn = \"nowhere\"\n\
                 max_streams = \"many\"\nbody_seconds = 0\n[[extension]]\nrequird = true\n[[tenant]]\nname = \"a\"\n\

@@ -6,7 +6,7 @@ use annex_text::line_within;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
-use super::super::document::Document;
+use super::super::document::{Document, syntax};
 use super::super::problems::Problem;
 
 /// The most mistakes that are reported per text. Each costs one more decoding.
@@ -25,9 +25,12 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     let is_unknown = problems.iter().any(|problem| problem.reason.starts_with("unknown key"));
     match problems.as_slice() {
         [] => {
-            let before = first.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let span = first.span().unwrap_or_default();
+            let before = text.get(..span.start).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
-            (format!("line {line}"), line_within(first.message().trim(), MAX_LINE_BYTES))
+            let (key, reason) = syntax::mistake(text, &span, first.message());
+            let key = if key.is_empty() { key } else { format!(": {}", line_within(&key, MAX_LINE_BYTES)) };
+            (format!("line {line}{key}"), line_within(&reason, MAX_LINE_BYTES))
         }
         [only] => {
             let hint = if is_unknown { format!("; {NAMES_NO_FILES}") } else { String::new() };

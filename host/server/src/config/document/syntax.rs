@@ -1,0 +1,98 @@
+//! Messages about lines that are not TOML, with the key that they are about.
+
+use std::ops::Range;
+
+use toml::Value;
+use toml::de::DeTable;
+
+use super::place::{self, Step};
+
+/// The parser's message for a key that occurs twice.
+pub(in crate::config) const DUPLICATE: &str = "duplicate key";
+
+/// The beginnings of the parser's messages about a value that is not a value of TOML.
+const ABOUT_VALUES: [&str; 4] =
+    ["string values must be quoted", "invalid boolean", "invalid float", "invalid mantissa"];
+
+/// A name that stands in for a repeated key, to find the table that the key is in.
+const STAND_IN: &str = "annex-repeated-key";
+
+/// The key of the mistake at `span`, and the reason. The key is empty if it is unknown. `message` is the parser's.
+pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str) -> (String, String) {
+    let message = message.trim().replace('\n', " ");
+    if message == DUPLICATE {
+        return repeated(text, span);
+    }
+    let is_about_value = ABOUT_VALUES.iter().any(|begin| message.starts_with(begin));
+    let unquoted = is_about_value.then(|| unquoted(text, span)).flatten();
+    let Some((value, reason)) = unquoted else { return (String::new(), message) };
+    (place::dotted(&path_at(until_line_end(text, span), &value)), reason)
+}
+
+/// A repeated key, with the line of the first one.
+fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
+    let name = text.get(span.clone()).unwrap_or_default().trim_matches(['"', '\'']).to_owned();
+    let lines = until_line_end(text, span);
+    let (before, behind) = (text.get(..span.start).unwrap_or_default(), lines.get(span.end..).unwrap_or_default());
+    // Under another name the key hides no earlier one.
+    let renamed = format!("{before}{STAND_IN}{behind}");
+    let (root, _) = DeTable::parse_recoverable(&renamed);
+    let found = place::find(root.get_ref(), &(span.start..span.start + STAND_IN.len()));
+    let mut steps = found.map(|found| found.steps).unwrap_or_default();
+    if let Some(last @ Step::Key(_)) = steps.last_mut() {
+        *last = Step::Key(name.clone());
+    }
+    let first = place::start(root.get_ref(), &steps).and_then(|start| text.get(..start));
+    match first {
+        Some(first) if first.len() < span.start => {
+            let line = first.matches('\n').count() + 1;
+            (
+                place::dotted(&steps),
+                format!("{DUPLICATE}; it stands in line {line} already, so leave out one of the two"),
+            )
+        }
+        _ => (name, DUPLICATE.to_owned()),
+    }
+}
+
+/// A value without quotes: its span, and the reason with the line as it should be.
+fn unquoted(text: &str, span: &Range<usize>) -> Option<(Range<usize>, String)> {
+    let line = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1)..until_line_end(text, span).len();
+    let ends = |character: char| matches!(character, '=' | ',' | '[' | ']' | '{' | '}' | '#' | '"' | '\'');
+    let begin = line.start + text.get(line.start..span.start)?.rfind(ends).map_or(0, |end| end + 1);
+    let rest = text.get(begin..line.end)?;
+    let (word, behind) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+    let begin = begin + (word.len() - word.trim_start().len());
+    let word = word.trim();
+    let before = text.get(line.start..begin)?.trim_end();
+    if !before.ends_with(['=', ',', '[']) {
+        return None;
+    }
+    let key = before.strip_suffix('=').map(|key| key.rsplit([',', '{']).next().unwrap_or(key).trim());
+    let key = key.map(|key| format!("{key} = ")).unwrap_or_default();
+    let (quoted, lower) = (Value::from(word), word.to_ascii_lowercase());
+    let reason = match lower.as_str() {
+        "" => "has no value; write it behind the `=`".to_owned(),
+        _ if behind.starts_with(['"', '\'']) => format!("lacks the quote at its beginning; write {key}{quoted}"),
+        "true" | "false" => format!("is {word}; write it in small letters: {key}{lower}"),
+        "yes" | "on" => format!("is {word} without quotes; write {key}true, or {key}{quoted} for a text"),
+        "no" | "off" => format!("is {word} without quotes; write {key}false, or {key}{quoted} for a text"),
+        _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
+            format!("is {word}, which is no number; a text needs quotes: {key}{quoted}")
+        }
+        _ => format!("is a text without quotes; write {key}{quoted}"),
+    };
+    Some((begin..begin + word.len(), reason))
+}
+
+/// The text up to the end of the line with the end of the span.
+fn until_line_end<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
+    let rest = text.get(span.end..).unwrap_or_default();
+    text.get(..span.end + rest.find('\n').unwrap_or(rest.len())).unwrap_or(text)
+}
+
+/// The path of the entry whose key or value has this span. Empty if there is none.
+fn path_at(text: &str, span: &Range<usize>) -> Vec<Step> {
+    let (root, _) = DeTable::parse_recoverable(text);
+    place::find(root.get_ref(), span).map(|found| found.steps).unwrap_or_default()
+}
