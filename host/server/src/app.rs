@@ -60,7 +60,7 @@ mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-pub use check::{Checked, check, check_extensions, check_tenant_text};
+pub use check::{Checked, Counts, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
 /// The whole server without its listeners.

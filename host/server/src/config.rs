@@ -18,6 +18,7 @@ mod bounds;
 mod card;
 mod cors;
 mod document;
+pub(crate) mod environment;
 mod extension;
 mod file;
 mod grants;
@@ -67,7 +68,7 @@ pub use tenant::TenantConfig;
 pub use wake::WakeConfig;
 
 /// The whole config of `annex serve`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// `[server]`: the listener and its limits.

@@ -28,7 +28,7 @@ mod tenants;
 
 pub use admin::TokenError;
 pub use annex_agent::{end_programs, kill_programs};
-pub use app::{App, AppError, Checked, check, check_extensions, check_tenant_text};
+pub use app::{App, AppError, Checked, Counts, check, check_extensions, check_tenant_text};
 pub use config::{
     AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,
     ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,

@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::problems::{ConfigError, Problem};
-use super::wording::Mistake;
+use super::wording::{Mistake, one_or_several};
 
 mod place;
 pub(super) mod syntax;
@@ -61,6 +61,11 @@ impl ConfigText {
         let (line, column) = document.position(start);
         Some(format!("{}:{line}:{column}", self.path.display()))
     }
+}
+
+/// A key without the indices of list elements.
+pub(super) fn without_indices(key: &str) -> String {
+    place::dotted(&place::steps(key))
 }
 
 /// A TOML text with the mistakes found in it.
@@ -149,6 +154,11 @@ impl<'a> Document<'a> {
         Some(Problem { path: self.path.to_owned(), place, key: place::dotted(&steps), reason: reason.into() })
     }
 
+    /// The text under a key, such as `agent.instruction`.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        place::at(&self.root, &place::steps(key)).and_then(|value| value.get_ref().as_str())
+    }
+
     /// All mistakes, ordered by line.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems;
@@ -234,7 +244,7 @@ impl<'a> Document<'a> {
                 }
                 let text = match place::at(&self.root, &steps).map(Spanned::get_ref) {
                     Some(DeValue::Table(_)) if text.ends_with("a list in brackets") => {
-                        one_or_several(&place::dotted(&steps), steps.last())
+                        one_or_several(&place::dotted(&steps), matches!(steps.last(), Some(Step::Item(_))))
                     }
                     _ => text,
                 };
@@ -382,16 +392,5 @@ impl<'a> Document<'a> {
         let Some(value) = place::at_mut(&mut self.root, steps) else { return false };
         *value.get_mut() = DeValue::String(Cow::Owned(text));
         true
-    }
-}
-
-/// The error text for a table written as `[key]` where a list `[[key]]` is needed, or the other way round.
-fn one_or_several(key: &str, last: Option<&Step>) -> String {
-    match last {
-        Some(Step::Item(_)) => {
-            let meant = if key == "tenants" { ", or as [[tenant]] for a tenant of this config" } else { "" };
-            format!("is a list of tables, and there is one; write it as [{key}]{meant}")
-        }
-        _ => format!("is one table, and there may be several; write it as [[{key}]]"),
     }
 }

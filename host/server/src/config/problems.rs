@@ -23,6 +23,21 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// An error with these mistakes, if there are any.
+    pub(crate) fn unless_none(problems: Vec<Problem>) -> Result<(), Self> {
+        if problems.is_empty() { Ok(()) } else { Err(Self::Problems(problems)) }
+    }
+
+    /// The mistakes. A file that cannot be read is one.
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
+        match self {
+            Self::Problems(problems) => problems,
+            Self::Read { path, source } => {
+                vec![Problem { path, place: None, key: String::new(), reason: format!("cannot be read: {source}") }]
+            }
+        }
+    }
+
     /// One line per mistake.
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {

@@ -180,12 +180,12 @@ impl Folder {
         Self(folder)
     }
 
-    async fn check(&self) -> Result<annex_server::Checked, Vec<String>> {
+    async fn check(&self) -> Result<annex_server::Counts, Vec<String>> {
         let built = Path::new(annex_components::STATE_INJECTION);
         let components = built.parent().expect("a folder").to_owned();
         let locations = Locations { config: self.0.path().to_owned(), components, cache: None };
         let checked = check(&self.0.path().join("annex.toml"), &locations).await;
-        checked.map_err(|error| match error {
+        checked.outcome.map_err(|error| match error {
             ConfigError::Problems(problems) => problems.iter().map(|problem| self.shown(problem)).collect(),
             ConfigError::Read { .. } => vec![error.to_string()],
         })
@@ -219,18 +219,51 @@ async fn a_check_looks_at_the_files_and_variables_that_the_config_and_its_tenant
             "did you mean `timestamp`? these ship:",
         ),
         ("annex.toml:11:1: extension.component: cannot read \"./mine.wasm\", which is mine.wasm", "No such file"),
-        ("annex.toml:12:12: extension.grants.secrets: KEY:", "ANNEX_TEST_NOT_SET is not set"),
+        (
+            "annex.toml:12:32: extension.grants.secrets.KEY.env: the environment variable",
+            "ANNEX_TEST_NOT_SET is not set",
+        ),
         ("annex.toml:16:1: extension.limits.cpu_ms:", "at least 1"),
-        ("annex.toml:17:1: auth.api_key:", "no.key"),
-        ("annex.toml:20:1: auth.api_key: api key of bob", "not set"),
+        ("annex.toml:19:1: auth.api_key.key_file:", "no.key"),
+        ("annex.toml:22:1: auth.api_key.key_env: the environment variable", "ANNEX_TEST_NOT_SET is not set"),
         ("annex.toml:24:1: tasks.postgres_env:", "ANNEX_TEST_NOT_SET is not set"),
         ("annex.toml:30:1: tenant.config: cannot read gone.toml", "No such file"),
-        ("acme/agent.toml:8:1: card.signing:", "no.pem"),
+        ("acme/agent.toml:10:1: card.signing.key_file:", "no.pem"),
         ("acme/agent.toml:12:1: extension.component:", "which is acme/gone.wasm"),
     ];
     let all =
         found.iter().zip(&expected).all(|(found, (begins, has))| found.starts_with(begins) && found.contains(has));
     assert!(all && found.len() == expected.len(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn a_variable_that_is_not_set_is_named_at_its_own_key_and_in_the_same_words() {
+    let template = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n\
+                    [agent.model.generative]\nmodel = \"m\"\napi_key_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[agent.mcp]]\nname = \"m\"\nurl = \"http://127.0.0.1:1\"\ntoken_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[agent.mcp]]\nname = \"o\"\ncommand = \"x\"\nenv = [\"ANNEX_TEST_NOT_SET\"]\n\
+                    [card.signing]\nkid = \"k\"\nkey_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [admin]\ntoken_env = \"ANNEX_TEST_NOT_SET\"\nmetrics_token_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[admin.token]]\nname = \"bot\"\ntoken_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[auth.api_key]]\nprincipal = \"bob\"\nkey_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [tasks]\npostgres_env = \"ANNEX_TEST_NOT_SET\"\n[replica]\nname_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [tenants.secrets]\nA = { env = \"ANNEX_TEST_NOT_SET\" }\n\
+                    [[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclock = true\n\
+                    secrets.B = { env = \"ANNEX_TEST_NOT_SET\" }\n[extension.grants.secrets.C]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
+    let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\n\
+                    [agent.credentials]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
+    for (config, count) in [(template, 13), (upstream, 1)] {
+        let folder = Folder::new(&[("annex.toml", config)]);
+        let found = folder.check().await.expect_err("errors");
+        let words = "the environment variable ANNEX_TEST_NOT_SET is not set; set it before the start";
+        let lines = config.lines().enumerate().filter(|(_, line)| line.contains("ANNEX_TEST_NOT_SET"));
+        for (number, line) in lines.clone() {
+            let begins = format!("annex.toml:{}:", number + 1);
+            let is_told = found.iter().any(|found| found.starts_with(&begins) && found.ends_with(words));
+            assert!(is_told, "{line}: {found:#?}");
+        }
+        assert_eq!((found.len(), lines.count()), (count, count), "{found:#?}");
+    }
 }
 
 #[tokio::test]

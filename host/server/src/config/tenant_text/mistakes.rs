@@ -6,7 +6,7 @@ use annex_text::line_within;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
-use super::super::document::{Document, syntax};
+use super::super::document::{Document, syntax, without_indices};
 use super::super::problems::Problem;
 
 /// The most mistakes that are reported per text. Each costs one more decoding.
@@ -47,9 +47,8 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     }
 }
 
-/// The mistakes in the text of a file that does not decode as `T`.
-pub(super) fn in_file<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
-    let mut problems = problems_at::<T>(file, text);
+/// The mistakes with the hint about unknown keys, if there are some.
+pub(crate) fn with_hint(mut problems: Vec<Problem>) -> Vec<Problem> {
     let unknown = problems.iter_mut().rfind(|problem| problem.reason.starts_with("unknown key"));
     if let Some(Problem { reason, .. }) = unknown {
         reason.push_str(&format!("; {NAMES_NO_FILES}"));
@@ -57,12 +56,23 @@ pub(super) fn in_file<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Probl
     problems
 }
 
-fn problems<T: DeserializeOwned>(text: &str) -> Vec<Problem> {
-    problems_at::<T>(Path::new(""), text)
+/// The place and the reasons of mistakes without lines.
+pub(super) fn listed(mut wrong: Vec<(String, String)>) -> (String, String) {
+    let within = |(key, reason): (String, String)| (key, line_within(&reason, MAX_LINE_BYTES));
+    if wrong.len() == 1
+        && let Some((key, reason)) = wrong.pop()
+    {
+        return within((without_indices(&key), reason));
+    }
+    let more = if wrong.len() <= MAX_MISTAKES { "" } else { ", of which these are the first" };
+    let place = format!("{} errors in the text{more}", wrong.len());
+    let lines = wrong.into_iter().take(MAX_MISTAKES).map(within);
+    let lines: Vec<String> = lines.map(|(key, reason)| format!("{}: {reason}", without_indices(&key))).collect();
+    (place, format!("\n{}", lines.join("\n")))
 }
 
-fn problems_at<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
-    let mut document = Document::parse(file, text).with_most(MAX_MISTAKES);
+fn problems<T: DeserializeOwned>(text: &str) -> Vec<Problem> {
+    let mut document = Document::parse(Path::new(""), text).with_most(MAX_MISTAKES);
     // Only the noted mistakes are of use here, not the value.
     drop(document.decode::<T>());
     document.into_problems()
