@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use annex_auth::{AuthConfig, AuthConfigError, Authenticator};
@@ -57,8 +57,10 @@ async fn check_text(path: &Path, text: &str, locations: &Locations) -> Checked {
         match checked.outcome {
             Ok(of_tenant) => counts.extensions += of_tenant.extensions,
             Err(ConfigError::Problems(problems)) => of_tenants.extend(problems),
-            Err(error @ ConfigError::Read { .. }) => {
-                document.wrong(&format!("tenant[{number}].config"), fault::text(&error));
+            Err(ConfigError::Read { path, source }) => {
+                let path = absolute(&path).unwrap_or(path);
+                let reason = format!("cannot read {:?}, which is {}: {source}", tenant.config, path.display());
+                document.wrong(&format!("tenant[{number}].config"), reason);
             }
         }
     }

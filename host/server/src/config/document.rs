@@ -21,7 +21,7 @@ mod place;
 pub(super) mod syntax;
 
 use place::{Found, Step};
-use syntax::DUPLICATE;
+use syntax::{DUPLICATE, SyntaxMistake};
 
 /// The default limit on mistakes per text. Each mistake costs one more decoding.
 const MAX_PROBLEMS: usize = 200;
@@ -103,8 +103,9 @@ impl<'a> Document<'a> {
             let (line, _) = document.position(span.start);
             // One invalid line often causes several errors. Only the first is reported.
             if !document.broken_lines.contains(&line) {
-                let (key, reason) = syntax::mistake(text, &span, error.message());
-                document.note(&key, span.start, reason);
+                let SyntaxMistake { key, reason, example } = syntax::mistake(text, &span, error.message());
+                let place = Some(document.position(span.start));
+                document.problems.push(Problem { path: path.to_owned(), place, key, reason, example });
                 document.broken_lines.push(line);
             }
         }
@@ -151,7 +152,8 @@ impl<'a> Document<'a> {
     pub(crate) fn remark(&self, key: &str, reason: impl Into<String>) -> Option<Problem> {
         let steps = place::steps(key);
         let place = self.start_of(&steps)?.map(|start| self.position(start));
-        Some(Problem { path: self.path.to_owned(), place, key: place::dotted(&steps), reason: reason.into() })
+        let (path, key) = (self.path.to_owned(), place::dotted(&steps));
+        Some(Problem { path, place, key, reason: reason.into(), example: None })
     }
 
     /// The text under a key, such as `agent.instruction`.
@@ -177,7 +179,7 @@ impl<'a> Document<'a> {
             Some(value) if problems.is_empty() => return Ok(value),
             None if problems.is_empty() => {
                 let reason = "cannot be read as a config".to_owned();
-                problems.push(Problem { path, place: None, key: String::new(), reason });
+                problems.push(Problem { path, place: None, key: String::new(), reason, example: None });
             }
             _ => {}
         }
@@ -203,7 +205,8 @@ impl<'a> Document<'a> {
 
     fn note(&mut self, key: &str, start: usize, reason: String) {
         let place = Some(self.position(start));
-        self.problems.push(Problem { path: self.path.to_owned(), place, key: key.to_owned(), reason });
+        let (path, key) = (self.path.to_owned(), key.to_owned());
+        self.problems.push(Problem { path, place, key, reason, example: None });
     }
 
     /// The line and the column of a byte, both from 1.
@@ -308,7 +311,8 @@ impl<'a> Document<'a> {
         if self.broken_lines.is_empty() && !self.is_lost(&whole) {
             let (path, dotted) = (self.path.to_owned(), place::dotted(&whole));
             let place = (!is_root).then(|| self.position(span.start));
-            self.problems.push(Problem { path, place, key: dotted, reason: format!("is missing{needed}") });
+            let reason = format!("is missing{needed}");
+            self.problems.push(Problem { path, place, key: dotted, reason, example: None });
         }
         self.lose(&whole);
         // Each placeholder gets a span of its own behind the end of the text.

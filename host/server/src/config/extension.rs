@@ -161,14 +161,9 @@ impl ExtensionConfig {
 
     /// All settings that cannot be used. Pairs of key and reason.
     pub(crate) fn wrong(&self, folder: &Path, ceiling: &LimitsConfig) -> Vec<(String, String)> {
-        let others = [
-            self.parameters().err(),
-            self.limits.to_limits(ceiling).err(),
-            self.allow().err(),
-            self.on_failure().err(),
-            self.instances().err(),
-        ];
-        let others = others.into_iter().flatten().map(|(key, reason)| (key.to_owned(), reason));
+        let others = [self.parameters().err(), self.allow().err(), self.on_failure().err(), self.instances().err()];
+        let others = others.into_iter().flatten().chain(self.limits.wrong(ceiling));
+        let others = others.map(|(key, reason)| (key.to_owned(), reason));
         self.grants.wrong(folder).into_iter().chain(others).collect()
     }
 

@@ -33,15 +33,16 @@ impl ConfigError {
         match self {
             Self::Problems(problems) => problems,
             Self::Read { path, source } => {
-                vec![Problem { path, place: None, key: String::new(), reason: format!("cannot be read: {source}") }]
+                let (key, reason) = (String::new(), format!("cannot be read: {source}"));
+                vec![Problem { path, place: None, key, reason, example: None }]
             }
         }
     }
 
-    /// One line per mistake.
+    /// One line per mistake, for logs and the admin API.
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {
-            Self::Problems(problems) => problems.iter().map(Problem::to_string).collect(),
+            Self::Problems(problems) => problems.iter().map(Problem::line).collect(),
             Self::Read { .. } => vec![fault::text(self)],
         }
     }
@@ -58,11 +59,21 @@ pub struct Problem {
     pub key: String,
     /// The mistake, and the values that the key accepts.
     pub reason: String,
+    /// The entry as it should be written. It repeats the value, which may be a secret, so only the person who starts or
+    /// checks the config sees it: logs and the admin API leave it out.
+    pub example: Option<String>,
+}
+
+impl Problem {
+    /// The mistake in one line, without the example.
+    pub(crate) fn line(&self) -> String {
+        Self { example: None, ..self.clone() }.to_string()
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, place, key, reason } = self;
+        let Self { path, place, key, reason, example } = self;
         write!(formatter, "{}:", path.display())?;
         if let Some((line, column)) = place {
             write!(formatter, "{line}:{column}:")?;
@@ -71,7 +82,11 @@ impl fmt::Display for Problem {
             write!(formatter, " {key}:")?;
         }
         // The reason may quote text of a stranger, so control characters are escaped.
-        write!(formatter, " {}", annex_text::line(reason))
+        write!(formatter, " {}", annex_text::line(reason))?;
+        match example {
+            Some(example) => write!(formatter, "; write {}", annex_text::line(example)),
+            None => Ok(()),
+        }
     }
 }
 

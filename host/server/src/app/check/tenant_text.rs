@@ -102,7 +102,7 @@ impl Server {
                 let lent = config.stored_tenants.clone();
                 let missing = || {
                     let (path, key, reason) = (path.to_owned(), "tenants".to_owned(), NO_TENANTS.to_owned());
-                    Problem { path, place: None, key, reason }
+                    Problem { path, place: None, key, reason, example: None }
                 };
                 let problems = if lent.is_some() { Vec::new() } else { vec![missing()] };
                 Self { config: Arc::new(config), lent, problems }

@@ -17,16 +17,30 @@ const ABOUT_VALUES: [&str; 4] =
 /// A name that stands in for a repeated key, to find the table that the key is in.
 const STAND_IN: &str = "annex-repeated-key";
 
-/// The key of the mistake at `span`, and the reason. The key is empty if it is unknown. `message` is the parser's.
-pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str) -> (String, String) {
+/// A mistake in a line that is not TOML.
+pub(in crate::config) struct SyntaxMistake {
+    /// The key. Empty if it is unknown.
+    pub(in crate::config) key: String,
+    /// The reason. It does not repeat the value, which may be a secret.
+    pub(in crate::config) reason: String,
+    /// The entry as it should be.
+    pub(in crate::config) example: Option<String>,
+}
+
+/// The mistake at `span`. `message` is the parser's.
+pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str) -> SyntaxMistake {
     let message = message.trim().replace('\n', " ");
     if message == DUPLICATE {
-        return repeated(text, span);
+        let (key, reason) = repeated(text, span);
+        return SyntaxMistake { key, reason, example: None };
     }
     let is_about_value = ABOUT_VALUES.iter().any(|begin| message.starts_with(begin));
     let unquoted = is_about_value.then(|| unquoted(text, span)).flatten();
-    let Some((value, reason)) = unquoted else { return (String::new(), message) };
-    (place::dotted(&path_at(until_line_end(text, span), &value)), reason)
+    let Some(Unquoted { value, reason, example }) = unquoted else {
+        return SyntaxMistake { key: String::new(), reason: message, example: None };
+    };
+    let key = place::dotted(&path_at(until_line_end(text, span), &value));
+    SyntaxMistake { key, reason: reason.to_owned(), example }
 }
 
 /// A repeated key, with the line of the first one.
@@ -55,8 +69,17 @@ fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
     }
 }
 
-/// A value without quotes: its span, and the reason with the line as it should be.
-fn unquoted(text: &str, span: &Range<usize>) -> Option<(Range<usize>, String)> {
+/// A value that needs quotes.
+struct Unquoted {
+    /// The span of the value.
+    value: Range<usize>,
+    reason: &'static str,
+    /// The entry as it should be.
+    example: Option<String>,
+}
+
+/// The value without quotes around `span`.
+fn unquoted(text: &str, span: &Range<usize>) -> Option<Unquoted> {
     let line = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1)..until_line_end(text, span).len();
     let ends = |character: char| matches!(character, '=' | ',' | '[' | ']' | '{' | '}' | '#' | '"' | '\'');
     let begin = line.start + text.get(line.start..span.start)?.rfind(ends).map_or(0, |end| end + 1);
@@ -71,19 +94,21 @@ fn unquoted(text: &str, span: &Range<usize>) -> Option<(Range<usize>, String)> {
     let key = before.strip_suffix('=').map(|key| key.rsplit([',', '{']).next().unwrap_or(key).trim());
     let key = key.map(|key| format!("{key} = ")).unwrap_or_default();
     let (quoted, lower) = (Value::from(word), word.to_ascii_lowercase());
-    let reason = match lower.as_str() {
-        "" => "has no value; write it behind the `=`".to_owned(),
-        _ if behind.starts_with(['"', '\'']) => format!("lacks the quote at its beginning; write {key}{quoted}"),
-        "true" | "false" => format!("is {word}; write it in small letters: {key}{lower}"),
-        "yes" | "on" => format!("is {word} without quotes; write {key}true, or {key}{quoted} for a text"),
-        "no" | "off" => format!("is {word} without quotes; write {key}false, or {key}{quoted} for a text"),
-        _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
-            format!("is {word}, which is no number; a text needs quotes: {key}{quoted}")
-        }
-        _ => format!("is a text without quotes; write {key}{quoted}"),
+    let begins_with_digit = word.starts_with(|first: char| first.is_ascii_digit());
+    let (reason, example) = match lower.as_str() {
+        "" => ("has no value; one must stand behind the `=`", None),
+        _ if behind.starts_with(['"', '\'']) => ("lacks the quote at its beginning", Some(format!("{key}{quoted}"))),
+        "true" | "false" => ("takes true and false in small letters only", Some(format!("{key}{lower}"))),
+        "yes" | "on" => (YES_OR_NO, Some(format!("{key}true, or {key}{quoted} for a text"))),
+        "no" | "off" => (YES_OR_NO, Some(format!("{key}false, or {key}{quoted} for a text"))),
+        _ if begins_with_digit => ("is no number, and a text needs quotes", Some(format!("{key}{quoted}"))),
+        _ => ("is a text without quotes", Some(format!("{key}{quoted}"))),
     };
-    Some((begin..begin + word.len(), reason))
+    Some(Unquoted { value: begin..begin + word.len(), reason, example })
 }
+
+/// The reason for a word such as `yes`.
+const YES_OR_NO: &str = "is neither true nor false, and a text needs quotes";
 
 /// The text up to the end of the line with the end of the span.
 fn until_line_end<'t>(text: &'t str, span: &Range<usize>) -> &'t str {

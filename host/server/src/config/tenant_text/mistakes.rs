@@ -6,7 +6,8 @@ use annex_text::line_within;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
-use super::super::document::{Document, syntax, without_indices};
+use super::super::document::syntax::{self, SyntaxMistake};
+use super::super::document::{Document, without_indices};
 use super::super::problems::Problem;
 
 /// The most mistakes that are reported per text. Each costs one more decoding.
@@ -28,7 +29,8 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
             let span = first.span().unwrap_or_default();
             let before = text.get(..span.start).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
-            let (key, reason) = syntax::mistake(text, &span, first.message());
+            // Without the example, because the admin API shows the reason.
+            let SyntaxMistake { key, reason, .. } = syntax::mistake(text, &span, first.message());
             let key = if key.is_empty() { key } else { format!(": {}", line_within(&key, MAX_LINE_BYTES)) };
             (format!("line {line}{key}"), line_within(&reason, MAX_LINE_BYTES))
         }
