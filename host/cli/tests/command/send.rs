@@ -95,7 +95,10 @@ fn a_violation_of_the_state_schema_is_named_with_its_place_before_anything_is_se
     let state = r#"{"user_info":{"name":"Ada","email":7}}"#;
     let run = run(["send", &server.url, QUESTION, "--state", state])?;
     assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
-    for expected in ["nothing was sent", "/user_info/email: 7 is not of type", "/user_info: \"role\" is a required"] {
+    let command = format!("annex send {} --template prints what it takes", server.url);
+    for expected in
+        ["nothing was sent", "/user_info/email: 7 is not of type", "/user_info: \"role\" is a required", &command]
+    {
         assert!(run.err.contains(expected), "{expected}: {}", run.err);
     }
     Ok(())

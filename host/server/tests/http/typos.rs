@@ -78,6 +78,8 @@ fn a_text_without_quotes_is_shown_as_it_should_be_written() {
         ("x = Jane Doe # her name", "is a text without quotes; write x = \"Jane Doe\""),
         ("x = a.wasm", "is a text without quotes; write x = \"a.wasm\""),
         ("x = ./a", "is a text without quotes; write x = \"./a\""),
+        ("x = https://a.example/c,d", "is a text without quotes; write x = \"https://a.example/c,d\""),
+        ("x = it's mine", "is a text without quotes; write x = \"it's mine\""),
         ("x = [1, b]", "is a text without quotes; write \"b\""),
         ("x = { y = 1, z = null }", "is a text without quotes; write z = \"null\""),
         ("x = 127.0.0.1:9999", "is no number, and a text needs quotes; write x = \"127.0.0.1:9999\""),

@@ -81,23 +81,25 @@ struct Unquoted {
 /// The value without quotes around `span`.
 fn unquoted(text: &str, span: &Range<usize>) -> Option<Unquoted> {
     let line = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1)..until_line_end(text, span).len();
-    let ends = |character: char| matches!(character, '=' | ',' | '[' | ']' | '{' | '}' | '#' | '"' | '\'');
-    let begin = line.start + text.get(line.start..span.start)?.rfind(ends).map_or(0, |end| end + 1);
+    let begin = line.start + text.get(line.start..span.start)?.rfind(['=', ',', '[']).map_or(0, |end| end + 1);
+    let before = text.get(line.start..begin)?.trim_end();
+    // A line without a key is one of a list.
+    let is_nested = before.is_empty() || before.contains(['[', '{']);
+    let ends = |character: char| is_nested && matches!(character, ',' | ']' | '}');
     let rest = text.get(begin..line.end)?;
-    let (word, behind) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+    let rest = rest.split(" #").next().unwrap_or(rest);
+    let word = rest.split(ends).next().unwrap_or(rest);
     let begin = begin + (word.len() - word.trim_start().len());
     let word = word.trim();
-    let before = text.get(line.start..begin)?.trim_end();
-    if !before.ends_with(['=', ',', '[']) {
-        return None;
-    }
+    let half_quoted = word.strip_suffix(['"', '\'']).filter(|word| !word.contains(['"', '\'']));
+    let word = half_quoted.unwrap_or(word);
     let key = before.strip_suffix('=').map(|key| key.rsplit([',', '{']).next().unwrap_or(key).trim());
     let key = key.map(|key| format!("{key} = ")).unwrap_or_default();
     let (quoted, lower) = (Value::from(word), word.to_ascii_lowercase());
     let begins_with_digit = word.starts_with(|first: char| first.is_ascii_digit());
     let (reason, example) = match lower.as_str() {
         "" => ("has no value; one must stand behind the `=`", None),
-        _ if behind.starts_with(['"', '\'']) => ("lacks the quote at its beginning", Some(format!("{key}{quoted}"))),
+        _ if half_quoted.is_some() => ("lacks the quote at its beginning", Some(format!("{key}{quoted}"))),
         "true" | "false" => ("takes true and false in small letters only", Some(format!("{key}{lower}"))),
         "yes" | "on" => (YES_OR_NO, Some(format!("{key}true, or {key}{quoted} for a text"))),
         "no" | "off" => (YES_OR_NO, Some(format!("{key}false, or {key}{quoted} for a text"))),
