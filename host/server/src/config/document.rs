@@ -103,8 +103,8 @@ impl<'a> Document<'a> {
             let (line, _) = document.position(span.start);
             // One invalid line often causes several errors. Only the first is reported.
             if !document.broken_lines.contains(&line) {
-                let SyntaxMistake { key, reason, example } = syntax::mistake(text, &span, error.message());
-                let place = Some(document.position(span.start));
+                let SyntaxMistake { start, key, reason, example } = syntax::mistake(text, &span, error.message());
+                let place = Some(document.position(start));
                 document.problems.push(Problem { path: path.to_owned(), place, key, reason, example });
                 document.broken_lines.push(line);
             }

@@ -14,11 +14,16 @@ pub(in crate::config) const DUPLICATE: &str = "duplicate key";
 const ABOUT_VALUES: [&str; 4] =
     ["string values must be quoted", "invalid boolean", "invalid float", "invalid mantissa"];
 
+/// The beginning of the parser's message about the rest of a line, such as behind the comma of a text without quotes.
+const ABOUT_REST: &str = "unexpected key or value";
+
 /// A name that stands in for a repeated key, to find the table that the key is in.
 const STAND_IN: &str = "annex-repeated-key";
 
 /// A mistake in a line that is not TOML.
 pub(in crate::config) struct SyntaxMistake {
+    /// The first byte of the key or the value.
+    pub(in crate::config) start: usize,
     /// The key. Empty if it is unknown.
     pub(in crate::config) key: String,
     /// The reason. It does not repeat the value, which may be a secret.
@@ -32,15 +37,17 @@ pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str)
     let message = message.trim().replace('\n', " ");
     if message == DUPLICATE {
         let (key, reason) = repeated(text, span);
-        return SyntaxMistake { key, reason, example: None };
+        return SyntaxMistake { start: span.start, key, reason, example: None };
     }
-    let is_about_value = ABOUT_VALUES.iter().any(|begin| message.starts_with(begin));
-    let unquoted = is_about_value.then(|| unquoted(text, span)).flatten();
-    let Some(Unquoted { value, reason, example }) = unquoted else {
-        return SyntaxMistake { key: String::new(), reason: message, example: None };
+    let unquoted = if message.starts_with(ABOUT_REST) {
+        unquoted(text, span).filter(|unquoted| unquoted.reason == WITHOUT_QUOTES)
+    } else {
+        ABOUT_VALUES.iter().any(|begin| message.starts_with(begin)).then(|| unquoted(text, span)).flatten()
     };
-    let key = place::dotted(&path_at(until_line_end(text, span), &value));
-    SyntaxMistake { key, reason: reason.to_owned(), example }
+    let Some(Unquoted { start, key, reason, example }) = unquoted else {
+        return SyntaxMistake { start: span.start, key: String::new(), reason: message, example: None };
+    };
+    SyntaxMistake { start, key, reason: reason.to_owned(), example }
 }
 
 /// A repeated key, with the line of the first one.
@@ -71,8 +78,10 @@ fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
 
 /// A value that needs quotes.
 struct Unquoted {
-    /// The span of the value.
-    value: Range<usize>,
+    /// The first byte of the value.
+    start: usize,
+    /// The key as a dotted path. Empty if it is unknown.
+    key: String,
     reason: &'static str,
     /// The entry as it should be.
     example: Option<String>,
@@ -104,11 +113,20 @@ fn unquoted(text: &str, span: &Range<usize>) -> Option<Unquoted> {
         "yes" | "on" => (YES_OR_NO, Some(format!("{key}true, or {key}{quoted} for a text"))),
         "no" | "off" => (YES_OR_NO, Some(format!("{key}false, or {key}{quoted} for a text"))),
         _ if begins_with_digit => ("is no number, and a text needs quotes", Some(format!("{key}{quoted}"))),
-        _ => ("is a text without quotes", Some(format!("{key}{quoted}"))),
+        _ if word.starts_with(['"', '\'']) => return None,
+        _ => (WITHOUT_QUOTES, Some(format!("{key}{quoted}"))),
     };
-    Some(Unquoted { value: begin..begin + word.len(), reason, example })
+    // With quotes the line says which key it has.
+    let quoted = quoted.to_string();
+    let (head, behind) = (text.get(..begin)?, text.get(begin + word.len()..line.end)?);
+    let mended = format!("{head}{quoted}{behind}");
+    let (root, _) = DeTable::parse_recoverable(&mended);
+    let path = place::find(root.get_ref(), &(begin..begin + quoted.len())).map(|found| found.steps).unwrap_or_default();
+    Some(Unquoted { start: begin, key: place::dotted(&path), reason, example })
 }
 
+/// The reason for a word that is text.
+const WITHOUT_QUOTES: &str = "is a text without quotes";
 /// The reason for a word such as `yes`.
 const YES_OR_NO: &str = "is neither true nor false, and a text needs quotes";
 
@@ -116,10 +134,4 @@ const YES_OR_NO: &str = "is neither true nor false, and a text needs quotes";
 fn until_line_end<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
     let rest = text.get(span.end..).unwrap_or_default();
     text.get(..span.end + rest.find('\n').unwrap_or(rest.len())).unwrap_or(text)
-}
-
-/// The path of the entry whose key or value has this span. Empty if there is none.
-fn path_at(text: &str, span: &Range<usize>) -> Vec<Step> {
-    let (root, _) = DeTable::parse_recoverable(text);
-    place::find(root.get_ref(), span).map(|found| found.steps).unwrap_or_default()
 }
