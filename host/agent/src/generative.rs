@@ -112,7 +112,9 @@ impl Adapter {
 #[derive(Debug, thiserror::Error)]
 pub enum GenerativeError {
     /// The environment variable with the key is not set.
-    #[error("environment variable {variable}, which should hold the API key of model {model}, is not set")]
+    #[error(
+        "the environment variable {variable} is not set; set it before the start: it holds the API key of model {model}"
+    )]
     KeyMissing {
         /// The name of the environment variable.
         variable: String,

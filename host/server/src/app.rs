@@ -63,7 +63,7 @@ mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-pub use check::{CheckReport, check, check_extensions, check_tenant_text};
+pub use check::{CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
 /// The whole server without its listeners.

@@ -18,6 +18,7 @@ mod bounds;
 mod card;
 mod cors;
 mod document;
+pub(crate) mod environment;
 mod extension;
 mod file;
 mod grants;
@@ -65,7 +66,7 @@ pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
 
 /// The whole config of `annex serve`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// `[server]`: the listener and its limits.
@@ -190,7 +191,10 @@ impl Config {
     /// # Errors The config has no `[agent]`.
     pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
         let path = || self.text.as_ref().map(|text| text.path().to_owned()).unwrap_or_default();
-        let missing = || Problem { path: path(), place: None, key: "agent".to_owned(), reason: NO_AGENT.to_owned() };
+        let missing = || {
+            let (key, reason) = ("agent".to_owned(), NO_AGENT.to_owned());
+            Problem { path: path(), place: None, key, reason, example: None }
+        };
         self.agent.as_ref().ok_or_else(|| ConfigError::Problems(vec![missing()]))
     }
 
@@ -238,7 +242,7 @@ impl Config {
         if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {
             wrong("server.public_url", &reason);
         }
-        if let Err((key, reason)) = self.runtime.ceiling.check() {
+        for (key, reason) in self.runtime.ceiling.wrong(&LimitsConfig::default()) {
             wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
         for (key, reason) in self.check_card(&self.card, self.agent.as_ref()) {

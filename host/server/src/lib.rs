@@ -28,7 +28,7 @@ mod tenants;
 
 pub use admin::TokenError;
 pub use annex_agent::{end_programs, kill_programs};
-pub use app::{App, AppError, CheckReport, check, check_extensions, check_tenant_text};
+pub use app::{App, AppError, CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use config::{
     AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,
     ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,

@@ -4,6 +4,7 @@ use std::env;
 
 use serde::Deserialize;
 
+use super::environment;
 use super::tasks::TasksConfig;
 
 /// The most bytes of a name.
@@ -39,7 +40,7 @@ impl ReplicaConfig {
     /// # Errors A pair of key and reason.
     pub(crate) fn name(&self) -> Result<Option<String>, (&'static str, String)> {
         let Some(variable) = &self.name_env else { return Ok(self.name.clone()) };
-        let name = env::var(variable).map_err(|_| format!("the environment variable {variable} is not set"));
+        let name = env::var(variable).map_err(|_| environment::unusable(variable));
         let name = name.and_then(|name| check_name(&name).map(|()| name));
         name.map(Some).map_err(|reason| ("replica.name_env", reason))
     }
