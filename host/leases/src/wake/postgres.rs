@@ -52,19 +52,22 @@ impl PostgresWake {
     ///
     /// # Errors
     /// When no notification arrives within five seconds.
-    pub fn open<'a>(tasks: &'a PostgresConnections, direct: &'a PostgresConnections) -> BoxFuture<'a, Result<Self, WakeError>> {
+    pub fn open<'a>(
+        tasks: &'a PostgresConnections,
+        direct: &'a PostgresConnections,
+    ) -> BoxFuture<'a, Result<Self, WakeError>> {
         Box::pin(async move {
-        let late = |_| sqlx::Error::PoolTimedOut;
-        let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
-        let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
-        let outbox = Arc::new(Outbox::new());
-        // Other processes receive the greeting too, and send their hints from then on.
-        greet(&mut listener, &tasks.beside(1, PATIENCE), &outbox).await?;
-        let readers = Readers::new();
-        let receiving = receive_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
-        let sending = send_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
-        Ok(Self { outbox, readers, work: [tokio::spawn(receiving), tokio::spawn(sending)] })
-    })
+            let late = |_| sqlx::Error::PoolTimedOut;
+            let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
+            let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
+            let outbox = Arc::new(Outbox::new());
+            // Other processes receive the greeting too, and send their hints from then on.
+            greet(&mut listener, &tasks.beside(1, PATIENCE), &outbox).await?;
+            let readers = Readers::new();
+            let receiving = receive_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
+            let sending = send_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
+            Ok(Self { outbox, readers, work: [tokio::spawn(receiving), tokio::spawn(sending)] })
+        })
     }
 }
 

@@ -184,7 +184,7 @@ impl Loader {
             let in_text = |(key, reason): (String, String)| (key_in_text(&key), reason);
             return Err(TenantTextError::of(found.into_iter().map(in_text).collect()));
         }
-        let Shared { base_url, authentication, .. } = &*self.shared;
+        let SharedParts { base_url, authentication, .. } = &*self.shared;
         let authenticator = authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;

@@ -20,7 +20,7 @@ use super::wording::{Mistake, one_or_several};
 mod place;
 pub(super) mod syntax;
 
-use place::{Found, Step};
+use place::{EntryPath, Step};
 use syntax::{DUPLICATE, SyntaxMistake};
 
 /// The default limit on mistakes per text. Each mistake costs one more decoding.
