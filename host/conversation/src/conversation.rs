@@ -1,5 +1,7 @@
 //! A conversation as the turn that runs in it sees it.
 
+use std::borrow::Cow;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use crate::key::ConversationKey;
 use crate::limits::TaskLimits;
 use crate::queue::{Departure, Entrance, Submission};
 use crate::state::{Scope, StateDelta};
-use crate::store::{Append, Appended, ConversationStore, Position};
+use crate::store::{Append, Appended, ConversationStore, Outcome, Position};
 use crate::task::TaskSnapshot;
 use crate::view::View;
 
@@ -72,6 +74,10 @@ struct Writing {
     task: TaskSnapshot,
     /// The number of the last entry of the task.
     number: u64,
+    /// Events that are stored with the next entries.
+    staged: Vec<Entry>,
+    /// True until the first append, which brings the submission.
+    is_first: bool,
 }
 
 /// The turn in the queue, which it leaves when this is dropped.
@@ -125,6 +131,8 @@ impl Conversation {
         beginning: Beginning,
     ) -> QueuedTurn {
         let standing = Mutex::new(Standing::Accepted);
+        // The last event tells whether the message of the turn has an answer.
+        let beginning = Beginning { history: beginning.history.max(1), ..beginning };
         QueuedTurn { hold: Hold { store: Arc::clone(store), key, fence, submission, standing }, beginning }
     }
 
@@ -134,8 +142,8 @@ impl Conversation {
             let since = Timestamp::now();
             (TaskSnapshot::submitted(hold.submission.task.clone(), hold.key.context.clone(), since), 0)
         });
-        let view = Mutex::new(View::of(found, history));
-        let writing = tokio::sync::Mutex::new(Writing { task, number });
+        let view = Mutex::new(View::of(found, history, &hold.submission.task));
+        let writing = tokio::sync::Mutex::new(Writing { task, number, staged: Vec::new(), is_first: true });
         Self { inner: Arc::new(Inner { hold, limits, view, writing }) }
     }
 
@@ -230,6 +238,28 @@ impl Conversation {
         self.inner.writing.lock().await.task.clone()
     }
 
+    /// Goes on with the task as it is stored. Called before the first append of a turn that continues a task, because the
+    /// task may have changed before the turn entered the queue.
+    pub async fn follow(&self, task: TaskSnapshot, number: u64) {
+        let mut writing = self.inner.writing.lock().await;
+        (writing.task, writing.number) = (task, number);
+    }
+
+    /// Shows an event to this turn now, and stores the event with the next entries. For the last event of an agent, which
+    /// is stored in one step with the end of the turn.
+    ///
+    /// # Errors
+    /// The reason for which an append would be refused, as far as it can be told without the rest of the state.
+    pub async fn stage(&self, event: Event) -> Result<(), AppendError> {
+        let limits = self.inner.hold.store.limits();
+        limits.check_event(&event)?;
+        let mut writing = self.inner.writing.lock().await;
+        let entry = Entry::from(event);
+        self.inner.view().apply(&entry, limits.null_removes);
+        writing.staged.push(entry);
+        Ok(())
+    }
+
     /// Stores entries in one step, with the task and the state as the entries change both. `temp:` keys last until the turn
     /// ends.
     ///
@@ -239,11 +269,12 @@ impl Conversation {
     /// As [`ConversationStore::append`].
     pub async fn append(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        match self.inner.write(&mut writing, &entries, (false, None)).await {
+        let ends = (false, Outcome::Task);
+        match self.inner.write(&mut writing, &entries, ends).await {
             Err(AppendError::TooLarge(_)) if entries.len() > 1 => {
                 let mut appended = Appended::default();
                 for entry in entries.chunks(1) {
-                    appended = self.inner.write(&mut writing, entry, (false, None)).await?;
+                    appended = self.inner.write(&mut writing, entry, ends).await?;
                 }
                 Ok(appended)
             }
@@ -258,7 +289,7 @@ impl Conversation {
     /// As [`append`](Self::append). Then the turn has not ended.
     pub async fn end(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        self.inner.write(&mut writing, &entries, (true, None)).await
+        self.inner.write(&mut writing, &entries, (true, Outcome::Task)).await
     }
 
     /// Ends the turn with a message as the answer. The task is deleted, and the history stays.
@@ -267,7 +298,17 @@ impl Conversation {
     /// As [`append`](Self::append). Then the turn has not ended.
     pub async fn answer(&self, entries: Vec<Entry>, answer: &Message) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        self.inner.write(&mut writing, &entries, (true, Some(answer))).await
+        self.inner.write(&mut writing, &entries, (true, Outcome::Answer(answer))).await
+    }
+
+    /// Ends the turn with a refusal by the agent: the task and the claim of the message are deleted, and the history
+    /// stays.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append). Then the turn has not ended.
+    pub async fn refuse(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+        let mut writing = self.inner.writing.lock().await;
+        self.inner.write(&mut writing, &entries, (true, Outcome::Refusal)).await
     }
 
     /// Leaves the queue without a last entry.
@@ -291,13 +332,28 @@ impl QueuedTurn {
     /// # Errors
     /// As [`ConversationStore::wait`].
     pub async fn runs(self) -> Result<Conversation, AppendError> {
+        let found = self.comes().await?;
+        Ok(self.begin(found))
+    }
+
+    /// Like [`runs`](Self::runs), for a caller that may end the turn instead. Dropping the future is no departure.
+    ///
+    /// # Errors
+    /// As [`ConversationStore::wait`].
+    pub async fn comes(&self) -> Result<ConversationSnapshot, AppendError> {
         let Self { hold, beginning } = self;
         let waited = hold.store.wait(&hold.key, &hold.fence, window(beginning.history)).await;
         if let Err(AppendError::Fenced) = &waited {
             // It is another process's.
             hold.set(Standing::Over);
         }
-        Ok(Conversation::of(hold, beginning, waited?))
+        waited
+    }
+
+    /// Begins the turn in the conversation that [`comes`](Self::comes) has read.
+    #[must_use]
+    pub fn begin(self, found: ConversationSnapshot) -> Conversation {
+        Conversation::of(self.hold, self.beginning, found)
     }
 
     /// Ends the turn before it has begun, by entries that say nothing in the conversation.
@@ -324,28 +380,34 @@ impl Inner {
     async fn write(
         &self,
         writing: &mut Writing,
-        entries: &[Entry],
-        (ends, answer): (bool, Option<&Message>),
+        added: &[Entry],
+        (ends, outcome): (bool, Outcome<'_>),
     ) -> Result<Appended, AppendError> {
         let Hold { store, key, fence, submission, .. } = &self.hold;
-        let task = writing.task.with(entries);
+        let mut entries = Cow::Borrowed(added);
+        if !writing.staged.is_empty() {
+            // Whatever becomes of them: an event that cannot be stored fails the turn, and must not fail its end.
+            let staged = mem::take(&mut writing.staged);
+            entries = staged.into_iter().chain(added.iter().cloned()).collect();
+        }
+        let task = writing.task.with(&entries);
         task.check(&writing.task, &self.limits)?;
         // Whatever becomes of them: unless all goes well the history is read again.
         let history = self.view().history.take();
         let at = Position::of_task(task.id().clone(), writing.number);
-        let submission = Some(submission).filter(|_| self.hold.standing() == Standing::Unheard || answer.is_some());
-        let append = Append { by: Some(fence), submission, entries, task: Some(&task), ends, answer };
+        let submission = Some(submission).filter(|_| writing.is_first || matches!(outcome, Outcome::Answer(_)));
+        let append = Append { by: Some(fence), submission, entries: &entries, task: Some(&task), ends, outcome };
         let appended = store.append(key, &at, append).await.inspect_err(|error| {
             if let AppendError::Fenced = error {
                 self.hold.set(Standing::Over);
             }
         })?;
         self.hold.set(if ends { Standing::Over } else { Standing::Accepted });
-        (writing.task, writing.number) = (task, appended.number);
+        (writing.task, writing.number, writing.is_first) = (task, appended.number, false);
         let mut view = self.view();
         view.history = history;
         let null_removes = store.limits().null_removes;
-        entries.iter().for_each(|entry| view.apply(entry, null_removes));
+        added.iter().for_each(|entry| view.apply(entry, null_removes));
         Ok(appended)
     }
 }

@@ -5,7 +5,7 @@ mod authoring;
 mod chat;
 mod check;
 mod clocks;
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../database/tests/databases/cluster.rs"]
 mod cluster;
 mod distance;
 mod durable;

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use annex_protocol::{ContextId, Message, MessageId, TaskId, Timestamp};
 
 use crate::claim::{Claim, MessageKey};
-use crate::fence::{Leases, Replica};
+use crate::fence::Leases;
+use annex_leases::Replica;
 use crate::key::Owner;
 use crate::retention::Keep;
 

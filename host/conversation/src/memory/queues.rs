@@ -8,7 +8,8 @@ use annex_protocol::TaskId;
 use tokio::sync::Notify;
 
 use super::slot_key::Prehashed;
-use crate::fence::{Fence, Leases, Replica};
+use crate::fence::{Fence, Leases};
+use annex_leases::Replica;
 use crate::key::ConversationKey;
 use crate::queue::{LostTurn, Submission};
 
@@ -130,7 +131,7 @@ impl Queues {
             key: key.clone(),
             task: turn.submission.task.clone(),
             fence,
-            resume: turn.submission.resume.clone(),
+            resume: if turn.has_begun { &turn.submission.resume } else { &turn.submission.request }.clone(),
             has_begun: turn.has_begun,
             attempts,
             is_cancelled: turn.is_cancelled,

@@ -10,6 +10,7 @@ use super::{SqlStore, delete, read, scopes, statements, upkeep_statements};
 use crate::admin::{ConversationAdmin, ConversationQuery, Holdings};
 use crate::configs::{ConfigError, ConfigStore, MAX_PUSH_CONFIGS};
 use crate::encoding::encoded_name;
+use crate::cursors::PushCursors;
 use crate::error::{AppendError, StoreError};
 use crate::history::{ConversationSnapshot, Window};
 use crate::key::{ConversationKey, InvalidName, check_key, check_name};
@@ -139,6 +140,10 @@ impl<D: Leased> ConfigStore for SqlStore<D> {
         self.database.change(upkeep_statements::DELETE_CONFIG, &values).await?;
         Ok(())
     }
+
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        D::push_cursors(self)
+    }
 }
 
 impl<D: Leased> SqlStore<D> {
@@ -163,7 +168,7 @@ impl<D: Leased> SqlStore<D> {
     }
 }
 
-fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
+pub(super) fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
     serde_json::from_str(&row.text(0)?).map_err(|source| StoreError::unreadable_task(task, source))
 }
 

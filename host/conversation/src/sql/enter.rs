@@ -51,7 +51,7 @@ pub(super) async fn enter<D: Leased>(
         Value::Text(&owner.principal),
         Value::Text(&json),
         Value::count(fence.epoch),
-        Value::MaybeText(submission.resume.as_deref()),
+        Value::MaybeText(submission.request.as_deref()),
         Value::Text(message.map_or("", |message| message.context.as_str())),
         Value::Text(message.map_or("", |message| message.message.as_str())),
     ];

@@ -7,7 +7,8 @@ use super::leased::Leased;
 use super::statements;
 use super::values::{member, named, next_number};
 use crate::error::StoreError;
-use crate::fence::{Fence, Replica};
+use crate::fence::Fence;
+use annex_leases::Replica;
 use crate::key::{ConversationKey, check_key};
 use crate::queue::{LostTurn, TurnOfTask};
 

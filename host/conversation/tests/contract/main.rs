@@ -29,8 +29,10 @@ macro_rules! on_every_store {
     };
 }
 
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../database/tests/databases/cluster.rs"]
 mod cluster;
+#[path = "../../../leases/tests/leases/table.rs"]
+mod table;
 
 mod artifacts;
 mod backend;

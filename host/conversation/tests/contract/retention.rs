@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use annex_conversation::{
-    Append, Claim, Entrance, MessageKey, Owner, Position, Submission, TaskQuery, TaskSnapshot, Window,
-};
+use annex_conversation::{Append, Claim, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskQuery, TaskSnapshot, Window};
 use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
 
 use crate::support::{Backend, Store, WritesTasks, at, change, owner, submission, sweep_tasks, task, working};
@@ -139,7 +137,7 @@ async fn what_belongs_to_a_task_goes_with_it(backend: Backend) {
             entries: &entries,
             task: Some(&snapshot),
             ends: true,
-            answer: None,
+            outcome: Outcome::Task,
         };
         store.append(&key, &Position::of_task(id.into(), 0), append).await.unwrap();
         store.put_config(&id.into(), &config).await.unwrap();

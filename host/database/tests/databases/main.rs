@@ -27,7 +27,6 @@ macro_rules! on_both {
     };
 }
 
-#[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
 
 mod in_turn;

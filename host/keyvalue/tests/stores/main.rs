@@ -14,7 +14,7 @@ use annex_keyvalue::{
 use crate::cluster::Scratch;
 
 mod at_once;
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../database/tests/databases/cluster.rs"]
 mod cluster;
 mod files;
 mod postgres;

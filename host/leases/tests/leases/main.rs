@@ -9,7 +9,7 @@ mod lease;
 #[expect(dead_code, reason = "these tests only end leases of others")]
 mod table;
 
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../database/tests/databases/cluster.rs"]
 mod cluster;
 #[path = "../../../tasks/tests/stores/wires.rs"]
 #[expect(dead_code, reason = "these tests lose no single answers")]

@@ -62,7 +62,7 @@ macro_rules! on_every_database {
     };
 }
 
-#[path = "../../../tasks/tests/stores/cluster.rs"]
+#[path = "../../../database/tests/databases/cluster.rs"]
 mod cluster;
 #[path = "../../../leases/tests/leases/table.rs"]
 mod table;
