@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use annex_protocol::Json;
-use annex_session::Scope;
+use annex_conversation::Scope;
 use async_trait::async_trait;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,

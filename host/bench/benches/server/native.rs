@@ -43,14 +43,6 @@ impl AgentExecutor for NativeInjection {
         self.agent.reads_history()
     }
 
-    fn reads_shared_state(&self) -> bool {
-        self.agent.reads_shared_state()
-    }
-
-    fn reaches_out(&self) -> bool {
-        self.agent.reaches_out()
-    }
-
     fn before_turn(
         &self,
         request: &SendMessageRequest,
