@@ -139,8 +139,8 @@ impl Conversation {
     fn of(hold: Hold, beginning: Beginning, found: ConversationSnapshot) -> Self {
         let Beginning { task, limits, history } = beginning;
         let (task, number) = task.unwrap_or_else(|| {
-            let since = Timestamp::now();
-            (TaskSnapshot::submitted(hold.submission.task.clone(), hold.key.context.clone(), since), 0)
+            let Submission { task, since, .. } = &hold.submission;
+            (TaskSnapshot::submitted(task.clone(), hold.key.context.clone(), *since), 0)
         });
         let view = Mutex::new(View::of(found, history, &hold.submission.task));
         let writing = tokio::sync::Mutex::new(Writing { task, number, staged: Vec::new(), is_first: true });
@@ -157,6 +157,12 @@ impl Conversation {
     #[must_use]
     pub fn fence(&self) -> &Fence {
         &self.inner.hold.fence
+    }
+
+    /// True if the turn has left the queue, or belongs to another process.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.inner.hold.standing() == Standing::Over
     }
 
     /// True if the conversation exists yet. Its first event begins it.
@@ -263,23 +269,11 @@ impl Conversation {
     /// Stores entries in one step, with the task and the state as the entries change both. `temp:` keys last until the turn
     /// ends.
     ///
-    /// If several entries make the task too large, the entries before the excess are stored.
-    ///
     /// # Errors
     /// As [`ConversationStore::append`].
-    pub async fn append(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+    pub async fn append(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        let ends = (false, Outcome::Task);
-        match self.inner.write(&mut writing, &entries, ends).await {
-            Err(AppendError::TooLarge(_)) if entries.len() > 1 => {
-                let mut appended = Appended::default();
-                for entry in entries.chunks(1) {
-                    appended = self.inner.write(&mut writing, entry, ends).await?;
-                }
-                Ok(appended)
-            }
-            other => other,
-        }
+        self.inner.write(&mut writing, entries.as_ref(), (false, Outcome::Task)).await
     }
 
     /// Stores the last entries of the turn and leaves the queue, in one step. The next turn of the conversation may begin
@@ -287,18 +281,22 @@ impl Conversation {
     ///
     /// # Errors
     /// As [`append`](Self::append). Then the turn has not ended.
-    pub async fn end(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+    pub async fn end(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        self.inner.write(&mut writing, &entries, (true, Outcome::Task)).await
+        self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Task)).await
     }
 
     /// Ends the turn with a message as the answer. The task is deleted, and the history stays.
     ///
     /// # Errors
     /// As [`append`](Self::append). Then the turn has not ended.
-    pub async fn answer(&self, entries: Vec<Entry>, answer: &Message) -> Result<Appended, AppendError> {
+    pub async fn answer(
+        &self,
+        entries: impl AsRef<[Entry]> + Send + Sync,
+        answer: &Message,
+    ) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        self.inner.write(&mut writing, &entries, (true, Outcome::Answer(answer))).await
+        self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Answer(answer))).await
     }
 
     /// Ends the turn with a refusal by the agent: the task and the claim of the message are deleted, and the history
@@ -306,9 +304,9 @@ impl Conversation {
     ///
     /// # Errors
     /// As [`append`](Self::append). Then the turn has not ended.
-    pub async fn refuse(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+    pub async fn refuse(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        self.inner.write(&mut writing, &entries, (true, Outcome::Refusal)).await
+        self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Refusal)).await
     }
 
     /// Leaves the queue without a last entry.
@@ -325,6 +323,20 @@ impl QueuedTurn {
     #[must_use]
     pub fn fence(&self) -> &Fence {
         &self.hold.fence
+    }
+
+    /// The time since which a new task of the turn is SUBMITTED.
+    #[must_use]
+    pub fn since(&self) -> Timestamp {
+        self.hold.submission.since
+    }
+
+    /// Leaves the queue without a last entry.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn leave(self, departure: Departure) -> Result<(), StoreError> {
+        self.hold.leave(departure).await
     }
 
     /// Waits until the turn runs.
@@ -360,7 +372,7 @@ impl QueuedTurn {
     ///
     /// # Errors
     /// As [`ConversationStore::append`].
-    pub async fn end(self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+    pub async fn end(self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let Self { hold, beginning } = self;
         let nothing = hold.store.conversation(&hold.key, Window::NONE).await?;
         Conversation::of(hold, beginning, nothing).end(entries).await

@@ -58,7 +58,7 @@ pub use fence::{Fence, Leases, OneProcess};
 pub use history::{ConversationCursor, ConversationSnapshot, StoredArtifact, Window};
 pub use key::{ConversationKey, ConversationNames, InvalidName, MAX_KEY_BYTES, Owner};
 pub use limits::{Limits, TaskLimits, TaskSize};
-pub use lost::end_lost_turn;
+pub use lost::{EndOfLostTurn, end_lost_turn};
 pub use memory::MemoryStore;
 pub use memory::bounds::MemoryBounds;
 pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};

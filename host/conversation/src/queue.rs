@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::TaskId;
+use annex_protocol::{TaskId, Timestamp};
 
 use crate::claim::MessageKey;
 use crate::fence::Fence;
@@ -20,6 +20,8 @@ pub struct Submission {
     pub replica: Replica,
     /// The task of the turn. A new task is stored as SUBMITTED if the turn has to wait.
     pub task: TaskId,
+    /// The time since which a new task is SUBMITTED.
+    pub since: Timestamp,
     /// The claim of the message of the turn. The message is accepted when the turn waits, or at the first append.
     pub message: Option<MessageKey>,
     /// The text by which any process can run the turn, stored while the turn waits. `None` for a turn that ends with its

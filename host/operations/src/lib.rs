@@ -1,14 +1,14 @@
 //! The operations of A2A, independent of the binding (A2A 1.0 section 3).
 //!
 //! The modules in the order in which a message passes them: [`service_parameters`], [`operation`], `send_message`,
-//! `activation`, [`deduplication`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Further modules are
+//! `activation`, [`claims`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Further modules are
 //! [`methods`] of extensions, the ids of a remote agent (`upstream_ids`), turns of processes that have ended
 //! (`lost_turn`), and [`push`] notifications. This crate does not depend on HTTP servers, configs, files or databases;
 //! `annex-server` brings those.
 
 pub mod answer;
+pub mod claims;
 pub mod counters;
-pub mod deduplication;
 pub mod extension_set;
 pub mod fault;
 pub mod looks;
@@ -22,6 +22,7 @@ pub mod request_handler;
 pub mod send_message;
 pub mod service_parameters;
 pub mod tasks;
+pub mod this_process;
 pub mod views;
 
 mod activation;

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use annex_tasks::StoreError;
+use annex_conversation::StoreError;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::fault;

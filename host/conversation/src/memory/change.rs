@@ -2,7 +2,7 @@
 //!
 //! A change in memory cannot be rolled back, so each change runs all checks first.
 
-use annex_protocol::{Message, TaskId, Timestamp};
+use annex_protocol::{Message, TaskId};
 
 use super::bounds::MemoryBounds;
 use super::claims::Claims;
@@ -74,7 +74,7 @@ impl Contents {
         if stored.is_some() {
             self.tasks.set_worked_on(task, true);
         } else if before > 0 {
-            let submitted = TaskSnapshot::submitted(task.clone(), key.context.clone(), Timestamp::now());
+            let submitted = TaskSnapshot::submitted(task.clone(), key.context.clone(), submission.since);
             let change = TaskChange { key, entries: &[], task: &submitted, is_worked_on: true };
             let consequences = self.tasks.store(task, &change)?;
             self.follow(&consequences);

@@ -14,7 +14,7 @@ use super::Turn;
 use crate::fault;
 
 /// The result of a turn: the extensions that were active until the end, or the error of storing that end.
-type TurnResult = Result<Vec<ExtensionUri>, A2aError>;
+pub(crate) type TurnResult = Result<Vec<ExtensionUri>, A2aError>;
 
 /// A turn that has begun.
 pub(crate) enum Running {
@@ -32,7 +32,7 @@ impl Turn {
     /// Begins the turn. Only the turn's own limits end it. A turn that never waits needs no task and no switch of
     /// threads.
     pub(crate) fn begin_running(self) -> Running {
-        let tracker = self.running.clone();
+        let tracker = self.handler.running.clone();
         // The turn may run inside its client's request, which a panic of the agent must not end. Dropping the turn
         // fails its task.
         let turn = of_same_request(of_same_tenant(self.run())).instrument(Span::current());

@@ -28,6 +28,7 @@ async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     let submission = Submission {
         replica: "one".into(),
         task: "t".into(),
+        since: Timestamp::now(),
         message: Some(message),
         request: None,
         resume: Some("again".into()),
