@@ -151,7 +151,7 @@ def main():
             for change in changes:
                 postgres.query(change)
         else:
-            with sqlite3.connect(folder / "data" / "tasks.sqlite") as database:
+            with sqlite3.connect(folder / "data" / "tenants.sqlite") as database:
                 for change in changes:
                     database.execute(change)
             database.close()

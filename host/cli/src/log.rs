@@ -6,25 +6,28 @@
 
 use std::env;
 use std::fmt::{self, Debug, Write as _};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use annex_text::Line;
 use anyhow::anyhow;
-use serde_json::{Map, Value};
 use tracing::field::Field;
 use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::format::{JsonFields, Writer, debug_fn};
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::color;
 
+mod batch;
+mod json;
+
+use batch::STANDARD_ERROR;
+use json::JsonLine;
+
 /// The most bytes of one field.
 const MAX_FIELD: usize = 8 << 10;
-/// A line of JSON that is longer is read again, and its long fields are cut.
-const MAX_LINE: usize = 16 << 10;
 
 /// Hides a notice that PostgreSQL sends at each start: the tables of migrations exist already. A filter can show the
 /// notice by this target.
@@ -37,9 +40,14 @@ const QUIET: &str = "sqlx::postgres::notice=warn";
 pub(crate) fn start() -> anyhow::Result<()> {
     let filter = filter()?;
     let subscriber: Dispatch =
-        if io::stderr().is_terminal() { text(filter, io::stderr).into() } else { json(filter, io::stderr).into() };
+        if io::stderr().is_terminal() { text(filter, io::stderr).into() } else { json(filter, &STANDARD_ERROR).into() };
     subscriber.init();
     Ok(())
+}
+
+/// Writes the lines that wait, before the process ends.
+pub(crate) fn flush() {
+    STANDARD_ERROR.flush();
 }
 
 /// For people.
@@ -57,8 +65,8 @@ fn json<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'sta
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    let writer = JsonWriter(writer);
-    lines().with_env_filter(filter).with_writer(writer).json().flatten_event(true).finish()
+    let lines = lines().with_env_filter(filter).with_writer(writer);
+    lines.fmt_fields(JsonFields::new()).event_format(JsonLine).finish()
 }
 
 /// The options of both forms. A line that cannot be written, for instance because the disk is full, is lost. By default
@@ -96,50 +104,6 @@ impl<W: fmt::Write> fmt::Write for Cut<W> {
         self.room = 0;
         self.inner.write_str(fitting)?;
         Err(fmt::Error)
-    }
-}
-
-/// A line of JSON with its long fields cut; `None` when it cannot be read.
-fn cut_json(line: &str) -> Option<String> {
-    let mut fields: Map<String, Value> = serde_json::from_str(line).ok()?;
-    for value in fields.values_mut() {
-        let text = match value {
-            Value::String(text) => std::mem::take(text),
-            Value::Null | Value::Bool(_) | Value::Number(_) => continue,
-            Value::Array(_) | Value::Object(_) => value.to_string(),
-        };
-        // An object that is short enough stays one.
-        if text.len() > MAX_FIELD || value.is_string() {
-            *value = annex_text::cut(text, MAX_FIELD).into();
-        }
-    }
-    Some(format!("{}\n", Value::from(fields)))
-}
-
-/// Escapes the characters that steer and that JSON's writers leave as they are.
-struct JsonWriter<W>(W);
-
-impl<'writer, W: MakeWriter<'writer>> MakeWriter<'writer> for JsonWriter<W> {
-    type Writer = JsonWriter<W::Writer>;
-
-    fn make_writer(&'writer self) -> Self::Writer {
-        JsonWriter(self.0.make_writer())
-    }
-}
-
-impl<W: Write> Write for JsonWriter<W> {
-    /// Gets whole lines, so no character is cut in two.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes);
-        let cut = if text.len() > MAX_LINE { cut_json(&text).map(Into::into) } else { None };
-        let text = cut.unwrap_or(text);
-        self.0.write_all(annex_text::json(&text).as_bytes())?;
-        // All bytes that came were written, although their escaped form may be longer.
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
     }
 }
 

@@ -115,7 +115,9 @@ fn main() -> ExitCode {
     annex_runtime::compile_if_asked();
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(arguments().command) {
+    let result = run(arguments().command);
+    log::flush();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {

@@ -173,6 +173,7 @@ pub(crate) fn shutdown() -> impl Future<Output = ()> {
         tokio::spawn(async move {
             signals.next().await;
             annex_server::kill_programs();
+            log::flush();
             // This is what shells report for a process that SIGINT ended: 128 and the number of the signal.
             std::process::exit(130);
         });

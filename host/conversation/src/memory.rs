@@ -250,7 +250,8 @@ impl ConversationAdmin for MemoryStore {
     async fn holdings(&self, tenant: &str) -> Result<Holdings, StoreError> {
         let contents = self.lock();
         let (conversations, state_bytes) = contents.conversations.holdings(tenant);
-        Ok(Holdings { conversations, state_bytes, tasks: contents.tasks.count(tenant) })
+        let (tasks, turns) = (contents.tasks.count(tenant), contents.queues.count(tenant));
+        Ok(Holdings { conversations, state_bytes, tasks, turns })
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::statements::{
-    BEGIN_LEASE, DESCRIBE, END_LEASE, END_NAMED_LEASE, FORGET_REPLICAS, LIST, NAMED_LEASE, RENEW_LEASE,
+    BEGIN_LEASE, DESCRIBE, END_LEASE, END_NAMED_LEASE, FORGET_PLACES, FORGET_REPLICAS, LIST, NAMED_LEASE, RENEW_LEASE,
 };
 use crate::{Description, ListedReplica, MIGRATIONS, Replica};
 
@@ -128,12 +128,13 @@ impl Lease {
         rows.iter().map(ListedReplica::of_row).collect()
     }
 
-    /// Deletes replicas whose leases ended more than an hour ago.
+    /// Deletes replicas whose leases ended more than an hour ago, and the turn places of all whose leases ended.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn forget_gone(&self) -> sqlx::Result<()> {
-        self.keeper.database.change(FORGET_REPLICAS, &[]).await.map(drop)
+        self.keeper.database.change(FORGET_REPLICAS, &[]).await?;
+        self.keeper.database.change(FORGET_PLACES, &[]).await.map(drop)
     }
 
     /// Ends the lease. Other processes may take over the work of this one.

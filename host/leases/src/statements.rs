@@ -1,5 +1,7 @@
 //! The statements of leases. A lease has a length of five seconds here and in `lease.rs`.
 
+use crate::is_alive;
+
 /// Begins a lease. A second attempt with the same id continues the same lease.
 pub(crate) const BEGIN_LEASE: &str = "
     INSERT INTO replica (id, name, lease_until) VALUES ($1, $2, clock_timestamp() + INTERVAL '5 seconds')
@@ -20,6 +22,10 @@ pub(crate) const NAMED_LEASE: &str = "
 /// Deletes replicas whose leases ended more than an hour ago. Other processes took over their work long before.
 pub(crate) const FORGET_REPLICAS: &str = "
     DELETE FROM replica WHERE lease_until < clock_timestamp() - INTERVAL '1 hour'";
+
+/// Deletes the turn places of replicas without a lease. Leases are compared with the time at which the statement began.
+pub(crate) const FORGET_PLACES: &str =
+    concat!("DELETE FROM turn_place WHERE NOT ", is_alive!("turn_place.runner", "statement_timestamp()"));
 
 pub(crate) const DESCRIBE: &str =
     "UPDATE replica SET version = $2, address = $3, phase = $4 WHERE id = $1 RETURNING id";

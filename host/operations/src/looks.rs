@@ -1,16 +1,16 @@
 //! Polling: repeated queries for changes of other processes.
 
+use std::error::Error;
 use std::pin::pin;
 use std::time::Duration;
 
-use annex_conversation::StoreError;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::fault;
 
 /// Runs `look` at once and then after each pause, until `stop` resolves. A query that is running is completed. While
 /// the database is unavailable, only the first error is logged.
-pub async fn look_until<F: Future<Output = Result<(), StoreError>>>(
+pub async fn look_until<E: Error + 'static, F: Future<Output = Result<(), E>>>(
     stop: impl Future<Output = ()>,
     pause: Duration,
     mut look: impl FnMut() -> F,

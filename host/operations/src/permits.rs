@@ -262,7 +262,7 @@ impl Caller {
     async fn placed(mut self) -> Result<Option<Self>, A2aError> {
         let counts = Arc::clone(&self.counts);
         let taken = counts.places.take(&self.owner, self.most).await;
-        let Some(place) = taken.map_err(fault::of_store)? else { return Ok(None) };
+        let Some(place) = taken.map_err(|error| fault::internal(&error))? else { return Ok(None) };
         counts.change(&self.owner, |turns| turns.own -= 1);
         self.place = Some(place);
         Ok(Some(self))

@@ -46,6 +46,7 @@ pub(crate) mod descriptor;
 pub(crate) mod inspect;
 pub(crate) mod installation;
 pub(crate) mod keep_functions;
+mod memory_images;
 pub(crate) mod method;
 mod methods;
 pub(crate) mod program;

@@ -29,6 +29,7 @@ use annex_push::Notifier;
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError};
 use annex_session::{SessionService, Turns};
 use annex_tasks::TaskStore;
+use annex_tenants::TenantStores;
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +51,9 @@ use crate::stores::keyvalue_store;
 use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store;
 use crate::stores::sessions::Sessions;
-use crate::stores::task_store::{self, TaskStoreError};
+use crate::stores::task_store;
+use crate::stores::tenant_store;
+use crate::stores::turn_places;
 use crate::stores::wake;
 use crate::tenants::{Installers, Serving, Tenants};
 
@@ -74,6 +77,8 @@ pub struct App {
     pub(crate) admin: Option<Arc<Admin>>,
     /// The quotas and consumption of tenants.
     pub(crate) quotas: Arc<Quotas>,
+    /// The stores of tenants, which the end of the process closes.
+    pub(crate) tenant_stores: TenantStores,
     /// The settings that a reload of the config changes.
     pub(crate) settings: Arc<Settings>,
     base_url: String,
@@ -155,8 +160,9 @@ impl App {
         let tenants = Tenants::new(own.handler, others);
         let quotas = Arc::clone(&shared.quotas);
         let peers = shared.peers.clone();
+        let tenant_stores = shared.tenants.clone();
         let base_url = base_url.to_owned();
-        Ok(Self { tenants, authentication, installers, peers, admin, quotas, settings, base_url })
+        Ok(Self { tenants, authentication, installers, peers, admin, quotas, tenant_stores, settings, base_url })
     }
 
     /// Publishes the phase of this process to the other processes, if there are any. `annex replica list` shows the
@@ -245,6 +251,7 @@ struct Shared {
     peers: Option<Peers>,
     tasks: Arc<Tasks>,
     store: Arc<dyn TaskStore>,
+    tenants: TenantStores,
     pins: Arc<Pins>,
     deduplication: Arc<Deduplication>,
     sessions: Arc<dyn SessionService>,
@@ -280,12 +287,17 @@ impl Shared {
         let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
+        let tenants = tenant_store::open(config, &locations.config, &databases).await?;
+        let places = turn_places::open(config, &databases, lease.as_ref()).await?;
         let sessions = session_store::open(config, &locations.config, &databases, lease).await?;
         let pins = Arc::new(Pins::default());
-        let places = SharedPlaces::new(Arc::clone(&store));
-        places.look().await.map_err(TaskStoreError::from)?;
-        let kept = Stores { tasks: Arc::clone(&store), sessions: Arc::clone(&sessions), keys: Arc::clone(&keyvalue) };
-        let quotas = Quotas::new(kept, Arc::clone(&places));
+        let counted = Stores {
+            tasks: Arc::clone(&store),
+            sessions: Arc::clone(&sessions),
+            keys: Arc::clone(&keyvalue),
+            usage: Arc::clone(&tenants.usage),
+        };
+        let quotas = Quotas::new(counted, Arc::clone(&places));
         Ok(Self {
             base_url: base_url.to_owned(),
             names: names.clone(),
@@ -298,6 +310,7 @@ impl Shared {
             deduplication: Deduplication::new(Arc::clone(&store), wake),
             keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), names.clone()),
             store,
+            tenants,
             sessions,
             turns: Turns::new(config.server.max_waiting_turns),
             places,
@@ -340,7 +353,7 @@ impl Shared {
         let pins = Arc::clone(&self.pins);
         let watcher = self.watcher.clone().filter(|_| is_watched);
         let peers = self.peers.clone();
-        let uploads = Some(Arc::clone(&self.store));
+        let uploads = Some(Arc::clone(&self.tenants.components));
         let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers, uploads };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();

@@ -1,4 +1,4 @@
-//! Opens the stores that the config names, for tasks, sessions and keys of extensions, and the channel over which
+//! Opens the stores that the config names, for tasks, tenants, sessions and keys of extensions, and the channel over which
 //! processes with a shared database wake each other.
 
 pub(crate) mod editions;
@@ -9,6 +9,8 @@ pub(crate) mod session_store;
 pub(crate) mod sessions;
 pub(crate) mod state;
 pub(crate) mod task_store;
+pub(crate) mod tenant_store;
+pub(crate) mod turn_places;
 pub(crate) mod wake;
 
 use tokio::runtime::Handle;

@@ -1,5 +1,4 @@
-//! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far. Also
-//! stores the tenants that are added while servers run, their components and their usage.
+//! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far.
 //!
 //! A task is one row with its present JSON and a log of events that are counted from 1. Row and event change together
 //! or not at all. A writer names the event that it expects to be the last, so that two writers never interleave. Other
@@ -9,7 +8,6 @@
 
 #![warn(missing_docs)]
 
-mod components;
 mod cursor;
 mod distance;
 mod error;
@@ -29,11 +27,7 @@ mod snapshot;
 mod sql;
 mod sqlite;
 mod store;
-mod tenants;
-mod turn_places;
-mod usage;
 
-pub use components::{ComponentStore, ListedComponent, Upload, UploadBounds};
 pub use cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
 pub use error::StoreError;
 pub use event::{StoredEvent, TaskEvent};
@@ -51,6 +45,3 @@ pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;
 pub use sqlite::SqliteTaskStore;
 pub use store::{MAX_PUSH_CONFIGS, Retention, TaskStore, WaitingBounds, WaitingWatcher};
-pub use tenants::{Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore};
-pub use turn_places::TurnPlaceStore;
-pub use usage::{Consumption, UsageStore};

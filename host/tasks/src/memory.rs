@@ -3,12 +3,9 @@
 //! A running task is never dropped. Finished tasks are dropped first, the oldest of the owner with the largest share.
 //! Without finished tasks, waiting tasks are dropped.
 
-mod components;
 mod messages;
 mod shares;
 mod table;
-mod tenants;
-mod usage;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,13 +17,10 @@ use crate::key;
 use crate::page::{cut, fitting};
 use crate::record::{end, is_abandoned_by_crash};
 use crate::{
-    ComponentStore, ConfigPage, Creator, MessageKey, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask,
-    TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, UsageStore, WaitingBounds, WaitingWatcher,
+    ConfigPage, Creator, MessageKey, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent,
+    TaskPage, TaskQuery, TaskSnapshot, TaskStore, WaitingBounds, WaitingWatcher,
 };
-use components::MemoryComponents;
 use table::{Entry, Notice, Table};
-use tenants::MemoryTenants;
-use usage::MemoryUsage;
 
 /// Bounds on the content of a [`MemoryTaskStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +45,6 @@ pub struct MemoryBounds {
 pub struct MemoryTaskStore {
     table: Mutex<Table>,
     watcher: OnceLock<Arc<dyn WaitingWatcher>>,
-    tenants: MemoryTenants,
-    usage: MemoryUsage,
-    components: MemoryComponents,
 }
 
 impl fmt::Debug for MemoryTaskStore {
@@ -65,13 +56,7 @@ impl fmt::Debug for MemoryTaskStore {
 impl MemoryTaskStore {
     /// An empty store.
     pub fn new(bounds: MemoryBounds) -> Self {
-        Self {
-            table: Mutex::new(Table::new(bounds)),
-            watcher: OnceLock::new(),
-            tenants: MemoryTenants::default(),
-            usage: MemoryUsage::default(),
-            components: MemoryComponents::default(),
-        }
+        Self { table: Mutex::new(Table::new(bounds)), watcher: OnceLock::new() }
     }
 
     /// Changes the table, and notifies the watcher of the effects on waiting tasks.
@@ -98,18 +83,6 @@ impl MemoryTaskStore {
 
 #[async_trait]
 impl TaskStore for MemoryTaskStore {
-    fn tenants(&self) -> &dyn TenantStore {
-        &self.tenants
-    }
-
-    fn usage(&self) -> &dyn UsageStore {
-        &self.usage
-    }
-
-    fn components(&self) -> &dyn ComponentStore {
-        &self.components
-    }
-
     async fn create(
         &self,
         owner: &Owner,

@@ -1,16 +1,12 @@
 //! The task store on a SQL database, once for all databases.
 
-mod components;
 mod cursors;
 mod messages;
 mod pins;
-mod places;
 mod recovery;
 mod retention;
 mod since;
 mod statements;
-mod tenants;
-mod usage;
 mod write;
 
 use std::sync::Arc;
@@ -28,9 +24,9 @@ use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key, is_owner_key};
 use crate::page::cut;
 use crate::{
-    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey,
-    PinStore, Place, PushCursors, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent,
-    TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, UsageStore, WaitingBounds,
+    AskedRunner, ConfigPage, Creator, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, PinStore, Place,
+    PushCursors, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage,
+    TaskQuery, TaskSnapshot, TaskStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -48,22 +44,6 @@ pub struct SqlTaskStore<D> {
 impl<D: Database> TaskStore for SqlTaskStore<D> {
     fn pins(&self) -> Option<&dyn PinStore> {
         Some(self)
-    }
-
-    fn tenants(&self) -> &dyn TenantStore {
-        self
-    }
-
-    fn usage(&self) -> &dyn UsageStore {
-        self
-    }
-
-    fn components(&self) -> &dyn ComponentStore {
-        self
-    }
-
-    fn places(&self) -> Option<&dyn TurnPlaceStore> {
-        self.lease.as_ref().map(|_| self as &dyn TurnPlaceStore)
     }
 
     async fn create(
@@ -383,9 +363,25 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
         if let Some(lease) = &self.lease {
             lease.forget_gone().await?;
-            self.database.change(statements::FORGET_PLACES, &[]).await?;
         }
         with_long_statements(retention::sweep(self.database.as_ref(), retention)).await
+    }
+
+    async fn count_running(&self, tenant: &str) -> Result<Option<u64>, StoreError> {
+        if self.lease.is_none() {
+            return Ok(None);
+        }
+        let rows = self.database.read(statements::COUNT_RUNNING, &[Value::Text(tenant)]).await?;
+        Ok(Some(rows.first().map(|row| row.int(0)).transpose()?.map_or(0, from_sql)))
+    }
+
+    async fn has_others(&self) -> Result<bool, StoreError> {
+        if self.lease.is_none() {
+            return Ok(false);
+        }
+        let rows = self.database.read(statements::COUNT_LIVING, &[]).await?;
+        // One of them is this process.
+        Ok(rows.first().map(|row| row.int(0)).transpose()?.is_some_and(|living| living > 1))
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -19,8 +19,7 @@ const MIGRATIONS: Migrations = Migrations {
         (4, "retention", include_str!("../migrations/sqlite/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/sqlite/5_replicas.sql")),
         (6, "turns", include_str!("../migrations/sqlite/6_turns.sql")),
-        (7, "tenants and turns", include_str!("../migrations/sqlite/7_tenants_and_turns.sql")),
-        (8, "operators", include_str!("../migrations/sqlite/8_operators.sql")),
+        (7, "lost turns", include_str!("../migrations/sqlite/7_lost_turns.sql")),
     ],
 };
 

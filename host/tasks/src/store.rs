@@ -8,9 +8,8 @@ use annex_protocol::{Message, Owner, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MessageKey, PinStore, Place, PushCursors, Remembered,
-    StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
-    UsageStore,
+    AskedRunner, ConfigPage, Creator, LostTasks, MessageKey, PinStore, Place, PushCursors, Remembered, StoreError,
+    StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot,
 };
 
 /// The largest number of push notification configs of one task.
@@ -250,6 +249,14 @@ pub trait TaskStore: Send + Sync + 'static {
         Ok(false)
     }
 
+    /// True if other processes with a lease share the store at the moment, so that one of them can take a task.
+    ///
+    /// # Errors
+    /// Only those of the database.
+    async fn has_others(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// The current replica of this process; `None` if no other process shares the store.
     fn replica(&self) -> Option<Replica> {
         None
@@ -305,26 +312,20 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Only those of the database.
     async fn count(&self, tenant: &str) -> Result<u64, StoreError>;
 
+    /// The turns with a task that run now for a tenant, in all processes; `None` if no other process shares the store.
+    ///
+    /// # Errors
+    /// Only those of the database.
+    async fn count_running(&self, _tenant: &str) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
     /// Reads a little, to check that the database answers.
     ///
     /// # Errors
     /// Only those of the database.
     async fn probe(&self) -> Result<(), StoreError> {
         Ok(())
-    }
-
-    /// The tenants that were added while servers ran.
-    fn tenants(&self) -> &dyn TenantStore;
-
-    /// The usage of tenants.
-    fn usage(&self) -> &dyn UsageStore;
-
-    /// The components that were uploaded for tenants.
-    fn components(&self) -> &dyn ComponentStore;
-
-    /// The places of turns; `None` if no other process shares the store.
-    fn places(&self) -> Option<&dyn TurnPlaceStore> {
-        None
     }
 
     /// The pins of tasks; `None` if pins end with the process, as the tasks do.

@@ -1,9 +1,12 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
+use super::batch::Batch;
 use super::{json, text};
 
 /// A name that a stranger may have given itself: an escape sequence, a bell, line ends of all kinds, bidirectional
@@ -99,4 +102,48 @@ fn a_long_field_is_cut_for_people_and_for_programs() {
     let words = line["words"].as_str().expect("text");
     assert!(words.len() < 9 << 10 && words.ends_with('…'), "{words}");
     assert_eq!((&line["short"], &line["level"]), (&Value::from("stays"), &Value::from("WARN")));
+}
+
+/// What was written when `log` returns, and all that is written in the end.
+fn batched(delay: Duration, log: impl FnOnce()) -> (String, Kept) {
+    let kept = Kept::default();
+    let batch: &Batch<Kept> = Box::leak(Box::new(Batch::new(kept.clone(), delay)));
+    let written = tracing::subscriber::with_default(json(EnvFilter::new("info"), batch), || {
+        log();
+        kept.text()
+    });
+    (written, kept)
+}
+
+const FOR_EVER: Duration = Duration::from_secs(1 << 20);
+
+fn access(number: u32) {
+    tracing::info!(target: annex_telemetry::ACCESS_TARGET, number, "request");
+}
+
+#[test]
+fn lines_of_the_access_log_are_written_together_and_before_the_line_that_follows_them() {
+    let lines = || {
+        access(1);
+        access(2);
+        tracing::warn!("a warning is written at once");
+        access(3);
+    };
+    let (written, _) = batched(FOR_EVER, lines);
+    let found = ["\"number\":1", "\"number\":2", "a warning"].map(|part| written.find(part).expect(part));
+    assert!(found.is_sorted() && written.lines().count() == 3, "{written}");
+}
+
+#[test]
+fn a_line_of_the_access_log_is_written_although_none_follows() {
+    let (_, kept) = batched(Duration::from_millis(1), || access(1));
+    while kept.text().lines().count() == 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_full_batch_of_the_access_log_is_written_at_once() {
+    let (written, _) = batched(FOR_EVER, || (0..1_000).for_each(access));
+    assert!(written.len() >= 64 << 10 && written.lines().count() < 1_000, "{} bytes", written.len());
 }

@@ -5,7 +5,7 @@ mod authoring;
 mod chat;
 mod check;
 mod clocks;
-#[path = "../../../database/tests/databases/cluster.rs"]
+#[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 mod distance;
 mod durable;

@@ -44,6 +44,12 @@ impl Queues {
         self.by_conversation.get(key).unwrap_or(&NONE).iter()
     }
 
+    /// The turns of a tenant.
+    pub(super) fn count(&self, tenant: &str) -> u64 {
+        let of_tenant = self.by_conversation.iter().filter(|(key, _)| *key.tenant == *tenant);
+        of_tenant.map(|(_, queue)| queue.len() as u64).sum()
+    }
+
     pub(super) fn is_busy(&self, key: &ConversationKey) -> bool {
         self.by_conversation.contains_key(key)
     }

@@ -96,6 +96,7 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
             conversations: from_sql(row.int(0)?),
             state_bytes: from_sql(row.int(1)?),
             tasks: from_sql(row.int(2)?),
+            turns: from_sql(row.int(3)?),
         })
     }
 }

@@ -29,7 +29,7 @@ macro_rules! on_every_store {
     };
 }
 
-#[path = "../../../database/tests/databases/cluster.rs"]
+#[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 #[path = "../../../leases/tests/leases/table.rs"]
 mod table;

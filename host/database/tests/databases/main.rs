@@ -27,6 +27,7 @@ macro_rules! on_both {
     };
 }
 
+#[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 
 mod in_turn;

@@ -14,7 +14,7 @@ use annex_keyvalue::{
 use crate::cluster::Scratch;
 
 mod at_once;
-#[path = "../../../database/tests/databases/cluster.rs"]
+#[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 mod files;
 mod postgres;

@@ -4,13 +4,11 @@
 #![cfg(test)]
 
 mod clock;
+mod cluster;
 mod editions;
 mod lease;
 #[expect(dead_code, reason = "these tests only end leases of others")]
 mod table;
-
-#[path = "../../../database/tests/databases/cluster.rs"]
-mod cluster;
-#[path = "../../../tasks/tests/stores/wires.rs"]
+mod turn_places;
 #[expect(dead_code, reason = "these tests lose no single answers")]
 mod wires;

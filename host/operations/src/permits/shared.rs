@@ -1,6 +1,6 @@
 //! Places for turns that all processes share.
 //!
-//! Each process may run a share of a caller's limit without any query. The rest of the limit is kept in the store as
+//! Each process may run a share of a caller's limit without any query. The rest of the limit is kept in the database as
 //! places, and a turn beyond the share takes one of them. A caller within its share thus costs no statement, and a
 //! single process has the whole limit as its share.
 
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annex_fairness::of_same_tenant;
+use annex_leases::{TurnPlaces, TurnPlacesError};
 use annex_protocol::Owner;
-use annex_tasks::{StoreError, TaskStore};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -28,7 +28,8 @@ const ATTEMPTS: usize = 600;
 
 /// The shared places for all tenants of a process.
 pub struct SharedPlaces {
-    store: Arc<dyn TaskStore>,
+    /// `None` if no other process shares the database.
+    places: Option<Arc<TurnPlaces>>,
     /// The number of live processes at the last query.
     processes: AtomicUsize,
     /// One lock per caller.
@@ -37,39 +38,53 @@ pub struct SharedPlaces {
 
 /// A shared place. Dropping it releases the place.
 pub(crate) struct Place {
-    store: Arc<dyn TaskStore>,
+    places: Arc<TurnPlaces>,
     id: String,
 }
 
 impl SharedPlaces {
     /// Assumes a single process until the first query.
-    pub fn new(store: Arc<dyn TaskStore>) -> Arc<Self> {
-        Arc::new(Self { store, processes: AtomicUsize::new(1), locks: KeyedLocks::new() })
+    pub fn new(places: Option<Arc<TurnPlaces>>) -> Arc<Self> {
+        Arc::new(Self { places, processes: AtomicUsize::new(1), locks: KeyedLocks::new() })
     }
 
     /// Counts the live processes.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn look(&self) -> Result<(), StoreError> {
-        if let Some(places) = self.store.places() {
+    /// When the database fails.
+    pub async fn look(&self) -> Result<(), TurnPlacesError> {
+        if let Some(places) = &self.places {
             self.processes.store(places.processes().await?, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Counts the live processes periodically until `stop` is cancelled. Returns at once if only one process can use
-    /// the store.
+    /// Counts the live processes periodically until `stop` is cancelled. Returns at once if no other process shares the
+    /// database.
     pub async fn watch(&self, stop: CancellationToken) {
-        if self.store.places().is_none() {
+        if self.places.is_none() {
             return;
         }
         let look = || async {
-            // The error is ignored: the poll for other processes' tasks already logs failures of the store.
+            // The error is ignored: the poll for other processes' tasks already logs failures of the database.
             let _ = self.look().await;
-            Ok(())
+            Ok::<_, TurnPlacesError>(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
+    }
+
+    /// True if other processes are alive now.
+    pub(crate) async fn has_others(&self) -> bool {
+        match &self.places {
+            // The number includes this process.
+            Some(places) => places.processes().await.is_ok_and(|processes| processes > 1),
+            None => false,
+        }
+    }
+
+    /// True if other processes may share the database.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.places.is_some()
     }
 
     /// The number of live processes at the last query, including this one.
@@ -89,18 +104,18 @@ impl SharedPlaces {
     /// the end.
     ///
     /// # Errors
-    /// When the store fails.
-    pub(crate) async fn take(&self, owner: &Owner, turns: usize) -> Result<Option<Place>, StoreError> {
-        let Some(places) = self.store.places() else { return Ok(None) };
+    /// When the database fails.
+    pub(crate) async fn take(&self, owner: &Owner, turns: usize) -> Result<Option<Place>, TurnPlacesError> {
+        let Some(places) = &self.places else { return Ok(None) };
         let processes = self.processes.load(Ordering::Relaxed);
         let left = turns.saturating_sub(self.own(turns).saturating_mul(processes));
         // One request per caller at a time: requests for one caller wait for the same lock in the database, and each
         // would occupy a connection.
         let _locked = self.locks.lock(owner).await;
         let id = Uuid::now_v7().to_string();
-        let taken = places.take(owner, &id, left).await;
-        // The store may have taken the place although the call failed. Dropping `Place` then releases it.
-        let place = (!matches!(taken, Ok(false))).then(|| Place { store: Arc::clone(&self.store), id });
+        let taken = places.take(&owner.tenant, &owner.principal, &id, left).await;
+        // The place may be taken although the call failed. Dropping `Place` then releases it.
+        let place = (!matches!(taken, Ok(false))).then(|| Place { places: Arc::clone(places), id });
         taken.map(|_| place)
     }
 }
@@ -109,10 +124,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         // Without a runtime, the process is ending, and its places end with its lease.
         let Ok(runtime) = Handle::try_current() else { return };
-        let store = Arc::clone(&self.store);
+        let places = Arc::clone(&self.places);
         let id = mem::take(&mut self.id);
         runtime.spawn(of_same_tenant(async move {
-            let Some(places) = store.places() else { return };
             for _ in 0..ATTEMPTS {
                 match places.give_back(&id).await {
                     Ok(()) => return,

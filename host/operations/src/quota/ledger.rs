@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use annex_runtime::BusyTime;
-use annex_tasks::Consumption;
+use annex_tenants::Consumption;
 
 use super::TenantQuota;
 use super::bucket::{Bucket, nanos};

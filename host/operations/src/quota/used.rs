@@ -1,8 +1,8 @@
-//! The usage of tenants per hour, summed over all processes in the task store.
+//! The usage of tenants per hour, summed over all processes in the store of the usage.
 
 use std::time::{Instant, SystemTime};
 
-use annex_tasks::{Consumption, StoreError};
+use annex_tenants::{Consumption, TenantStoreError};
 
 use super::Quotas;
 use super::written::{MOST_HOURS, Written};
@@ -33,9 +33,9 @@ impl Quotas {
         written.is_failing = outcome.is_err();
     }
 
-    async fn try_to_write(&self, written: &mut Written) -> Result<(), StoreError> {
+    async fn try_to_write(&self, written: &mut Written) -> Result<(), TenantStoreError> {
         let hour = hour();
-        let store = self.stores.tasks.usage();
+        let store = &self.stores.usage;
         let ledgers: Vec<_> = self.ledgers().values().cloned().collect();
         let unwritten: Vec<_> = ledgers
             .into_iter()
@@ -65,9 +65,9 @@ impl Quotas {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn used_lately(&self, tenant: &str, hours: u64) -> Result<Consumption, StoreError> {
+    pub async fn used_lately(&self, tenant: &str, hours: u64) -> Result<Consumption, TenantStoreError> {
         self.write_used().await;
-        self.stores.tasks.usage().of_tenant(tenant, since(hours)).await
+        self.stores.usage.of_tenant(tenant, since(hours)).await
     }
 
     /// At most `limit` tenants with their usage in the last `hours`, including the current one. The costliest come
@@ -75,9 +75,9 @@ impl Quotas {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn costliest(&self, hours: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError> {
+    pub async fn costliest(&self, hours: u64, limit: usize) -> Result<Vec<(String, Consumption)>, TenantStoreError> {
         self.write_used().await;
-        self.stores.tasks.usage().costliest(since(hours), limit).await
+        self.stores.usage.costliest(since(hours), limit).await
     }
 }
 

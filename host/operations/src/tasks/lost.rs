@@ -32,7 +32,7 @@ impl Tasks {
             if !drains() {
                 self.take_lost().await?.into_iter().for_each(&go_on);
             }
-            Ok(())
+            Ok::<_, StoreError>(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
     }

@@ -35,6 +35,7 @@ use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore};
 use annex_session::{Bounds, InMemorySessionService, SessionService, Turns};
 use annex_tasks::{MemoryBounds, MemoryTaskStore, Retention, TaskLimits, TaskStore, WaitingBounds};
+use annex_tenants::TenantStores;
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -108,9 +109,10 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
     let store: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::new(settings.store));
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(settings.sessions));
     let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
-    let places = SharedPlaces::new(Arc::clone(&store));
+    let places = SharedPlaces::new(None);
     places.look().await.expect("a store that answers");
-    let stores = Stores { tasks: Arc::clone(&store), sessions: Arc::clone(&sessions), keys: Arc::clone(&keys) };
+    let usage = TenantStores::in_memory().usage;
+    let stores = Stores { tasks: Arc::clone(&store), sessions: Arc::clone(&sessions), keys: Arc::clone(&keys), usage };
     let quotas = Quotas::new(stores, Arc::clone(&places));
     let used = match settings.quota {
         Some(quota) => Some(quotas.begin(quotas.ledger("tenant"), quota).await),

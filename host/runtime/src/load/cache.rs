@@ -22,6 +22,7 @@ use crate::confinement::engine;
 use crate::digest::Digest;
 use crate::load::inspect::Outline;
 use crate::load::keep_functions::KeepFunctions;
+use crate::load::memory_images;
 
 mod key;
 mod prune;
@@ -221,5 +222,6 @@ fn deserialize(engine: &Engine, compiled: &[u8]) -> Option<Component> {
     // component, and they are unchanged: `read` has verified a digest over all of them, with a key that only this
     // user can read (`key`, and `annex_files::Purpose::Private`).
     let component = unsafe { Component::deserialize(engine, compiled) };
-    component.inspect_err(|error| tracing::warn!(%error, "a file in the compile cache does not fit this engine")).ok()
+    let with_memory = component.and_then(|component| memory_images::make(&component).map(|()| component));
+    with_memory.inspect_err(|error| tracing::warn!(%error, "a file in the compile cache cannot be used")).ok()
 }

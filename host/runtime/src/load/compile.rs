@@ -24,6 +24,7 @@ use crate::error::LoadError;
 use crate::load::cache::{CompileCache, Facts};
 use crate::load::compile::shared::{Code, SharedCode};
 use crate::load::inspect::{Inspection, InspectionResult, MAX_COMPONENT_BYTES};
+use crate::load::memory_images;
 use crate::load::source::Source;
 
 mod child;
@@ -261,7 +262,8 @@ fn deserialize(engine: &Engine, code: &[u8], digest: Digest) -> Result<Component
     // started. Its engine has the same version and settings (`Job::engine`), and the bytes match the digest that it
     // sent.
     let component = unsafe { Component::deserialize(engine, code) };
-    component.map_err(|error| LoadError::Compile { digest, source: Source::from(error) })
+    let with_memory = component.and_then(|component| memory_images::make(&component).map(|()| component));
+    with_memory.map_err(|error| LoadError::Compile { digest, source: Source::from(error) })
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The admin API's paths for components that are uploaded for tenants. The task store keeps the components.
+//! The admin API's paths for components that are uploaded for tenants.
 
 use std::sync::Arc;
 
 use annex_runtime::{Digest, MAX_COMPONENT_BYTES};
-use annex_tasks::{ListedComponent, ListedTenant, StoreError, TaskStore, Upload, UploadBounds};
+use annex_tenants::{ListedComponent, ListedTenant, TenantStoreError, TenantStores, Upload, UploadBounds};
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
@@ -46,9 +46,9 @@ async fn upload(
     let digested = bytes.clone();
     let digest = spawn_blocking(move || Digest::of(&digested)).await.map_err(|error| AdminError::internal(&error))?;
     let digest = digest.to_string();
-    let (store, name) = (Arc::clone(admin.added()?.store()), digest.clone());
+    let (components, name) = (Arc::clone(&admin.added()?.stores().components), digest.clone());
     let uploading = async move {
-        let uploaded = store.components().put(&name, &bytes, bounds).await;
+        let uploaded = components.put(&name, &bytes, bounds).await;
         match uploaded.map_err(|error| AdminError::internal(&error))? {
             Upload::Full(there) => Err(full(there, bounds)),
             Upload::Stored => Ok(StatusCode::CREATED),
@@ -76,13 +76,13 @@ async fn remove(
     Extension(caller): Extension<AdminCaller>,
     Path(digest): Path<String>,
 ) -> Result<Json<Removed>, AdminError> {
-    let (store, name) = (Arc::clone(admin.added()?.store()), digest.clone());
+    let (stores, name) = (admin.added()?.stores().clone(), digest.clone());
     let removing = async move {
-        let naming = naming(&*store, &name).await.map_err(|error| AdminError::internal(&error))?;
+        let naming = naming(&stores, &name).await.map_err(|error| AdminError::internal(&error))?;
         if !naming.is_empty() {
             return Err(in_use(&name, &naming));
         }
-        let removed = store.components().remove(&name).await.map_err(|error| AdminError::internal(&error))?;
+        let removed = stores.components.remove(&name).await.map_err(|error| AdminError::internal(&error))?;
         if removed { Ok(()) } else { Err(none(&name)) }
     };
     let told = format!("component {digest} was removed from those that were uploaded");
@@ -92,14 +92,14 @@ async fn remove(
 
 /// The names of tenants whose text contains the digest of this component, up to [`MAX_NAMED`]. At most
 /// [`MAX_LOOKED_AT`] tenants are searched.
-async fn naming(store: &dyn TaskStore, digest: &str) -> Result<Vec<String>, StoreError> {
+async fn naming(stores: &TenantStores, digest: &str) -> Result<Vec<String>, TenantStoreError> {
     let mut naming = Vec::new();
     // The string may be no digest, and then a match in a tenant's text would mean nothing.
-    if !store.components().has(digest).await? {
+    if !stores.components.has(digest).await? {
         return Ok(naming);
     }
-    for ListedTenant { name, .. } in store.tenants().list("", MAX_LOOKED_AT).await? {
-        let tenant = store.tenants().find(&name).await?;
+    for ListedTenant { name, .. } in stores.tenants.list("", MAX_LOOKED_AT).await? {
+        let tenant = stores.tenants.find(&name).await?;
         if tenant.is_some_and(|tenant| tenant.config.contains(digest)) {
             naming.push(name);
         }
@@ -118,7 +118,7 @@ impl Admin {
     }
 
     async fn uploaded(&self) -> Result<Vec<ListedComponent>, AdminError> {
-        let listed = self.added()?.store().components().list().await;
+        let listed = self.added()?.stores().components.list().await;
         listed.map_err(|error| AdminError::internal(&error))
     }
 }

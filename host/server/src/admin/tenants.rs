@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use annex_tasks::{Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState};
+use annex_tenants::{Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError};
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -61,7 +61,7 @@ async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<Listing>) -
     let limit = listing.limit.unwrap_or(SHOWN).clamp(1, MAX_SHOWN);
     let mut next = None;
     if let Some(added) = &others.added {
-        let page = added.store().tenants().list(&after, limit).await.map_err(failed)?;
+        let page = added.stores().tenants.list(&after, limit).await.map_err(failed)?;
         next = page.last().filter(|_| page.len() == limit).map(|last| last.name.clone());
         let added = page.into_iter().filter(|tenant| !others.named.has(&tenant.name));
         tenants.extend(added.map(|tenant| of_store(&admin, tenant)));
@@ -75,7 +75,7 @@ async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Resu
         return Ok(Json(Tenant { listed: of_config(&admin, name), config: None }).into_response());
     }
     let found = match &others.added {
-        Some(added) => added.store().tenants().find(&name).await.map_err(failed)?,
+        Some(added) => added.stores().tenants.find(&name).await.map_err(failed)?,
         None => None,
     };
     let found = found.ok_or_else(|| no_tenant(&name))?;
@@ -97,7 +97,7 @@ async fn put(
     let before = match believed {
         Believed::Absent => None,
         Believed::Rev(rev) => {
-            let there = added.store().tenants().find(&name).await.map_err(failed)?;
+            let there = added.stores().tenants.find(&name).await.map_err(failed)?;
             let is_it = |there: &StoredTenant| there.rev == rev;
             let now = there.as_ref().map(|there| there.rev);
             Some(there.filter(is_it).ok_or_else(|| other(&name, now))?)
@@ -114,11 +114,11 @@ async fn put(
         (None, Some(before)) => before.config,
         (None, None) => return Err(AdminError::invalid("`config` is missing: the text of the tenant")),
     };
-    let store = Arc::clone(added.store());
+    let store = Arc::clone(&added.stores().tenants);
     let told = told(&name, believed, is_new_text, state);
     let changed = change((name.clone(), Some(state)), added, (caller, told), {
         let (name, config) = (name.clone(), config.clone());
-        async move { store.tenants().put(&name, believed, state, &config).await }
+        async move { store.put(&name, believed, state, &config).await }
     });
     let rev = changed.await?;
     let status = if believed == Believed::Absent { StatusCode::CREATED } else { StatusCode::OK };
@@ -135,11 +135,11 @@ async fn remove(
     let Believed::Rev(rev) = believed(&headers)? else {
         return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
     };
-    let store = Arc::clone(added.store());
+    let store = Arc::clone(&added.stores().tenants);
     let told = format!("tenant {name} was removed");
     let removed = change((name.clone(), None), added, (caller, told), {
         let name = name.clone();
-        async move { store.tenants().remove(&name, rev).await }
+        async move { store.remove(&name, rev).await }
     });
     Ok(Json(Removed { rev: removed.await?, removed: name }))
 }
@@ -163,7 +163,7 @@ async fn change(
     (name, state): (String, Option<TenantState>),
     added: Arc<AddedTenants<Serving>>,
     (caller, told): (AdminCaller, String),
-    change: impl Future<Output = Result<TenantChange, StoreError>> + Send + 'static,
+    change: impl Future<Output = Result<TenantChange, TenantStoreError>> + Send + 'static,
 ) -> Result<u64, AdminError> {
     let changing = async move {
         match change.await.map_err(failed)? {
@@ -212,7 +212,7 @@ fn other(name: &str, rev: Option<u64>) -> AdminError {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is a mapping of errors")]
-fn failed(error: StoreError) -> AdminError {
+fn failed(error: TenantStoreError) -> AdminError {
     AdminError::internal(&error)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_operations::quota::{Amounts, LATELY, MOST_HOURS, TenantQuota};
 use annex_operations::request_handler::RequestHandler;
-use annex_tasks::Consumption;
+use annex_tenants::Consumption;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::get;

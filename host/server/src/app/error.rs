@@ -13,6 +13,8 @@ use crate::stores::editions::EditionsOpenError;
 use crate::stores::keyvalue_store::KeyValueStoreError;
 use crate::stores::session_store::SessionStoreError;
 use crate::stores::task_store::TaskStoreError;
+use crate::stores::tenant_store::TenantStoreOpenError;
+use crate::stores::turn_places::TurnPlacesOpenError;
 use crate::stores::wake::WakeOpenError;
 
 /// The reasons why the app cannot be loaded.
@@ -54,6 +56,12 @@ pub enum AppError {
     /// The store of tasks cannot be opened.
     #[error("cannot open the store of tasks")]
     Tasks(#[from] TaskStoreError),
+    /// The store of tenants cannot be opened.
+    #[error("cannot open the store of tenants")]
+    Tenants(#[from] TenantStoreOpenError),
+    /// The places of turns, which all processes on the database of the tasks count together, cannot be read.
+    #[error("cannot count the turns of the processes on the database of the tasks")]
+    TurnPlaces(#[from] TurnPlacesOpenError),
     /// The channel for wake-ups from other processes cannot be opened.
     #[error("cannot receive wake-ups from the other processes on the database of the tasks")]
     Wake(#[from] WakeOpenError),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use annex_fairness::of_tenant;
 use annex_runtime::Installed;
-use annex_tasks::StoredTenant;
 use annex_telemetry::fault;
+use annex_tenants::StoredTenant;
 use futures::future::BoxFuture;
 use tokio::task::spawn_blocking;
 use tokio::time::{timeout, timeout_at};
@@ -23,7 +23,7 @@ use crate::installation::installer::Installer;
 use crate::installation::issuer::Issuer;
 use crate::locations::Locations;
 use crate::settings::Settings;
-use crate::stores::task_store::TaskStoreError;
+use crate::stores::tenant_store::TenantStoreOpenError;
 use crate::tenants::{
     AddedTenants, Attempt, Bounds, Directory, LoadPlaces, OtherTenants, PATIENCE, Serving, TenantLoader,
 };
@@ -84,8 +84,8 @@ pub(super) async fn open(
     let added = match &config.stored_tenants {
         Some(stored) => {
             let bounds = Bounds::of(stored);
-            let opened = AddedTenants::<Serving>::open(Arc::clone(&shared.store), Box::new(loader), bounds).await;
-            Some(opened.map_err(TaskStoreError::from)?)
+            let opened = AddedTenants::<Serving>::open(shared.tenants.clone(), Box::new(loader), bounds).await;
+            Some(opened.map_err(TenantStoreOpenError::from)?)
         }
         None => None,
     };
@@ -148,7 +148,7 @@ impl Loader {
     /// Checks that a component was uploaded.
     async fn check_uploaded(&self, digest: &str) -> Result<(), TenantTextError> {
         let place = "extension.component";
-        match self.shared.store.components().has(digest).await {
+        match self.shared.tenants.components.has(digest).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let reason = format!(
@@ -192,7 +192,7 @@ impl Loader {
         // The card is checked before components are compiled, which takes longest.
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
         let runtime = self.shared.runtime.of_tenant(&name);
-        let uploads = Arc::clone(&self.shared.store);
+        let uploads = Arc::clone(&self.shared.tenants.components);
         let trial = Installer::try_out(&served, runtime, self.locations.clone(), uploads);
         let trial = self.places.work.run(&name, false, timeout(TRIAL, Box::pin(trial)));
         let installed = of_tenant(Arc::clone(&name), trial).await.map_err(|_| {

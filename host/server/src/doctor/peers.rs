@@ -59,6 +59,7 @@ async fn databases(config: &Config) -> Vec<Finding> {
     let kept = [
         ("tasks.postgres_env", &config.tasks.postgres_env, annex_tasks::POSTGRES_MIGRATIONS),
         ("tasks.postgres_env", &config.tasks.postgres_env, annex_leases::MIGRATIONS),
+        ("tasks.postgres_env", &config.tasks.postgres_env, annex_tenants::POSTGRES_MIGRATIONS),
         // Sessions and keys without a store of their own are stored with the tasks.
         (
             "sessions.postgres_env",

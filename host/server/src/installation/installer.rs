@@ -13,8 +13,8 @@ use annex_leases::editions::Consent;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Digest, Installed, Runtime};
-use annex_tasks::TaskStore;
 use annex_telemetry::fault;
+use annex_tenants::ComponentStore;
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
@@ -68,7 +68,7 @@ pub(crate) struct Parts {
     /// The other processes that serve the same agent. `None` without a shared database.
     pub(crate) peers: Option<Peers>,
     /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
-    pub(crate) uploads: Option<Arc<dyn TaskStore>>,
+    pub(crate) uploads: Option<Arc<dyn ComponentStore>>,
 }
 
 /// Changes the installed extensions while requests run.

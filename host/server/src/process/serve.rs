@@ -287,6 +287,7 @@ async fn drain(app: &App, drain_timeout: Duration) {
 async fn close_stores(app: &App) {
     let stores = async {
         let handler = app.tenants().own();
+        app.tenant_stores.close().await;
         handler.sessions.close().await;
         handler.tasks.close().await;
         handler.views.keys.close().await;

@@ -30,14 +30,19 @@ pub struct NoVariable {
 }
 
 impl Place {
-    /// The store's own place, or else the place of the tasks. Relative paths start in `folder`.
-    pub(super) fn beside(tasks: &TasksConfig, own: &Named<'_>, folder: &Path) -> Self {
-        let of_tasks = Named {
+    /// The place of the tasks. Relative paths start in `folder`.
+    pub(super) fn of_tasks(tasks: &TasksConfig, folder: &Path) -> Self {
+        let named = Named {
             data_dir: ("tasks.data_dir", tasks.data_dir.as_ref()),
             postgres_env: ("tasks.postgres_env", tasks.postgres_env.as_ref()),
         };
+        named.place(folder).unwrap_or(Self::Memory)
+    }
+
+    /// The store's own place, or else the place of the tasks. Relative paths start in `folder`.
+    pub(super) fn beside(tasks: &TasksConfig, own: &Named<'_>, folder: &Path) -> Self {
         // `Config::check_homes` ensures that a table names a folder or a database and never both.
-        own.place(folder).or_else(|| of_tasks.place(folder)).unwrap_or(Self::Memory)
+        own.place(folder).unwrap_or_else(|| Self::of_tasks(tasks, folder))
     }
 }
 

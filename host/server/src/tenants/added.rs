@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use annex_fairness::of_tenant;
 use annex_operations::looks::look_until;
-use annex_tasks::{ChangedTenant, StoreError, StoredTenant, TaskStore, TenantState};
 use annex_telemetry::fault;
+use annex_tenants::{ChangedTenant, StoredTenant, TenantState, TenantStoreError, TenantStores};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -89,7 +89,7 @@ pub(crate) struct Bounds {
 
 /// The added tenants of a store. `T` is the serving parts of one tenant.
 pub(crate) struct AddedTenants<T> {
-    store: Arc<dyn TaskStore>,
+    stores: TenantStores,
     loader: Box<dyn TenantLoader<T>>,
     /// A reload of the config replaces the bounds.
     bounds: Mutex<Bounds>,
@@ -114,11 +114,11 @@ impl<T: Loaded> AddedTenants<T> {
     /// # Errors
     /// When the store fails.
     pub(crate) async fn open(
-        store: Arc<dyn TaskStore>,
+        stores: TenantStores,
         loader: Box<dyn TenantLoader<T>>,
         bounds: Bounds,
-    ) -> Result<Arc<Self>, StoreError> {
-        let seen = store.tenants().last_change().await?;
+    ) -> Result<Arc<Self>, TenantStoreError> {
+        let seen = stores.tenants.last_change().await?;
         let known = Known {
             entries: HashMap::new(),
             unknown: HashMap::new(),
@@ -126,12 +126,12 @@ impl<T: Loaded> AddedTenants<T> {
             seen,
             looked: Instant::now(),
         };
-        Ok(Arc::new(Self { store, loader, bounds: Mutex::new(bounds), known: Mutex::new(known) }))
+        Ok(Arc::new(Self { stores, loader, bounds: Mutex::new(bounds), known: Mutex::new(known) }))
     }
 
-    /// The store of the tenants.
-    pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
-        &self.store
+    /// The stores of the tenants.
+    pub(crate) fn stores(&self) -> &TenantStores {
+        &self.stores
     }
 
     pub(crate) fn loader(&self) -> &dyn TenantLoader<T> {
@@ -191,7 +191,7 @@ impl<T: Loaded> AddedTenants<T> {
     async fn read(&self, name: &str, entry: &Arc<Entry<T>>) -> Result<bool, TenantFailure> {
         // The request may be dropped during the read. This guard then removes the entry.
         let _unread = Unread { all: self, name, entry };
-        let found = match self.store.tenants().find(name).await {
+        let found = match self.stores.tenants.find(name).await {
             Ok(found) => found,
             Err(error) => {
                 fault::log(&error);
@@ -341,7 +341,7 @@ impl<T: Loaded> AddedTenants<T> {
     pub(crate) async fn keep_house(self: Arc<Self>, stop: CancellationToken) {
         let looking = async {
             // With an exclusive store, this process makes all changes itself.
-            if self.store.is_shared() {
+            if self.stores.is_shared() {
                 look_until(stop.cancelled(), LOOK, || self.look()).await;
             }
         };
@@ -355,10 +355,10 @@ impl<T: Loaded> AddedTenants<T> {
         tokio::join!(looking, clearing);
     }
 
-    async fn look(&self) -> Result<(), StoreError> {
+    async fn look(&self) -> Result<(), TenantStoreError> {
         loop {
             let after = self.known().seen;
-            let changed = self.store.tenants().changed_after(after, PAGE).await?;
+            let changed = self.stores.tenants.changed_after(after, PAGE).await?;
             let is_whole = changed.len() < PAGE;
             for changed in &changed {
                 self.note(changed);

@@ -107,7 +107,7 @@ async fn a_server_that_has_stopped_leaves_whole_files() {
     let files = std::fs::read_dir(folder.path().join("data")).expect("a folder");
     let names: Vec<String> =
         files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect();
-    for store in ["tasks", "sessions"] {
+    for store in ["tasks", "tenants", "sessions"] {
         let of_store: Vec<&String> = names.iter().filter(|name| name.starts_with(store)).collect();
         assert_eq!(of_store, [&format!("{store}.sqlite")]);
     }

@@ -17,18 +17,6 @@ CREATE TABLE task_pin (
 
 CREATE INDEX task_pin_kept ON task_pin (kept_at);
 
--- Places that callers' turns take from all processes together, beside those that each process has for itself. A place counts
--- while its process is alive.
-CREATE TABLE turn_place (
-    id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
-    tenant TEXT COLLATE "C" NOT NULL,
-    principal TEXT COLLATE "C" NOT NULL,
-    runner TEXT COLLATE "C" NOT NULL
-);
-
-CREATE INDEX turn_place_of_caller ON turn_place (tenant, principal);
-CREATE INDEX turn_place_of_runner ON turn_place (runner);
-
 -- How far a process has sent the events of a task to a receiver of push notifications. The row goes with its config, and when
 -- the last event of the task was sent.
 CREATE TABLE push_cursor (

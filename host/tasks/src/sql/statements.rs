@@ -3,7 +3,7 @@
 //! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
 use annex_database::{OfFirst, Rows};
-use annex_leases::is_alive;
+use annex_leases::{is_alive, living_replicas};
 
 pub(super) static INSERT_TASK: Rows = Rows {
     head: "
@@ -364,9 +364,10 @@ pub(super) const SELECT_TO_STOP: &str = "
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";
 
-/// Deletes the places of replicas without a lease. Leases are compared with the time at which the statement began.
-pub(super) const FORGET_PLACES: &str =
-    concat!("DELETE FROM turn_place WHERE NOT ", is_alive!("turn_place.runner", "statement_timestamp()"));
+pub(super) const COUNT_RUNNING: &str =
+    concat!("SELECT count(*) FROM task WHERE tenant = $1 AND runner IN ", living_replicas!());
+
+pub(super) const COUNT_LIVING: &str = concat!("SELECT count(*) FROM ", living_replicas!(), " AS living");
 
 pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
 

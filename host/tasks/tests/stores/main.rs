@@ -53,12 +53,15 @@ macro_rules! across_a_restart {
 #[path = "../../../leases/tests/leases/clock.rs"]
 #[expect(dead_code, reason = "these tests wait for renewals only")]
 mod clock;
+#[path = "../../../leases/tests/leases/cluster.rs"]
+mod cluster;
 #[path = "../../../leases/tests/leases/table.rs"]
 #[expect(dead_code, reason = "these tests only end leases")]
 mod table;
+#[path = "../../../leases/tests/leases/wires.rs"]
+#[expect(dead_code, reason = "these tests lose single answers only")]
+mod wires;
 
-mod cluster;
-mod components;
 mod configs;
 mod crash;
 mod cursors;
@@ -68,20 +71,16 @@ mod fixture;
 mod growth;
 mod json;
 mod keys;
+mod killed;
 mod lists;
 mod lost;
 mod memory;
 mod messages;
 mod outage;
 mod pins;
-mod places;
 mod postgres;
 mod recovery;
 mod replicas;
 mod retention;
 mod sqlite;
-mod tenants;
-mod usage;
 mod waiting;
-#[expect(dead_code, reason = "these tests lose single answers only")]
-mod wires;

@@ -9,8 +9,8 @@ use annex_files::Purpose;
 use annex_leases::editions::Editions;
 use annex_protocol::Timestamp;
 use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
-use annex_tasks::TaskStore;
 use annex_telemetry::fault;
+use annex_tenants::ComponentStore;
 
 use super::arrange::{self, Arranged, Candidate};
 use super::error::InstallError;
@@ -93,7 +93,7 @@ pub(super) struct Loader {
     /// The database of components that all processes install. `None` without other processes.
     pub(super) editions: Option<Arc<Editions>>,
     /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
-    pub(super) uploads: Option<Arc<dyn TaskStore>>,
+    pub(super) uploads: Option<Arc<dyn ComponentStore>>,
 }
 
 impl Loader {
@@ -327,7 +327,7 @@ impl Loader {
             InstallError::Setting { origin, key: "component", reason }
         };
         let gone = || wrong("is not among the components that were uploaded; upload it again");
-        let found = self.uploads.as_ref().ok_or_else(gone)?.components().find(digest).await.map_err(|error| {
+        let found = self.uploads.as_ref().ok_or_else(gone)?.find(digest).await.map_err(|error| {
             fault::log(&error);
             wrong("the components that were uploaded cannot be read now")
         })?;

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use annex_runtime::{Installed, Runtime};
-use annex_tasks::TaskStore;
+use annex_tenants::ComponentStore;
 
 use super::loader::{Loader, Occasion, Present};
 use super::{InstallError, Installer};
@@ -21,7 +21,7 @@ impl Installer {
         config: &ServedConfig,
         runtime: Runtime,
         locations: Locations,
-        uploads: Arc<dyn TaskStore>,
+        uploads: Arc<dyn ComponentStore>,
     ) -> Result<Installed, InstallError> {
         let loader = Loader {
             runtime,

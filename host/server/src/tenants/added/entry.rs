@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use annex_tasks::StoredTenant;
+use annex_tenants::StoredTenant;
 use tokio::sync::watch;
 use tokio::time::Instant;
 

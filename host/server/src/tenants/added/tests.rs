@@ -5,10 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annex_tasks::{
-    Believed, ChangedTenant, MemoryBounds, MemoryTaskStore, StoredTenant, TaskStore, TenantChange, TenantState,
-    WaitingBounds,
-};
+use annex_tenants::{Believed, ChangedTenant, StoredTenant, TenantChange, TenantState, TenantStores};
 use futures::future::{BoxFuture, join_all};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -76,7 +73,7 @@ impl TenantLoader<Text> for Loader {
 }
 
 struct Setting {
-    store: Arc<dyn TaskStore>,
+    stores: TenantStores,
     tenants: Arc<AddedTenants<Text>>,
     told: Told,
     loads: Arc<AtomicUsize>,
@@ -88,18 +85,17 @@ impl Setting {
     }
 
     async fn with(of_tenants: Bounds) -> Self {
-        let bounds = MemoryBounds { max_tasks: 1, max_bytes: 1 << 20, waiting: WaitingBounds::UNBOUNDED };
-        let store: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::new(bounds));
+        let stores = TenantStores::in_memory();
         let told = Told::default();
         let loads = Arc::default();
         let loader = Loader { told: Arc::clone(&told), loads: Arc::clone(&loads) };
-        let tenants = AddedTenants::open(Arc::clone(&store), Box::new(loader), of_tenants).await.unwrap();
-        Self { store, tenants, told, loads }
+        let tenants = AddedTenants::open(stores.clone(), Box::new(loader), of_tenants).await.unwrap();
+        Self { stores, tenants, told, loads }
     }
 
     /// Stores a tenant like the API of this process does, and returns the revision.
     async fn put(&self, name: &str, believed: Believed, state: TenantState, text: &str) -> u64 {
-        let TenantChange::Stored(rev) = self.store.tenants().put(name, believed, state, text).await.unwrap() else {
+        let TenantChange::Stored(rev) = self.stores.tenants.put(name, believed, state, text).await.unwrap() else {
             unreachable!("{name}")
         };
         self.tenants.note(&ChangedTenant { name: name.to_owned(), rev, state: Some(state) });
@@ -162,7 +158,7 @@ async fn a_name_that_nobody_has_is_not_read_again_for_a_moment() {
         assert_eq!(setting.find(name).await, None);
     }
     // Stored by another process, whose changes this one has not read yet.
-    setting.store.tenants().put("none", Believed::Absent, TenantState::Active, "one").await.unwrap();
+    setting.stores.tenants.put("none", Believed::Absent, TenantState::Active, "one").await.unwrap();
     assert_eq!(setting.find("none").await, None);
     sleep(UNKNOWN).await;
     assert_eq!(setting.find("none").await, served("one"));
@@ -257,7 +253,7 @@ async fn changes_of_others_are_found_by_looking() {
     let rev = setting.add("acme", "one").await;
     setting.find("acme").await;
     assert_eq!(
-        setting.store.tenants().put("acme", Believed::Rev(rev), TenantState::Active, "two").await.unwrap(),
+        setting.stores.tenants.put("acme", Believed::Rev(rev), TenantState::Active, "two").await.unwrap(),
         TenantChange::Stored(rev + 1)
     );
     assert_eq!(setting.find("acme").await, served("one"));
@@ -270,7 +266,7 @@ async fn a_removed_one_is_no_more() {
     let setting = Setting::new(10).await;
     let rev = setting.add("acme", "one").await;
     setting.find("acme").await;
-    assert_eq!(setting.store.tenants().remove("acme", rev).await.unwrap(), TenantChange::Stored(rev + 1));
+    assert_eq!(setting.stores.tenants.remove("acme", rev).await.unwrap(), TenantChange::Stored(rev + 1));
     setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
     assert_eq!(setting.find("acme").await, None);
     assert_eq!(setting.told(), ["turns of acme stop", "acme leaves: Removed"]);

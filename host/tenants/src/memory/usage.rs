@@ -1,15 +1,15 @@
-//! The use of tenants in memory: gone with the process.
+//! The usage of tenants in memory. It ends with the process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::{Consumption, StoreError, UsageStore};
+use crate::{Consumption, TenantStoreError, UsageStore};
 
 /// The usage of tenants, by hour and name.
 #[derive(Debug, Default)]
-pub(super) struct MemoryUsage(Mutex<BTreeMap<u64, HashMap<String, Consumption>>>);
+pub(crate) struct MemoryUsage(Mutex<BTreeMap<u64, HashMap<String, Consumption>>>);
 
 impl MemoryUsage {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, HashMap<String, Consumption>>> {
@@ -19,7 +19,7 @@ impl MemoryUsage {
 
 #[async_trait]
 impl UsageStore for MemoryUsage {
-    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), StoreError> {
+    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), TenantStoreError> {
         let mut hours = self.lock();
         let of_hour = hours.entry(hour).or_default();
         for (tenant, used) in used {
@@ -30,13 +30,13 @@ impl UsageStore for MemoryUsage {
         Ok(())
     }
 
-    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, StoreError> {
+    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, TenantStoreError> {
         let mut sum = Consumption::default();
         self.lock().range(since..).filter_map(|(_, of_hour)| of_hour.get(tenant)).for_each(|used| sum.add(used));
         Ok(sum)
     }
 
-    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError> {
+    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, TenantStoreError> {
         let mut sums: HashMap<String, Consumption> = HashMap::new();
         for (tenant, used) in self.lock().range(since..).flat_map(|(_, of_hour)| of_hour) {
             sums.entry(tenant.clone()).or_default().add(used);
@@ -50,7 +50,7 @@ impl UsageStore for MemoryUsage {
         Ok(sums)
     }
 
-    async fn forget_before(&self, hour: u64) -> Result<(), StoreError> {
+    async fn forget_before(&self, hour: u64) -> Result<(), TenantStoreError> {
         let mut hours = self.lock();
         *hours = hours.split_off(&hour);
         Ok(())

@@ -1,4 +1,4 @@
-//! Tenants in memory: gone with the process, as the tasks are.
+//! Tenants in memory. They end with the process.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use crate::{
-    Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState, TenantStore, key,
+    Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore, TenantStoreError, key,
 };
 
 /// The tenants of a store in memory.
 #[derive(Debug, Default)]
-pub(super) struct MemoryTenants(Mutex<Tenants>);
+pub(crate) struct MemoryTenants(Mutex<Tenants>);
 
 /// The tenants by their names.
 #[derive(Debug, Default)]
@@ -47,11 +47,11 @@ impl MemoryTenants {
 
 #[async_trait]
 impl TenantStore for MemoryTenants {
-    async fn find(&self, name: &str) -> Result<Option<StoredTenant>, StoreError> {
+    async fn find(&self, name: &str) -> Result<Option<StoredTenant>, TenantStoreError> {
         Ok(self.lock().by_name.get(name).cloned())
     }
 
-    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, StoreError> {
+    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, TenantStoreError> {
         let tenants = self.lock();
         let behind = tenants.by_name.range::<str, _>((Bound::Excluded(after), Bound::Unbounded)).take(limit);
         let listed = behind.map(|(name, StoredTenant { rev, state, .. })| ListedTenant {
@@ -68,7 +68,7 @@ impl TenantStore for MemoryTenants {
         believed: Believed,
         state: TenantState,
         config: &str,
-    ) -> Result<TenantChange, StoreError> {
+    ) -> Result<TenantChange, TenantStoreError> {
         key::check_name("tenant", name)?;
         Ok(self.lock().change(name, believed, |tenants, rev| {
             let tenant = StoredTenant { name: name.to_owned(), rev, state, config: config.to_owned() };
@@ -76,14 +76,14 @@ impl TenantStore for MemoryTenants {
         }))
     }
 
-    async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, StoreError> {
+    async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, TenantStoreError> {
         Ok(self.lock().change(name, Believed::Rev(rev), |tenants, _| {
             tenants.by_name.remove(name);
         }))
     }
 
     // Removals are not kept: nobody else has this store, and whoever removed a tenant knows.
-    async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, StoreError> {
+    async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, TenantStoreError> {
         let tenants = self.lock();
         let changed = tenants.by_name.values().filter(|tenant| tenant.rev > rev);
         let changed = changed.map(|StoredTenant { name, rev, state, .. }| ChangedTenant {
@@ -97,7 +97,7 @@ impl TenantStore for MemoryTenants {
         Ok(changed)
     }
 
-    async fn last_change(&self) -> Result<u64, StoreError> {
+    async fn last_change(&self) -> Result<u64, TenantStoreError> {
         Ok(self.lock().rev)
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::StoreError;
+use crate::TenantStoreError;
 
 /// The usage of a tenant in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,25 +60,25 @@ pub trait UsageStore: Send + Sync {
     /// tenant is capped at 2⁵⁰ per hour.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), TenantStoreError>;
 
     /// The usage of a tenant since the beginning of an hour.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, TenantStoreError>;
 
     /// At most `limit` tenants with their usage since the beginning of an hour: those with most CPU time first, and
     /// among equals those with most requests.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, TenantStoreError>;
 
     /// Forgets the hours before this one.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn forget_before(&self, hour: u64) -> Result<(), StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn forget_before(&self, hour: u64) -> Result<(), TenantStoreError>;
 }

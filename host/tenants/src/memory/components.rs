@@ -1,4 +1,4 @@
-//! Uploaded components in memory: gone with the process.
+//! Uploaded components in memory. They end with the process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_protocol::Timestamp;
 use async_trait::async_trait;
 
-use crate::{ComponentStore, ListedComponent, StoreError, Upload, UploadBounds, key};
+use crate::{ComponentStore, ListedComponent, TenantStoreError, Upload, UploadBounds, key};
 
 /// The components by their digests.
 #[derive(Debug, Default)]
-pub(super) struct MemoryComponents(Mutex<BTreeMap<String, Uploaded>>);
+pub(crate) struct MemoryComponents(Mutex<BTreeMap<String, Uploaded>>);
 
 #[derive(Debug)]
 struct Uploaded {
@@ -26,7 +26,7 @@ impl MemoryComponents {
 
 #[async_trait]
 impl ComponentStore for MemoryComponents {
-    async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, StoreError> {
+    async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, TenantStoreError> {
         key::check_name("digest", digest)?;
         let mut components = self.lock();
         if components.contains_key(digest) {
@@ -41,17 +41,17 @@ impl ComponentStore for MemoryComponents {
         Ok(Upload::Stored)
     }
 
-    async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, TenantStoreError> {
         let bytes = self.lock().get(digest).map(|component| Arc::clone(&component.bytes));
         // Copied when the others may go on.
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
-    async fn has(&self, digest: &str) -> Result<bool, StoreError> {
+    async fn has(&self, digest: &str) -> Result<bool, TenantStoreError> {
         Ok(self.lock().contains_key(digest))
     }
 
-    async fn list(&self) -> Result<Vec<ListedComponent>, StoreError> {
+    async fn list(&self) -> Result<Vec<ListedComponent>, TenantStoreError> {
         let components = self.lock();
         let listed = components.iter().map(|(digest, Uploaded { bytes, at })| ListedComponent {
             digest: digest.clone(),
@@ -61,7 +61,7 @@ impl ComponentStore for MemoryComponents {
         Ok(listed.collect())
     }
 
-    async fn remove(&self, digest: &str) -> Result<bool, StoreError> {
+    async fn remove(&self, digest: &str) -> Result<bool, TenantStoreError> {
         Ok(self.lock().remove(digest).is_some())
     }
 }

@@ -1,9 +1,9 @@
-//! Places of turns, and tasks, of a process that has ended, on a clock that the test moves.
+//! Tasks of a process that has ended, on a clock that the test moves.
 
 use std::time::Duration;
 
 use annex_protocol::TaskState;
-use annex_tasks::{PostgresTaskStore, Retention, TaskStore};
+use annex_tasks::{PostgresTaskStore, TaskStore};
 
 use crate::clock::Clock;
 use crate::fixture::{OneByOne, owner, working};
@@ -20,33 +20,6 @@ async fn connect(clock: &mut Clock) -> PostgresTaskStore {
 /// Lets time pass up to the next renewal of the store's lease, which comes.
 async fn renew(clock: &mut Clock, store: &PostgresTaskStore) {
     clock.renew(&[&|| store.replica().unwrap().id().to_owned()]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_places_of_a_killed_process_count_until_its_lease_is_over() {
-    let Some(mut clock) = Clock::create().await else { return };
-    let ada = owner("ada");
-    let [killed, other] = [connect(&mut clock).await, connect(&mut clock).await];
-    for id in ["k-1", "k-2"] {
-        assert!(killed.places().unwrap().take(&ada, id, 3).await.unwrap());
-    }
-    let places = other.places().unwrap();
-    assert!(places.take(&ada, "o-1", 3).await.unwrap());
-    drop(killed);
-    for _ in 0..3 {
-        renew(&mut clock, &other).await;
-        assert!(!places.take(&ada, "o-2", 3).await.unwrap());
-        assert_eq!(places.processes().await.unwrap(), 2);
-    }
-    renew(&mut clock, &other).await;
-    assert_eq!(places.processes().await.unwrap(), 1);
-    assert!(places.take(&ada, "o-2", 3).await.unwrap());
-    assert!(places.take(&ada, "o-3", 3).await.unwrap());
-    assert!(!places.take(&ada, "o-4", 3).await.unwrap());
-    // Its rows go with the next sweep, and no others.
-    other.sweep(&Retention { age: Duration::MAX, count: 10 }).await.unwrap();
-    assert_eq!(clock.number("SELECT count(*) FROM turn_place").await, 3);
-    clock.remove().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::StoreError;
+use crate::TenantStoreError;
 
 /// The state of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,43 +73,46 @@ pub trait TenantStore: Send + Sync {
     /// The tenant of the name.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn find(&self, name: &str) -> Result<Option<StoredTenant>, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn find(&self, name: &str) -> Result<Option<StoredTenant>, TenantStoreError>;
 
     /// At most `limit` tenants whose names come after `after`; an empty one starts at the first.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, TenantStoreError>;
 
     /// Stores text and state under the name, if the stored tenant matches `believed`.
     ///
     /// # Errors
-    /// [`StoreError::InvalidKey`], [`StoreError::Database`].
+    /// [`TenantStoreError::InvalidKey`], [`TenantStoreError::Database`].
     async fn put(
         &self,
         name: &str,
         believed: Believed,
         state: TenantState,
         config: &str,
-    ) -> Result<TenantChange, StoreError>;
+    ) -> Result<TenantChange, TenantStoreError>;
 
     /// Removes the tenant.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, TenantStoreError>;
 
     /// At most `limit` tenants that were changed or removed after the change of this number, in the order of their last
     /// changes. A removal is listed for a day.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, TenantStoreError>;
 
     /// The number of the last change of all.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn last_change(&self) -> Result<u64, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn last_change(&self) -> Result<u64, TenantStoreError>;
+
+    /// Waits for changes in progress and closes the connections of a database. Later calls fail.
+    async fn close(&self) {}
 }

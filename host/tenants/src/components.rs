@@ -3,7 +3,7 @@
 use annex_protocol::Timestamp;
 use async_trait::async_trait;
 
-use crate::StoreError;
+use crate::TenantStoreError;
 
 /// The bounds on the stored components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,30 +42,30 @@ pub trait ComponentStore: Send + Sync {
     /// Keeps a component, unless that would be more than the bounds allow.
     ///
     /// # Errors
-    /// [`StoreError::InvalidKey`] for the digest, [`StoreError::Database`].
-    async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, StoreError>;
+    /// [`TenantStoreError::InvalidKey`] for the digest, [`TenantStoreError::Database`].
+    async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, TenantStoreError>;
 
     /// The bytes of a component; `None` where it was not uploaded.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, TenantStoreError>;
 
     /// True if the component was uploaded, which costs less than reading it.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn has(&self, digest: &str) -> Result<bool, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn has(&self, digest: &str) -> Result<bool, TenantStoreError>;
 
     /// All that were uploaded, by digest. Their number is bounded.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn list(&self) -> Result<Vec<ListedComponent>, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn list(&self) -> Result<Vec<ListedComponent>, TenantStoreError>;
 
     /// Removes a component. Returns false where there is none.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
-    async fn remove(&self, digest: &str) -> Result<bool, StoreError>;
+    /// [`TenantStoreError::Database`].
+    async fn remove(&self, digest: &str) -> Result<bool, TenantStoreError>;
 }

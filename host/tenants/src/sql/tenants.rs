@@ -4,19 +4,21 @@ use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::Timestamp;
 use async_trait::async_trait;
 
-use super::SqlTaskStore;
+use super::SqlTenantStore;
 use crate::key::{self, is_key};
-use crate::{Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState, TenantStore};
+use crate::{
+    Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore, TenantStoreError,
+};
 
 /// The time for which a removal is listed.
-const TOLD_MILLIS: i64 = 24 * 60 * 60 * 1_000;
+const LISTED_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 const SELECT: &str = "SELECT rev, state, config FROM tenant WHERE name = $1 AND state <> 'removed'";
 
 const LIST: &str = "
     SELECT name, rev, state FROM tenant WHERE name > $1 AND state <> 'removed' ORDER BY name LIMIT CAST($2 AS BIGINT)";
 
-/// Keeps others who change tenants away until the end of the transaction.
+/// Makes other changes of tenants wait until the end of the transaction.
 const NEXT_REV: &str = "UPDATE tenant_change SET rev = rev + 1 RETURNING rev";
 
 const ADD: &str = "
@@ -39,8 +41,8 @@ const LAST_CHANGE: &str = "SELECT rev FROM tenant_change";
 const REMOVED: &str = "removed";
 
 #[async_trait]
-impl<D: Database> TenantStore for SqlTaskStore<D> {
-    async fn find(&self, name: &str) -> Result<Option<StoredTenant>, StoreError> {
+impl<D: Database> TenantStore for SqlTenantStore<D> {
+    async fn find(&self, name: &str) -> Result<Option<StoredTenant>, TenantStoreError> {
         // Requests name tenants.
         if !is_key(name) {
             return Ok(None);
@@ -51,7 +53,7 @@ impl<D: Database> TenantStore for SqlTaskStore<D> {
         Ok(Some(StoredTenant { name: name.to_owned(), rev: from_sql(row.int(0)?), state, config: row.text(2)? }))
     }
 
-    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, StoreError> {
+    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, TenantStoreError> {
         if !is_key(after) {
             return Ok(Vec::new());
         }
@@ -59,7 +61,7 @@ impl<D: Database> TenantStore for SqlTaskStore<D> {
         let listed = rows.iter().map(|row| {
             Ok(ListedTenant { name: row.text(0)?, rev: from_sql(row.int(1)?), state: state_of(&row.text(2)?) })
         });
-        listed.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+        listed.collect::<Result<_, sqlx::Error>>().map_err(TenantStoreError::from)
     }
 
     async fn put(
@@ -68,42 +70,46 @@ impl<D: Database> TenantStore for SqlTaskStore<D> {
         believed: Believed,
         state: TenantState,
         config: &str,
-    ) -> Result<TenantChange, StoreError> {
+    ) -> Result<TenantChange, TenantStoreError> {
         key::check_name("tenant", name)?;
         self.change_tenant(name, believed, name_of(state), config).await
     }
 
-    async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, StoreError> {
+    async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, TenantStoreError> {
         if !is_key(name) {
             return Ok(TenantChange::Other(None));
         }
         self.change_tenant(name, Believed::Rev(rev), REMOVED, "").await
     }
 
-    async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, StoreError> {
+    async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, TenantStoreError> {
         let rows = self.database.read(CHANGED, &[Value::count(rev), Value::count(limit)]).await?;
         let changed = rows.iter().map(|row| {
             let state = Some(row.text(2)?).filter(|state| state != REMOVED);
             let state = state.as_deref().map(state_of);
             Ok(ChangedTenant { name: row.text(0)?, rev: from_sql(row.int(1)?), state })
         });
-        changed.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+        changed.collect::<Result<_, sqlx::Error>>().map_err(TenantStoreError::from)
     }
 
-    async fn last_change(&self) -> Result<u64, StoreError> {
+    async fn last_change(&self) -> Result<u64, TenantStoreError> {
         let rows = self.database.read(LAST_CHANGE, &[]).await?;
         Ok(rows.first().map(|row| row.int(0)).transpose()?.map_or(0, from_sql))
     }
+
+    async fn close(&self) {
+        self.database.close().await;
+    }
 }
 
-impl<D: Database> SqlTaskStore<D> {
+impl<D: Database> SqlTenantStore<D> {
     async fn change_tenant(
         &self,
         name: &str,
         believed: Believed,
         state: &str,
         config: &str,
-    ) -> Result<TenantChange, StoreError> {
+    ) -> Result<TenantChange, TenantStoreError> {
         let mut transaction = self.database.begin().await?;
         let next = D::query(&mut transaction, NEXT_REV, &[]).await?;
         let next = next.first().ok_or(sqlx::Error::RowNotFound)?.int(0)?;
@@ -122,7 +128,7 @@ impl<D: Database> SqlTaskStore<D> {
             return Ok(TenantChange::Other(there.first().map(|row| row.int(0)).transpose()?.map(from_sql)));
         }
         if state == REMOVED {
-            D::execute(&mut transaction, FORGET_REMOVED, &[Value::Int(now.saturating_sub(TOLD_MILLIS))]).await?;
+            D::execute(&mut transaction, FORGET_REMOVED, &[Value::Int(now.saturating_sub(LISTED_MILLIS))]).await?;
         }
         D::commit(transaction).await?;
         Ok(TenantChange::Stored(from_sql(next)))

@@ -4,12 +4,12 @@ use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::Timestamp;
 use async_trait::async_trait;
 
-use super::{SqlTaskStore, count_changed};
+use super::SqlTenantStore;
 use crate::key::{self, is_key};
-use crate::{ComponentStore, ListedComponent, StoreError, Upload, UploadBounds};
+use crate::{ComponentStore, ListedComponent, TenantStoreError, Upload, UploadBounds};
 
-/// Keeps others who upload away until the end of the transaction: they lock the row that changes of tenants lock, and change
-/// nothing in it.
+/// Makes other uploads wait until the end of the transaction. The row is the one that changes of tenants lock, and nothing in
+/// it changes.
 const LOCK: &str = "UPDATE tenant_change SET rev = rev";
 
 const HELD: &str = "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploaded_component";
@@ -22,11 +22,11 @@ const HAS: &str = "SELECT size FROM uploaded_component WHERE digest = $1";
 
 const LIST: &str = "SELECT digest, size, uploaded_at FROM uploaded_component ORDER BY digest";
 
-const REMOVE: &str = "DELETE FROM uploaded_component WHERE digest = $1";
+const REMOVE: &str = "DELETE FROM uploaded_component WHERE digest = $1 RETURNING digest";
 
 #[async_trait]
-impl<D: Database> ComponentStore for SqlTaskStore<D> {
-    async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, StoreError> {
+impl<D: Database> ComponentStore for SqlTenantStore<D> {
+    async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, TenantStoreError> {
         key::check_name("digest", digest)?;
         let mut transaction = self.database.begin().await?;
         D::execute(&mut transaction, LOCK, &[]).await?;
@@ -46,7 +46,7 @@ impl<D: Database> ComponentStore for SqlTaskStore<D> {
         Ok(Upload::Stored)
     }
 
-    async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, TenantStoreError> {
         if !is_key(digest) {
             return Ok(None);
         }
@@ -54,23 +54,23 @@ impl<D: Database> ComponentStore for SqlTaskStore<D> {
         Ok(rows.first().map(|row| row.bytes(0)).transpose()?)
     }
 
-    async fn has(&self, digest: &str) -> Result<bool, StoreError> {
+    async fn has(&self, digest: &str) -> Result<bool, TenantStoreError> {
         Ok(is_key(digest) && !self.database.read(HAS, &[Value::Text(digest)]).await?.is_empty())
     }
 
-    async fn list(&self) -> Result<Vec<ListedComponent>, StoreError> {
+    async fn list(&self) -> Result<Vec<ListedComponent>, TenantStoreError> {
         let rows = self.database.read(LIST, &[]).await?;
         let listed = rows.iter().map(|row| {
             let uploaded_at = Timestamp::from_millis(row.int(2)?);
             Ok(ListedComponent { digest: row.text(0)?, size: from_sql(row.int(1)?), uploaded_at })
         });
-        listed.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+        listed.collect::<Result<_, sqlx::Error>>().map_err(TenantStoreError::from)
     }
 
-    async fn remove(&self, digest: &str) -> Result<bool, StoreError> {
+    async fn remove(&self, digest: &str) -> Result<bool, TenantStoreError> {
         if !is_key(digest) {
             return Ok(false);
         }
-        Ok(count_changed(&*self.database, REMOVE, &[Value::Text(digest)]).await? > 0)
+        Ok(!self.database.change(REMOVE, &[Value::Text(digest)]).await?.is_empty())
     }
 }

@@ -1,12 +1,12 @@
-//! The use of tenants in a database.
+//! The usage of tenants in a database.
 
 use annex_database::{Database, Row, Value, from_sql};
 use async_trait::async_trait;
 
-use super::{SqlTaskStore, count_changed};
+use super::SqlTenantStore;
 use crate::key::is_key;
 use crate::usage::MOST_OF_HOUR;
-use crate::{Consumption, StoreError, UsageStore};
+use crate::{Consumption, TenantStoreError, UsageStore};
 
 /// No number is more than `$7`, so no sum overflows.
 const ADD: &str = "
@@ -35,8 +35,8 @@ const COSTLIEST: &str = "
 const FORGET: &str = "DELETE FROM tenant_usage WHERE hour < $1";
 
 #[async_trait]
-impl<D: Database> UsageStore for SqlTaskStore<D> {
-    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), StoreError> {
+impl<D: Database> UsageStore for SqlTenantStore<D> {
+    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), TenantStoreError> {
         let mut used: Vec<_> = used.iter().filter(|(tenant, _)| is_key(tenant)).collect();
         // Processes that add at the same time change the rows in one order, so that none waits for another in a ring.
         used.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
@@ -51,7 +51,7 @@ impl<D: Database> UsageStore for SqlTaskStore<D> {
         Ok(())
     }
 
-    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, StoreError> {
+    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, TenantStoreError> {
         if !is_key(tenant) {
             return Ok(Consumption::default());
         }
@@ -59,14 +59,14 @@ impl<D: Database> UsageStore for SqlTaskStore<D> {
         Ok(rows.first().map(consumption).transpose()?.unwrap_or_default())
     }
 
-    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError> {
+    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, TenantStoreError> {
         let rows = self.database.read(COSTLIEST, &[Value::count(since), Value::count(limit)]).await?;
         let used = rows.iter().map(|row| Ok((row.text(4)?, consumption(row)?)));
-        used.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+        used.collect::<Result<_, sqlx::Error>>().map_err(TenantStoreError::from)
     }
 
-    async fn forget_before(&self, hour: u64) -> Result<(), StoreError> {
-        count_changed(&*self.database, FORGET, &[Value::count(hour)]).await?;
+    async fn forget_before(&self, hour: u64) -> Result<(), TenantStoreError> {
+        self.database.change(FORGET, &[Value::count(hour)]).await?;
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Tenants that are added while servers run.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use annex_tasks::TenantChange::{Other, Stored};
-use annex_tasks::{Believed, ChangedTenant, ListedTenant, MAX_KEY_BYTES, StoreError, StoredTenant, TenantState};
+use annex_tenants::TenantChange::{Other, Stored};
+use annex_tenants::{
+    Believed, ChangedTenant, ListedTenant, MAX_KEY_BYTES, StoredTenant, TenantState, TenantStoreError, TenantStores,
+};
 
-use crate::fixture::{Restart, Store};
+use crate::fixture::Restart;
 
 on_every_store! {
     a_tenant_is_changed_by_whoever_knows_its_last_change,
@@ -23,15 +24,15 @@ across_a_restart! {
 
 const ACTIVE: TenantState = TenantState::Active;
 
-async fn add(store: &Store, name: &str) -> u64 {
-    match store.tenants().put(name, Believed::Absent, ACTIVE, "text").await.unwrap() {
+async fn add(stores: &TenantStores, name: &str) -> u64 {
+    match stores.tenants.put(name, Believed::Absent, ACTIVE, "text").await.unwrap() {
         Stored(rev) => rev,
         Other(rev) => panic!("{name} is there with {rev:?}"),
     }
 }
 
-async fn a_tenant_is_changed_by_whoever_knows_its_last_change(store: Store) {
-    let tenants = store.tenants();
+async fn a_tenant_is_changed_by_whoever_knows_its_last_change(stores: TenantStores) {
+    let tenants = &stores.tenants;
     assert_eq!(tenants.find("acme").await.unwrap(), None);
     assert_eq!(tenants.put("acme", Believed::Rev(1), ACTIVE, "x").await.unwrap(), Other(None));
     assert_eq!(tenants.remove("acme", 1).await.unwrap(), Other(None));
@@ -51,21 +52,21 @@ async fn a_tenant_is_changed_by_whoever_knows_its_last_change(store: Store) {
     assert_eq!(tenants.remove("acme", 3).await.unwrap(), Other(None), "what is removed has no number");
 }
 
-async fn a_number_is_never_another_change_s(store: Store) {
-    let tenants = store.tenants();
-    assert_eq!((add(&store, "acme").await, add(&store, "globex").await), (1, 2));
+async fn a_number_is_never_another_change_s(stores: TenantStores) {
+    let tenants = &stores.tenants;
+    assert_eq!((add(&stores, "acme").await, add(&stores, "globex").await), (1, 2));
     assert_eq!(tenants.remove("acme", 1).await.unwrap(), Stored(3));
-    assert_eq!(add(&store, "acme").await, 4);
+    assert_eq!(add(&stores, "acme").await, 4);
     assert_eq!(tenants.put("acme", Believed::Rev(1), ACTIVE, "x").await.unwrap(), Other(Some(4)));
     assert_eq!(tenants.last_change().await.unwrap(), 4);
 }
 
-async fn tenants_are_listed_in_pages_by_name(store: Store) {
+async fn tenants_are_listed_in_pages_by_name(stores: TenantStores) {
     for name in ["b", "a_b", "a-b", "c", "a"] {
-        add(&store, name).await;
+        add(&stores, name).await;
     }
     let names = async |after: &str, limit| {
-        let listed = store.tenants().list(after, limit).await.unwrap();
+        let listed = stores.tenants.list(after, limit).await.unwrap();
         listed.into_iter().map(|tenant| tenant.name).collect::<Vec<_>>()
     };
     assert_eq!(names("", 10).await, ["a", "a-b", "a_b", "b", "c"]);
@@ -73,15 +74,15 @@ async fn tenants_are_listed_in_pages_by_name(store: Store) {
     assert_eq!(names("a-b", 2).await, ["a_b", "b"]);
     assert!(names("c", 2).await.is_empty());
     let last = ListedTenant { name: "c".to_owned(), rev: 4, state: ACTIVE };
-    assert_eq!(store.tenants().list("b", 2).await.unwrap(), [last]);
+    assert_eq!(stores.tenants.list("b", 2).await.unwrap(), [last]);
 }
 
-async fn of_changes_that_believe_the_same_one_is_stored(store: Store) {
+async fn of_changes_that_believe_the_same_one_is_stored(stores: TenantStores) {
     let race = async |believed| {
         let changes = (0..8).map(|number| {
-            let store = Arc::clone(&store);
+            let stores = stores.clone();
             let text = number.to_string();
-            let change = async move { store.tenants().put("acme", believed, ACTIVE, &text).await.unwrap() };
+            let change = async move { stores.tenants.put("acme", believed, ACTIVE, &text).await.unwrap() };
             tokio::spawn(change)
         });
         let mut stored = Vec::new();
@@ -91,22 +92,22 @@ async fn of_changes_that_believe_the_same_one_is_stored(store: Store) {
             }
         }
         let [rev] = stored.try_into().expect("one");
-        assert_eq!(store.tenants().find("acme").await.unwrap().map(|tenant| tenant.rev), Some(rev));
+        assert_eq!(stores.tenants.find("acme").await.unwrap().map(|tenant| tenant.rev), Some(rev));
         rev
     };
     let rev = race(Believed::Absent).await;
     assert!(race(Believed::Rev(rev)).await > rev);
 }
 
-async fn changes_are_told_of_in_their_order(store: Store) {
+async fn changes_are_told_of_in_their_order(stores: TenantStores) {
     // Side by side, so that a number that is committed before a lower one would be found.
     let seen = {
-        let store = Arc::clone(&store);
+        let stores = stores.clone();
         tokio::spawn(async move {
             let mut seen = Vec::new();
             let mut last = 0;
             while seen.len() < 40 {
-                for ChangedTenant { name, rev, state } in store.tenants().changed_after(last, 7).await.unwrap() {
+                for ChangedTenant { name, rev, state } in stores.tenants.changed_after(last, 7).await.unwrap() {
                     assert!(rev > last && state == Some(ACTIVE));
                     last = rev;
                     seen.push(name);
@@ -117,8 +118,8 @@ async fn changes_are_told_of_in_their_order(store: Store) {
         })
     };
     let adding = (0..40).map(|number| {
-        let store = Arc::clone(&store);
-        tokio::spawn(async move { add(&store, &format!("t-{number}")).await })
+        let stores = stores.clone();
+        tokio::spawn(async move { add(&stores, &format!("t-{number}")).await })
     });
     let mut numbers = HashSet::new();
     for added in adding.collect::<Vec<_>>() {
@@ -126,25 +127,25 @@ async fn changes_are_told_of_in_their_order(store: Store) {
     }
     let seen: HashSet<String> = seen.await.unwrap().into_iter().collect();
     assert_eq!((numbers.len(), seen.len()), (40, 40), "each once");
-    assert!(store.tenants().changed_after(40, 10).await.unwrap().is_empty());
+    assert!(stores.tenants.changed_after(40, 10).await.unwrap().is_empty());
 }
 
-async fn names_that_no_store_could_keep_are_refused_and_find_nothing(store: Store) {
+async fn names_that_no_store_could_keep_are_refused_and_find_nothing(stores: TenantStores) {
     for name in ["a\0b", &"a".repeat(MAX_KEY_BYTES + 1)] {
-        let refused = store.tenants().put(name, Believed::Absent, ACTIVE, "x").await.unwrap_err();
-        assert!(matches!(refused, StoreError::InvalidKey { .. }), "{refused}");
-        assert_eq!(store.tenants().find(name).await.unwrap(), None);
-        assert_eq!(store.tenants().remove(name, 1).await.unwrap(), Other(None));
+        let refused = stores.tenants.put(name, Believed::Absent, ACTIVE, "x").await.unwrap_err();
+        assert!(matches!(refused, TenantStoreError::InvalidKey { .. }), "{refused}");
+        assert_eq!(stores.tenants.find(name).await.unwrap(), None);
+        assert_eq!(stores.tenants.remove(name, 1).await.unwrap(), Other(None));
     }
 }
 
 async fn tenants_outlive_the_process_and_removals_are_told_of(restart: &Restart) {
-    let store = restart.open().await;
-    add(&store, "acme").await;
-    let rev = add(&store, "globex").await;
-    let store = restart.after(store).await;
-    assert_eq!(store.tenants().find("acme").await.unwrap().map(|tenant| tenant.config), Some("text".to_owned()));
-    assert_eq!(store.tenants().remove("acme", 1).await.unwrap(), Stored(rev + 1));
-    let changed = store.tenants().changed_after(rev, 10).await.unwrap();
+    let stores = restart.open().await;
+    add(&stores, "acme").await;
+    let rev = add(&stores, "globex").await;
+    let stores = restart.after(stores).await;
+    assert_eq!(stores.tenants.find("acme").await.unwrap().map(|tenant| tenant.config), Some("text".to_owned()));
+    assert_eq!(stores.tenants.remove("acme", 1).await.unwrap(), Stored(rev + 1));
+    let changed = stores.tenants.changed_after(rev, 10).await.unwrap();
     assert_eq!(changed, [ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None }]);
 }

@@ -1,0 +1,9 @@
+//! The three stores in memory. Their content ends with the process.
+
+mod components;
+mod tenants;
+mod usage;
+
+pub(crate) use components::MemoryComponents;
+pub(crate) use tenants::MemoryTenants;
+pub(crate) use usage::MemoryUsage;
