@@ -147,7 +147,10 @@ impl Claims {
                 Ok(claim) => Ok((claim, None)),
                 Err(error) => {
                     // The store may have made the claim although it reported an error.
-                    held.is_held = matches!(error, AppendError::Store(_));
+                    if let AppendError::Store(_) = error {
+                        held.is_held = true;
+                        drop(held);
+                    }
                     Err(fault::of_append(error))
                 }
             }

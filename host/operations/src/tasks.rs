@@ -193,7 +193,8 @@ impl Tasks {
 
     /// The record of any owner's task.
     async fn find(&self, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
-        if let Some(record) = self.live().records.get(id).cloned() {
+        let live = self.live().records.get(id).cloned();
+        if let Some(record) = live {
             // A running turn knows the task. Without a turn the record is refreshed here.
             if !record.is_running() {
                 record.refresh().await?;
@@ -203,8 +204,9 @@ impl Tasks {
         }
         let _locked = self.locks.lock(id).await;
         // The previous holder of the lock may have made the record.
-        if let Some(record) = self.live().records.get(id).cloned() {
-            return Ok(Some(record));
+        let live = self.live().records.get(id).cloned();
+        if live.is_some() {
+            return Ok(live);
         }
         let Some(stored) = self.store.task(id).await? else { return Ok(None) };
         let long = LongWork::begin(stored.bytes()).await;

@@ -7,7 +7,6 @@ use annex_conversation::AppendError;
 use annex_protocol::{A2aError, TaskPushNotificationConfig};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::fault;

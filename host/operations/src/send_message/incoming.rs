@@ -49,7 +49,7 @@ impl RequestHandler {
         let named = request.message.context_id.clone();
         let is_new = record.is_none() && named.is_none();
         let incoming = match record {
-            Some(record) if named.is_some_and(|named| named != *record.context_id()) => {
+            Some(record) if named.as_ref().is_some_and(|named| named != record.context_id()) => {
                 let description = format!("is not the context of task {}; leave it out", record.id());
                 return Err(A2aError::invalid_field("message.contextId", description));
             }

@@ -90,7 +90,6 @@ impl RequestHandler {
         canceled: &mut StreamResponse,
     ) -> Result<(), A2aError> {
         let pinned = self.tasks.pinned(record);
-        let StreamResponse::StatusUpdate(update) = canceled else { return Ok(()) };
         if pinned.is_empty() {
             return Ok(());
         }
@@ -113,7 +112,10 @@ impl RequestHandler {
             let view = self.views.of_turn(&active, &call.owner, incoming.visible(&conversation)).await?;
             let asked = Chain::run_request_hooks(&active, &incoming.for_hooks(OPERATION, view)).await;
             let mut chain = asked.map_err(fault::of_hook)?.chain;
-            chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::of_extension(&fault))?;
+            if let StreamResponse::StatusUpdate(update) = canceled {
+                let changed = chain.run_transition_hooks(record.task_state(), update).await;
+                changed.map_err(|fault| fault::of_extension(&fault))?;
+            }
             chain.run_response_hooks(canceled).await.map_err(|fault| fault::of_extension(&fault))
         };
         let hooked = hooked.await;

@@ -33,15 +33,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 impl RequestHandler {
     /// Polls the remote agent, unless the last poll was a moment ago.
     pub(crate) async fn catch_up(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
-        self.ask(call, record, REST).await;
+        self.poll(call, record, REST).await;
     }
 
     /// Polls the remote agent in any case: a message for a task that has ended there must not reach the agent.
     pub(crate) async fn catch_up_now(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
-        self.ask(call, record, Duration::ZERO).await;
+        self.poll(call, record, Duration::ZERO).await;
     }
 
-    async fn ask(&self, call: &ServiceParameters, record: &Arc<TaskRecord>, rest: Duration) {
+    async fn poll(&self, call: &ServiceParameters, record: &Arc<TaskRecord>, rest: Duration) {
         if !self.agent_is_remote || !record.waits() || self.check_begins().is_err() {
             return;
         }

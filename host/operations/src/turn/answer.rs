@@ -52,17 +52,17 @@ impl Turn {
         let entries = self.closing(None);
         let stored = self.context.conversation.answer(&entries, &message).await.map(drop);
         let active = self.active();
-        self.end_without_task(stored, |active| Ok(Outcome::Message { message: Box::new(message), active }), active).await
+        self.end_without_task(stored, |active| Ok(Outcome::Message { message: Box::new(message), active }), active)
     }
 
     /// Ends the turn with a refusal by the agent. The task is deleted, and a repeated message is new.
     pub(super) async fn end_with_refusal(self, error: A2aError) -> TurnResult {
         let entries = self.closing(Some((TaskState::Rejected, Some(error.to_string()))));
         let stored = self.context.conversation.refuse(&entries).await.map(drop);
-        self.end_without_task(stored, |_| Err(error), Vec::new()).await
+        self.end_without_task(stored, |_| Err(error), Vec::new())
     }
 
-    async fn end_without_task(
+    fn end_without_task(
         mut self,
         stored: Result<(), AppendError>,
         outcome: impl FnOnce(Vec<annex_protocol::ExtensionUri>) -> Result<Outcome, A2aError>,

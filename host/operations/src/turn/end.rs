@@ -5,7 +5,7 @@ use std::sync::Arc;
 use annex_agent::{AgentError, AgentEvent};
 use annex_conversation::{AppendError, Conversation, Entry, Event, EventError, StateDelta};
 use annex_fairness::of_same_tenant;
-use annex_protocol::{A2aError, Message, Part, StreamResponse, TaskId, TaskState};
+use annex_protocol::{Message, Part, StreamResponse, TaskId, TaskState};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -106,7 +106,7 @@ impl Turn {
     }
 
     /// Fails the task, because the last entries cannot be stored. Those before the first that cannot are stored.
-    async fn end_with_failure(&self, error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
+    async fn end_with_failure(&mut self, error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
         if let AppendError::TooLarge(_) = error {
             for entry in entries {
                 let ends = matches!(entry, Entry::Update(update) if is_final(update));

@@ -31,7 +31,7 @@ impl Turn {
     }
 
     /// Stores entries and shows them to the readers of the task.
-    pub(super) async fn append(&self, entries: &[Entry]) -> Result<(), AppendError> {
+    pub(super) async fn append(&mut self, entries: &[Entry]) -> Result<(), AppendError> {
         let conversation = &self.context.conversation;
         let appended = conversation.append(entries).await?;
         self.record.show(entries, appended.number, conversation.task().await);
@@ -40,7 +40,7 @@ impl Turn {
     }
 
     /// Stores the last entries, with which the turn leaves the queue.
-    pub(super) async fn append_last(&self, entries: &[Entry]) -> Result<(), AppendError> {
+    pub(super) async fn append_last(&mut self, entries: &[Entry]) -> Result<(), AppendError> {
         let conversation = &self.context.conversation;
         let appended = conversation.end(entries).await?;
         self.record.show(entries, appended.number, conversation.task().await);
