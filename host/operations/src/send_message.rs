@@ -19,6 +19,7 @@
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, SendMessageRequest, StreamResponse};
+use futures::future::BoxFuture;
 use tracing::Instrument;
 use tracing::field::Empty;
 
@@ -129,11 +130,12 @@ impl RequestHandler {
         request: SendMessageRequest,
     ) -> Result<Outcome, A2aError> {
         let span = tracing::debug_span!(target: crate::LOG_TARGET, "request", operation, context = Empty, task = Empty, verdict = Empty);
-        let (reception, outcome) =
-            match self.for_tenant(self.take(call, operation, request)).instrument(span.clone()).await {
-                Ok((reception, outcome)) => (reception, Ok(outcome)),
-                Err(error) => (Reception::from(&error), Err(error)),
-            };
+        // Boxed, because the future is large, and its type names all that a chain of extensions holds.
+        let taken: BoxFuture<'_, _> = Box::pin(self.take(call, operation, request));
+        let (reception, outcome) = match self.for_tenant(taken).instrument(span.clone()).await {
+            Ok((reception, outcome)) => (reception, Ok(outcome)),
+            Err(error) => (Reception::from(&error), Err(error)),
+        };
         self.counters.message(reception);
         if !span.is_disabled() {
             span.record("verdict", reception.name());

@@ -38,7 +38,7 @@ impl Turn {
         let turn = of_same_request(of_same_tenant(self.run())).instrument(Span::current());
         let turn = AssertUnwindSafe(turn).catch_unwind();
         let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
-        let mut turn: Pin<Box<_>> = Box::pin(tracker.track_future(turn));
+        let mut turn: Pin<Box<dyn Future<Output = TurnResult> + Send>> = Box::pin(tracker.track_future(turn));
         match turn.as_mut().now_or_never() {
             Some(ended) => Running::Ended(ended),
             None => Running::Waiting(tokio::spawn(turn)),

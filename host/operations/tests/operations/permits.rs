@@ -14,7 +14,7 @@ async fn limited(in_all: usize, per_caller: usize) -> Door {
 }
 
 fn bounds(in_all: usize, per_caller: usize) -> TurnBounds {
-    TurnBounds { in_all, per_caller, longest: Duration::from_secs(600) }
+    TurnBounds { in_all, per_caller, waiting: 100, longest: Duration::from_secs(600) }
 }
 
 fn overloaded(reason: &str) -> A2aError {

@@ -8,6 +8,13 @@ use tokio::time::Instant;
 use crate::fixture::{Settings, anonymous, door, door_with, say};
 use crate::in_words::{artifacts, next, rest, status};
 
+/// A handler in whose conversations so many turns may wait.
+fn waiting_turns(waiting: usize) -> Settings {
+    let mut settings = Settings::default();
+    settings.turns.waiting = waiting;
+    settings
+}
+
 #[tokio::test(start_paused = true)]
 async fn turns_of_one_conversation_run_one_after_the_other() {
     let door = door().await;
@@ -56,7 +63,7 @@ async fn one_context_id_of_two_principals_is_two_conversations() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_is_full_refuses_the_next_message() {
-    let door = door_with(Settings { max_waiting_turns: 1, ..Settings::default() }).await;
+    let door = door_with(waiting_turns(1)).await;
     let first = door.sending(say("work, wait").context("c"));
     door.agent.waits().await;
     let second = door.sending(say("work").context("c"));
@@ -71,7 +78,7 @@ async fn a_queue_that_is_full_refuses_the_next_message() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_the_full_queue_refused_may_come_again() {
-    let door = door_with(Settings { max_waiting_turns: 0, ..Settings::default() }).await;
+    let door = door_with(waiting_turns(0)).await;
     let first = door.sending(say("work, wait").context("c"));
     door.agent.waits().await;
     door.refusal(say("work").context("c").id("m")).await;
@@ -144,7 +151,7 @@ async fn the_refusal_of_a_message_that_waited_is_the_last_event_of_its_stream() 
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_drops_its_stream_gives_up_its_place_in_the_queue() {
-    let door = door_with(Settings { max_waiting_turns: 1, ..Settings::default() }).await;
+    let door = door_with(waiting_turns(1)).await;
     let first = door.sending(say("work, wait").context("c"));
     door.agent.waits().await;
     drop(door.stream(say("second").context("c")).await.expect("a stream"));
