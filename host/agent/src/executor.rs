@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use annex_conversation::{AppendError, Conversation, StateDelta};
 use annex_protocol::{
     A2aError, AgentCard, Artifact, ContextId, Message, Metadata, SendMessageRequest, StreamResponse, TaskId, TaskState,
 };
-use annex_conversation::{AppendError, StateDelta, Conversation};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -202,9 +202,7 @@ impl AgentError {
                 "Another process has changed the conversation in the meantime, so the answer was not stored. Send a new \
                  message to continue."
             }
-            AppendError::Missing => {
-                "The conversation was deleted in the meantime, so the answer was not stored."
-            }
+            AppendError::Missing => "The conversation was deleted in the meantime, so the answer was not stored.",
             // The user can do nothing about these, so the cause goes to the log only.
             AppendError::Full | AppendError::QueueFull { .. } | AppendError::Store(_) => return Self::internal(error),
         };

@@ -1,7 +1,7 @@
 //! Runs the tool calls that a model requests.
 
-use annex_protocol::{Json, Part};
 use annex_conversation::StateDelta;
+use annex_protocol::{Json, Part};
 use futures::future::join_all;
 
 use crate::call_part;

@@ -25,7 +25,6 @@ use crate::configs::{ConfigError, ConfigStore};
 use crate::entry::StoredEntry;
 use crate::error::{AppendError, StoreError};
 use crate::fence::{Fence, Leases, OneProcess};
-use annex_leases::Replica;
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
 use crate::key::{ConversationKey, Owner, check_name};
 use crate::limits::Limits;
@@ -34,6 +33,7 @@ use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
 use crate::store::{Append, Appended, ConversationStore, Position};
 use crate::stored_task::StoredTask;
+use annex_leases::Replica;
 use bounds::MemoryBounds;
 use change::Contents;
 

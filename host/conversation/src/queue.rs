@@ -9,9 +9,9 @@ use annex_protocol::{TaskId, Timestamp};
 
 use crate::claim::MessageKey;
 use crate::fence::Fence;
-use annex_leases::Replica;
 use crate::history::ConversationSnapshot;
 use crate::key::ConversationKey;
+use annex_leases::Replica;
 
 /// A turn that enters the queue.
 #[derive(Clone, Debug)]

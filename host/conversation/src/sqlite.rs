@@ -4,9 +4,9 @@ use std::path::Path;
 
 use annex_database::{Database, Migrations, OpenError, SqliteDatabase, Value};
 
-use annex_leases::Replica;
 use crate::limits::Limits;
 use crate::sql::SqlStore;
+use annex_leases::Replica;
 
 /// Conversations in one SQLite file, which one process has at a time.
 pub type SqliteStore = SqlStore<SqliteDatabase>;

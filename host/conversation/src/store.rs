@@ -13,7 +13,6 @@ use crate::configs::ConfigStore;
 use crate::entry::{Entry, StoredEntry};
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
-use annex_leases::Replica;
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
 use crate::key::{ConversationKey, Owner};
 use crate::limits::Limits;
@@ -22,6 +21,7 @@ use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
 use crate::stored_task::StoredTask;
 use crate::task::TaskSnapshot;
+use annex_leases::Replica;
 
 /// The entry that a writer believes to be the last one. Entries of a task are numbered from 1 without gaps. A writer that
 /// writes for no task names the number of events that the conversation has.

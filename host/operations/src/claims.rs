@@ -106,7 +106,8 @@ impl Claims {
                 (Claim::Open(task) | Claim::New(task), _) => task,
             };
             if Instant::now() >= deadline {
-                let reason = "this server has not decided about this message yet; send it again under the same messageId";
+                let reason =
+                    "this server has not decided about this message yet; send it again under the same messageId";
                 return Err(A2aError::Overloaded { reason: reason.to_owned() });
             }
             // A notification before this subscription is missed, but the next claim sees its effect.

@@ -69,7 +69,9 @@ pub(crate) fn of_append(error: AppendError) -> A2aError {
         AppendError::Name(InvalidName::Context { .. }) => {
             A2aError::invalid_field("message.contextId", error.to_string())
         }
-        AppendError::TooLarge(Excess::Artifact { .. }) | AppendError::Missing | AppendError::Store(_) => internal(&error),
+        AppendError::TooLarge(Excess::Artifact { .. }) | AppendError::Missing | AppendError::Store(_) => {
+            internal(&error)
+        }
         AppendError::TooLarge(_) | AppendError::Name(_) => A2aError::invalid_params(error.to_string()),
     }
 }

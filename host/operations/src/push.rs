@@ -11,8 +11,8 @@ use std::time::Duration;
 use annex_conversation::{AppendError, ConfigError, MAX_PUSH_CONFIGS, PushCursor, PushThen, Store, StoreError};
 use annex_fairness::of_same_tenant;
 use annex_protocol::{
-    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse,
-    TaskId, TaskPushNotificationConfig,
+    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
+    TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier, NotifierConfig, NotifierError, PreparedScreen};
 use tokio::task::coop::consume_budget;
@@ -185,7 +185,8 @@ impl PushNotifications {
     ) -> Result<(), A2aError> {
         let Some(cursors) = self.store.push_cursors() else { return Ok(()) };
         let sends = record.is_running() || record.runs_elsewhere() || record.is_finished();
-        let opened = cursors.open(record.id(), config, seq, (&self.process.replica(), sends)).await.map_err(fault::of_store)?;
+        let opened =
+            cursors.open(record.id(), config, seq, (&self.process.replica(), sends)).await.map_err(fault::of_store)?;
         // The task may have continued or even ended since.
         if let Some((cursor, reader)) = opened.filter(|_| sends).zip(record.read_behind(seq)) {
             senders.start(cursor, reader);

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_conversation::{
-    AppendError, Appended, ConversationKey, ConversationStore, Retention, StoreError, StoredTask, TaskLimits, TaskSnapshot,
+    AppendError, Appended, ConversationKey, ConversationStore, Retention, StoreError, StoredTask, TaskLimits,
+    TaskSnapshot,
 };
 use annex_fairness::of_same_tenant;
 use annex_leases::wake::Wake;

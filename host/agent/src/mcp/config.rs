@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use annex_egress::Screen;
 use annex_conversation::Scope;
+use annex_egress::Screen;
 use serde::Deserialize;
 
 /// The default timeout of a call, in seconds.

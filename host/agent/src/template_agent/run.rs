@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use annex_protocol::{Json, Message, Part, Parts, TaskState};
 use annex_conversation::{Event, StateDelta};
+use annex_protocol::{Json, Message, Part, Parts, TaskState};
 use futures::StreamExt;
 
 use super::pieces::Pieces;

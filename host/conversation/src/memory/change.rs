@@ -15,13 +15,13 @@ use crate::claim::MessageKey;
 use crate::entry::{Entry, combined};
 use crate::error::{AppendError, StoreError};
 use crate::fence::{Fence, Leases};
-use annex_leases::Replica;
 use crate::history::{ConversationSnapshot, Window};
 use crate::key::{ConversationKey, check_name};
 use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
 use crate::store::{Append, Appended, Outcome, Position};
 use crate::task::TaskSnapshot;
+use annex_leases::Replica;
 
 pub(super) struct Contents {
     pub(super) conversations: Conversations,
@@ -228,9 +228,7 @@ impl Contents {
                 self.keep_answer(key, &message, answer);
             }
         }
-        if ends
-            && let Some(index) = self.queues.index(key, fence)
-        {
+        if ends && let Some(index) = self.queues.index(key, fence) {
             self.queues.remove(key, index);
         }
     }

@@ -7,9 +7,9 @@ use annex_protocol::{ContextId, Message, MessageId, TaskId, Timestamp};
 
 use crate::claim::{Claim, MessageKey};
 use crate::fence::Leases;
-use annex_leases::Replica;
 use crate::key::Owner;
 use crate::retention::Keep;
+use annex_leases::Replica;
 
 type ClaimKey = (Owner, ContextId, MessageId);
 

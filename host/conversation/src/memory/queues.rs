@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 
 use super::slot_key::Prehashed;
 use crate::fence::{Fence, Leases};
-use annex_leases::Replica;
 use crate::key::ConversationKey;
 use crate::queue::{LostTurn, Submission};
+use annex_leases::Replica;
 
 #[derive(Default)]
 pub(super) struct Queues {

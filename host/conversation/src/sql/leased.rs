@@ -206,10 +206,8 @@ impl Leased for SqliteDatabase {
 }
 
 impl Leased for PostgresDatabase {
-    const STATEMENTS: &'static LeasedStatements = &statements!(
-        has_lease,
-        "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)"
-    );
+    const STATEMENTS: &'static LeasedStatements =
+        &statements!(has_lease, "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)");
 
     fn push_cursors(store: &SqlStore<Self>) -> Option<&dyn PushCursors> {
         Some(store)

@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annex_conversation::{
-    Leases, Limits, MemoryBounds, MemoryStore, PostgresStore,
-    Replica, SqliteStore,
-};
+use annex_conversation::{Leases, Limits, MemoryBounds, MemoryStore, PostgresStore, Replica, SqliteStore};
 use annex_database::PostgresConnections;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnectOptions;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use annex_conversation::{Append, AppendError, Claim, Departure, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskSnapshot, Window};
+use annex_conversation::{
+    Append, AppendError, Claim, Departure, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskSnapshot,
+    Window,
+};
 use annex_protocol::{Message, Part, TaskState};
 use tokio::task::JoinSet;
 

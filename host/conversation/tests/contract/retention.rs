@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use annex_conversation::{Append, Claim, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskQuery, TaskSnapshot, Window};
+use annex_conversation::{
+    Append, Claim, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskQuery, TaskSnapshot, Window,
+};
 use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
 
 use crate::support::{Backend, Store, WritesTasks, at, change, owner, submission, sweep_tasks, task, working};

@@ -140,7 +140,6 @@ async fn a_turn_knows_whether_the_user_has_an_answer(backend: Backend) {
     assert!(!turn.is_unanswered());
 }
 
-
 async fn a_turn_that_answers_with_a_message_leaves_no_task(backend: Backend) {
     let store = backend.store().await;
     let turn = open(&store, "s").await;

@@ -40,11 +40,7 @@ fn is_told(event: &LoggedEvent) -> bool {
 }
 
 /// The current task as a notification with the number of the event. `None` if the task cannot be read.
-pub(super) async fn outgoing_0_3(
-    store: &dyn ConversationStore,
-    task: &TaskId,
-    event: &LoggedEvent,
-) -> Option<Event> {
+pub(super) async fn outgoing_0_3(store: &dyn ConversationStore, task: &TaskId, event: &LoggedEvent) -> Option<Event> {
     // The stored task includes this event, and perhaps later ones.
     let loaded = store.task(task).await;
     let stored = loaded.inspect_err(|error| fault::log(error)).ok()??;

@@ -74,8 +74,9 @@ impl RequestHandler {
                 let message = incoming.request.message.clone();
                 // A vetoed message is not part of the history.
                 let is_heard = !matches!(beginning, BeginOutcome::Vetoed(_));
-                let event =
-                    is_heard.then(|| Event::of_user(incoming.task_id.clone(), message.parts.clone(), delta)).map(Arc::new);
+                let event = is_heard
+                    .then(|| Event::of_user(incoming.task_id.clone(), message.parts.clone(), delta))
+                    .map(Arc::new);
                 let opens = entered.opens().await;
                 Some(Entry::Message(Arc::new(UserMessage { message, event, opens })))
             }

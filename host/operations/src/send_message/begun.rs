@@ -34,7 +34,8 @@ impl RequestHandler {
     /// Stores the message with its change of state and its task, in one append. From here on the message is accepted.
     pub(crate) async fn begun(&self, asked: Asked) -> Result<Begun, Box<Refused>> {
         let Some(handler) = self.me.upgrade() else {
-            let error = A2aError::Overloaded { reason: "the agent is being replaced; send the message again".to_owned() };
+            let error =
+                A2aError::Overloaded { reason: "the agent is being replaced; send the message again".to_owned() };
             return Err(Box::new(Refused { entered: asked.entered, error }));
         };
         let Asked { mut entered, chain, beginning, said, remote } = asked;
@@ -172,5 +173,4 @@ impl Begun {
     pub(crate) fn record(&self) -> &Arc<TaskRecord> {
         &self.turn.record
     }
-
 }

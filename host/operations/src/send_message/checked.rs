@@ -63,7 +63,11 @@ impl RequestHandler {
     }
 
     /// The task that the message names, if any.
-    async fn record_of(&self, call: &ServiceParameters, message: &Message) -> Result<Option<Arc<TaskRecord>>, A2aError> {
+    async fn record_of(
+        &self,
+        call: &ServiceParameters,
+        message: &Message,
+    ) -> Result<Option<Arc<TaskRecord>>, A2aError> {
         let Some(task_id) = &message.task_id else { return Ok(None) };
         self.tasks.open(&call.owner, task_id).await.map(Some)
     }

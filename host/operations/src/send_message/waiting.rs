@@ -160,9 +160,7 @@ impl RequestHandler {
             Err(refused) => Err(refused),
         };
         match begun {
-            Ok(begun) => {
-                begun.run_to_the_end().await
-            }
+            Ok(begun) => begun.run_to_the_end().await,
             Err(refused) => {
                 self.reject(*refused).await;
                 Ok(Vec::new())
@@ -206,7 +204,12 @@ impl RequestHandler {
     }
 
     /// Ends a turn that waits, with its task.
-    async fn end_in_queue(&self, accepted: Accepted, record: &Arc<TaskRecord>, (state, text): (TaskState, Option<&str>)) {
+    async fn end_in_queue(
+        &self,
+        accepted: Accepted,
+        record: &Arc<TaskRecord>,
+        (state, text): (TaskState, Option<&str>),
+    ) {
         let fence = accepted.queued.fence().clone();
         let said = unheard(&accepted.incoming.request.message, record);
         let entries = [said, update(record, state, text)];

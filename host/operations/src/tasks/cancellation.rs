@@ -128,7 +128,8 @@ impl Tasks {
     /// Asks the process that works on the task to cancel its turn, so that the hooks of the turn run. If that process has
     /// ended or does not cancel in time, this process takes the turn and ends it.
     async fn cancel_elsewhere(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
-        let Some(TurnOfTask { fence, is_alive }) = self.store.cancel(record.id()).await.map_err(fault::of_store)? else {
+        let Some(TurnOfTask { fence, is_alive }) = self.store.cancel(record.id()).await.map_err(fault::of_store)?
+        else {
             return record.refresh_all().await.map(drop).map_err(fault::of_store);
         };
         let deadline = Instant::now() + PATIENCE;

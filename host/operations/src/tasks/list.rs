@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Owner, Task, TaskState};
 use annex_conversation::{ConversationStore, InvalidCursor, StoreError, StoredTask, TaskCursor, TaskQuery};
+use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Owner, Task, TaskState};
 
 use crate::fault;
 use crate::tasks::long_work::LongWork;
@@ -29,7 +29,11 @@ impl Lister {
 }
 
 /// One page of the owner's tasks. The task with the latest change of status comes first.
-async fn page(store: &dyn ConversationStore, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+async fn page(
+    store: &dyn ConversationStore,
+    owner: &Owner,
+    request: &ListTasksRequest,
+) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
     let query = TaskQuery {

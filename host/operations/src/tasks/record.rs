@@ -6,8 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use annex_conversation::{
-    Append, AppendError, Appended, ConversationKey, ConversationStore, Entry, Excess, Fence, Note, Position, StoreError,
-    StoredTask, TaskLimits, TaskSnapshot,
+    Append, AppendError, Appended, ConversationKey, ConversationStore, Entry, Excess, Fence, Note, Position,
+    StoreError, StoredTask, TaskLimits, TaskSnapshot,
 };
 use annex_leases::wake::Wake;
 use annex_protocol::{
@@ -410,12 +410,7 @@ impl TaskRecord {
         }
     }
 
-    fn show_numbered<'a>(
-        &self,
-        entries: impl Iterator<Item = (u64, &'a Entry)>,
-        number: u64,
-        task: TaskSnapshot,
-    ) {
+    fn show_numbered<'a>(&self, entries: impl Iterator<Item = (u64, &'a Entry)>, number: u64, task: TaskSnapshot) {
         let mut state = self.lock();
         let is_final = task.state().is_terminal();
         (state.task, state.number) = (task, number);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent};
-use annex_conversation::{AppendError, Conversation, Entry, Event, EventError, StateDelta};
+use annex_conversation::{AppendError, Conversation, Entry, Event, EventError, Excess, StateDelta};
 use annex_fairness::of_same_tenant;
 use annex_protocol::{Message, Part, StreamResponse, TaskId, TaskState};
 use tokio::runtime::Handle;
@@ -115,7 +115,11 @@ impl Turn {
                 }
             }
         }
-        let text = AgentError::unstored(error).to_string();
+        let text = match error {
+            // The task is too large, not the conversation.
+            error @ AppendError::TooLarge(Excess::Task { .. }) => fault::of_append(error).to_string(),
+            error => AgentError::unstored(error).to_string(),
+        };
         let mut last = self.closing(Some((TaskState::Failed, Some(text.clone()))));
         last.push(self.failure(text));
         self.append_last(&last).await
@@ -223,7 +227,10 @@ impl Drop for Turn {
             let stored = match is_unknown {
                 // The client has got no task, only an error.
                 true => conversation.refuse(&entries).await.map(|_| tasks.let_go(record.id())),
-                false => conversation.end(&entries).await.map(|appended| record.show(&entries, appended.number, record.snapshot().with(&entries))),
+                false => conversation
+                    .end(&entries)
+                    .await
+                    .map(|appended| record.show(&entries, appended.number, record.snapshot().with(&entries))),
             };
             if let Err(error) = &stored {
                 fault::log(error);

@@ -55,7 +55,8 @@ impl Turn {
         let subscription = self.record.subscribe();
         let reader = subscription.reader.filter(|_| self.is_followed);
         let (record, active) = (self.record.clone(), self.active());
-        let outcome = TaskOutcome { record, subscription: Subscription { reader, ..subscription }, active, running: None };
+        let outcome =
+            TaskOutcome { record, subscription: Subscription { reader, ..subscription }, active, running: None };
         // A client that has hung up does not stop the task.
         let _ = client.send(Ok(Outcome::Task(outcome)));
         self.record.decide();

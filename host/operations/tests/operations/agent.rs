@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annex_conversation::{Conversation, Event, StateDelta};
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_conversation::{Conversation, Event, StateDelta};
 use annex_protocol::{A2aError, Artifact, ArtifactId, ContextId, Json, Message, Part, SendMessageRequest, TaskState};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;

@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_conversation::{ConversationStore, Keep, MemoryBounds, MemoryStore, Retention, Store, TaskLimits, WaitingBounds};
+use annex_conversation::{
+    ConversationStore, Keep, MemoryBounds, MemoryStore, Retention, Store, TaskLimits, WaitingBounds,
+};
 use annex_egress::{Resolver, Screen, ScreenConfig};
 use annex_leases::wake::LocalWake;
 use annex_operations::answer::{EventStream, Sent};
@@ -89,11 +91,7 @@ pub(crate) async fn door() -> Door {
 }
 
 /// Notifications of which no test opens a socket: each event is too long to be sent.
-fn notifications(
-    store: &Arc<dyn Store>,
-    process: &ThisProcess,
-    closing: &CancellationToken,
-) -> Arc<PushNotifications> {
+fn notifications(store: &Arc<dyn Store>, process: &ThisProcess, closing: &CancellationToken) -> Arc<PushNotifications> {
     let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
     let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
     let notifier = Notifier::new(&config).expect("a notifier");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use annex_conversation::{MemoryBounds, TaskLimits, WaitingBounds};
 use annex_operations::permits::TurnBounds;
 use annex_protocol::{A2aError, TaskId};
-use annex_conversation::{MemoryBounds, TaskLimits, WaitingBounds};
 use tokio::time::Instant;
 
 use crate::fixture::{Door, Settings, anonymous, by, door, door_with, one_millisecond, say};

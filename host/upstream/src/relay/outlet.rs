@@ -1,8 +1,8 @@
 //! The relay's output: changes of the session, and events for the client.
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext};
-use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
 use annex_conversation::{Event, StateDelta};
+use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
 
 use super::measure::{metadata_of, remove_from_parts};
 

@@ -46,7 +46,8 @@ async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     for (entries, ends) in [(begin, false), (end, true)] {
         task = task.with(&entries);
         let submission = Some(&submission).filter(|_| !ends);
-        let append = Append { by: Some(&fence), submission, entries: &entries, task: Some(&task), ends, outcome: Outcome::Task };
+        let append =
+            Append { by: Some(&fence), submission, entries: &entries, task: Some(&task), ends, outcome: Outcome::Task };
         let at = Position::of_task("t".into(), number);
         let write = Write::new::<SqliteDatabase>(&key, &at, &append, &limits).unwrap();
         let (steps, last) = write.steps().unwrap();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use annex_conversation::{
-    Append, Arrival, Beginning, Conversation, ConversationAdmin, ConversationKey, ConversationStore, Entry, MemoryBounds,
-    MemoryStore, Position, StateDelta, Submission, TaskLimits, TaskSnapshot,
+    Append, Arrival, Beginning, Conversation, ConversationAdmin, ConversationKey, ConversationStore, Entry,
+    MemoryBounds, MemoryStore, Position, StateDelta, Submission, TaskLimits, TaskSnapshot,
 };
 use annex_protocol::{Message, Owner, TaskId, Timestamp};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
@@ -40,7 +40,8 @@ impl Bench {
         };
         let limits = TaskLimits { bytes: 1 << 20, messages: 10, artifacts: 10 };
         let store: Arc<dyn ConversationStore> = self.conversations.clone();
-        let entered = Conversation::enter(&store, key(), submission, Beginning { task: None, limits, history: 0 }).await;
+        let entered =
+            Conversation::enter(&store, key(), submission, Beginning { task: None, limits, history: 0 }).await;
         let Ok(Arrival::Runs(conversation)) = entered else { panic!("no other turn runs") };
         let keys = self.keys.of_turn(&ada(), &conversation, &task.into()).await.expect("keys");
         (conversation, keys)
