@@ -62,7 +62,7 @@ pub use lost::{EndOfLostTurn, end_lost_turn};
 pub use memory::MemoryStore;
 pub use memory::bounds::MemoryBounds;
 pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};
-pub use postgres::PostgresStore;
+pub use postgres::{MIGRATIONS as POSTGRES_MIGRATIONS, PostgresStore};
 pub use queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 pub use retention::{Keep, Retention, Swept, WaitingBounds};
 pub use sql::SqlStore;

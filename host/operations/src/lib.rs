@@ -22,7 +22,7 @@ pub mod request_handler;
 pub mod send_message;
 pub mod service_parameters;
 pub mod tasks;
-pub mod this_process;
+pub mod process;
 pub mod views;
 
 mod activation;

@@ -28,7 +28,7 @@ use crate::send_message::request_check::MAX_ID_BYTES;
 use crate::tasks::Tasks;
 use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::record::{Subscription, TaskRecord};
-use crate::this_process::ThisProcess;
+use crate::process::Process;
 
 mod configs;
 mod of_0_3;
@@ -48,7 +48,7 @@ const UNREADABLE: Duration = Duration::from_secs(60);
 pub struct PushNotifications {
     notifier: Arc<Notifier>,
     store: Arc<dyn Store>,
-    process: ThisProcess,
+    process: Process,
     /// The configs of the tasks whose events are being forwarded.
     live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
     /// Held while the configs of a task are read for its turn or changed, so that a deleted config is not read again.
@@ -61,7 +61,7 @@ pub struct PushNotifications {
 impl PushNotifications {
     pub fn new(
         notifier: Notifier,
-        (store, process): (Arc<dyn Store>, ThisProcess),
+        (store, process): (Arc<dyn Store>, Process),
         closing: CancellationToken,
     ) -> Self {
         let notifier = Arc::new(notifier);

@@ -20,7 +20,7 @@ use crate::tasks::long_work::LongWork;
 use crate::tasks::pins::Pins;
 use crate::tasks::queues::{WaitingQueues, WaitingTurn};
 use crate::tasks::record::TaskRecord;
-use crate::this_process::ThisProcess;
+use crate::process::Process;
 use crate::views::scoped_keys::ScopedKeys;
 
 mod backlog;
@@ -56,7 +56,7 @@ const CROWDED_OUT: &str =
 /// The tasks of this server.
 pub struct Tasks {
     store: Arc<dyn ConversationStore>,
-    process: ThisProcess,
+    process: Process,
     live: Mutex<Live>,
     /// One lock per task id, held while a record is made, so that a task never has two records.
     locks: KeyedLocks,
@@ -86,7 +86,7 @@ struct Live {
 impl Tasks {
     /// The tasks in this store.
     pub fn new(
-        (store, process): (Arc<dyn ConversationStore>, ThisProcess),
+        (store, process): (Arc<dyn ConversationStore>, Process),
         pins: Arc<Pins>,
         bounds: TaskBounds,
         wake: Arc<dyn Wake>,
@@ -100,7 +100,7 @@ impl Tasks {
         &self.store
     }
 
-    pub(crate) fn process(&self) -> &ThisProcess {
+    pub(crate) fn process(&self) -> &Process {
         &self.process
     }
 
@@ -132,7 +132,9 @@ impl Tasks {
 
     /// Closes the store. Called after the last use of the tasks.
     pub async fn close(&self) {
+        // While the lease holds, no other process takes what this one still stores.
         self.store.close().await;
+        self.process.end().await;
     }
 
     /// The versions of extensions that waiting tasks have pinned.
@@ -277,6 +279,7 @@ impl Tasks {
 
     /// Deletes what is kept for too long, and ends tasks that have waited for too long.
     async fn sweep(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.process.forget_gone().await?;
         loop {
             let swept = self.store.sweep(&self.bounds().retention).await?;
             if swept.tasks + swept.conversations > 0 {

@@ -27,7 +27,7 @@ use annex_operations::service_parameters::ServiceParameters;
 use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
 use annex_operations::tasks::{TaskBounds, Tasks};
-use annex_operations::this_process::ThisProcess;
+use annex_operations::process::Process;
 use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
@@ -91,7 +91,7 @@ pub(crate) async fn door() -> Door {
 }
 
 /// Notifications of which no test opens a socket: each event is too long to be sent.
-fn notifications(store: &Arc<dyn Store>, process: &ThisProcess, closing: &CancellationToken) -> Arc<PushNotifications> {
+fn notifications(store: &Arc<dyn Store>, process: &Process, closing: &CancellationToken) -> Arc<PushNotifications> {
     let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
     let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
     let notifier = Notifier::new(&config).expect("a notifier");
@@ -103,7 +103,7 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
     let agent = Arc::new(Agent::new());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(settings.store));
     let conversations: Arc<dyn ConversationStore> = store.clone();
-    let process = ThisProcess::with_memory();
+    let process = Process::with_memory();
     let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
     let places = SharedPlaces::new(None);
     places.look().await.expect("a store that answers");

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use annex_conversation::StoreError;
 use annex_leases::{Lease, Replica};
 
 /// This process among those that share the store of conversations.
 #[derive(Clone)]
-pub struct ThisProcess {
+pub struct Process {
     /// The lease. `None` for a store that only one process can use.
     lease: Option<Arc<Lease>>,
     alone: Replica,
     outlives: bool,
 }
 
-impl ThisProcess {
+impl Process {
     /// A process that has a store in memory, which ends with the process.
     #[must_use]
     pub fn with_memory() -> Self {
@@ -33,8 +34,24 @@ impl ThisProcess {
     }
 
     /// The current replica.
-    pub(crate) fn replica(&self) -> Replica {
+    #[must_use]
+    pub fn replica(&self) -> Replica {
         self.lease.as_ref().map_or_else(|| self.alone.clone(), |lease| lease.replica())
+    }
+
+    /// Ends the lease, after the last use of the store.
+    pub(crate) async fn end(&self) {
+        if let Some(lease) = &self.lease {
+            lease.end().await;
+        }
+    }
+
+    /// Forgets processes whose leases ended long ago.
+    pub(crate) async fn forget_gone(&self) -> Result<(), StoreError> {
+        match &self.lease {
+            Some(lease) => Ok(lease.forget_gone().await?),
+            None => Ok(()),
+        }
     }
 
     /// True if other processes may work on the same conversations.
