@@ -16,13 +16,13 @@ pub mod methods;
 pub mod on_lost_turn;
 pub mod operation;
 pub mod permits;
+pub mod process;
 pub mod push;
 pub mod quota;
 pub mod request_handler;
 pub mod send_message;
 pub mod service_parameters;
 pub mod tasks;
-pub mod process;
 pub mod views;
 
 mod activation;

@@ -22,13 +22,13 @@ use tokio_util::sync::CancellationToken;
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
 use crate::looks::look_until;
+use crate::process::Process;
 use crate::push::of_0_3::{Posts, outgoing_0_3};
 use crate::push::sending::Senders;
 use crate::send_message::request_check::MAX_ID_BYTES;
 use crate::tasks::Tasks;
 use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::record::{Subscription, TaskRecord};
-use crate::process::Process;
 
 mod configs;
 mod of_0_3;
@@ -59,11 +59,7 @@ pub struct PushNotifications {
 }
 
 impl PushNotifications {
-    pub fn new(
-        notifier: Notifier,
-        (store, process): (Arc<dyn Store>, Process),
-        closing: CancellationToken,
-    ) -> Self {
+    pub fn new(notifier: Notifier, (store, process): (Arc<dyn Store>, Process), closing: CancellationToken) -> Self {
         let notifier = Arc::new(notifier);
         let new_senders = |_| Senders::new(Arc::clone(&notifier), Arc::clone(&store), closing.clone());
         let senders = store.push_cursors().map(new_senders);

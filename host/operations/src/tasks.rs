@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
+use crate::process::Process;
 use crate::tasks::long_work::LongWork;
 use crate::tasks::pins::Pins;
 use crate::tasks::queues::{WaitingQueues, WaitingTurn};
 use crate::tasks::record::TaskRecord;
-use crate::process::Process;
 use crate::views::scoped_keys::ScopedKeys;
 
 mod backlog;

@@ -13,6 +13,7 @@ use annex_operations::claims::Claims;
 use annex_operations::counters::Counters;
 use annex_operations::permits::TurnLimiter;
 use annex_operations::permits::shared::SharedPlaces;
+use annex_operations::process::Process;
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores};
 use annex_operations::request_handler::RequestHandler;
@@ -21,7 +22,6 @@ use annex_operations::service_parameters::Identity;
 use annex_operations::tasks::Tasks;
 use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
-use annex_operations::process::Process;
 use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
@@ -136,8 +136,7 @@ impl App {
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
         let access = access.map(Access::new);
-        let settings =
-            Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(access.clone())));
+        let settings = Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(access.clone())));
         let others = tenants::open(&settings, locations, &shared).await?;
         others.named.load_missing().await;
         let installers = Arc::new(Installers::new(&own, others.clone(), Arc::clone(&settings)));

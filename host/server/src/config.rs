@@ -216,7 +216,8 @@ impl Config {
             ("sessions.postgres_env", sessions.postgres_env.is_some() && sessions.postgres_env != tasks.postgres_env),
         ];
         for (key, _) in elsewhere.into_iter().filter(|(_, is_elsewhere)| *is_elsewhere) {
-            document.wrong(key, "names another place than [tasks]; sessions and tasks are in one store: leave the key out");
+            document
+                .wrong(key, "names another place than [tasks]; sessions and tasks are in one store: leave the key out");
         }
         let of_replicas = [
             self.runtime.check(&self.tasks),

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annex_conversation::{
-    AppendError, ConversationCursor, ConversationKey, ConversationNames, ConversationQuery, ConversationSnapshot, Departure,
-    Entrance, Event, Fence, Store, StoreError, Submission, Window,
+    AppendError, ConversationCursor, ConversationKey, ConversationNames, ConversationQuery, ConversationSnapshot,
+    Departure, Entrance, Event, Fence, Store, StoreError, Submission, Window,
 };
 use annex_operations::process::Process;
 use annex_operations::views::agent_names::AgentNames;
@@ -18,8 +18,8 @@ use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Lis
 use crate::config::served::ServedConfig;
 use crate::config::{Config, ConfigError};
 use crate::redaction::Redaction;
-use crate::stores::postgres::PostgresDatabases;
 use crate::stores::conversation_store::{self, ConversationStoreError};
+use crate::stores::postgres::PostgresDatabases;
 
 /// The most sessions or events in one answer.
 pub const MAX_SHOWN: usize = 1_000;
