@@ -262,7 +262,8 @@ async fn the_answer_is_kept_as_an_artifact_that_the_next_instruction_can_use() {
     bench.turn("two", "{}").await.1.unwrap();
     assert_eq!(bench.prompt(0).instruction, "Before: ");
     assert_eq!(bench.prompt(1).instruction, "Before: first");
-    assert_eq!(bench.open().await.artifact("note").await.unwrap(), Some(vec![Part::text("second")].into()));
+    let kept = bench.store.artifact(&bench.key(), "note").await.unwrap().unwrap();
+    assert_eq!(kept.parts, [Part::text("second")]);
 
     bench.agent.instruction = "{artifact.other}".to_owned();
     let Err(AgentError::Failed { message }) = bench.turn("three", "{}").await.1 else { panic!() };

@@ -1,14 +1,9 @@
 //! The view that a running turn has of its conversation.
 
-use annex_conversation::{
-    AppendError, Arrival, Beginning, Conversation, ConversationStore, Entry, Event, StateDelta, TaskLimits,
-};
+use annex_conversation::{Arrival, Entry, Event, StateDelta};
 use annex_protocol::{Json, Message, Part};
-use std::sync::Arc;
 
-use crate::support::{
-    Backend, Says, add, arrive, beginning, create, event, find, ids, key, open, open_with, state_of, submission,
-};
+use crate::support::{Backend, Says, add, arrive, create, event, find, ids, open, open_with, state_of, submission};
 
 on_every_store!(
     a_turn_refuses_a_bad_context_id,

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use annex_agent::AgentExecutor;
-use annex_upstream::{Credentials, UpstreamAgent, UpstreamConfig};
+use annex_upstream::{Credentials, UpstreamConfig};
 use serde_json::json;
 
 use crate::bench::{config, mapping};
-use crate::upstream::Upstream;
 
 type Change<'a> = &'a dyn Fn(&mut UpstreamConfig);
 
