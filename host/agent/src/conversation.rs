@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use annex_conversation::Event;
 use annex_protocol::{Json, Part, PartContent};
-use annex_session::Event;
 
 use crate::call_part::{self, CallPart};
 use crate::model::{ToolCall, ToolResult, Turn};

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use annex_conversation::{AppendError, Conversation, StateDelta};
 use annex_protocol::{
     A2aError, AgentCard, Artifact, ContextId, Message, Metadata, SendMessageRequest, StreamResponse, TaskId, TaskState,
 };
-use annex_session::{SessionError, StateDelta, TurnSession};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use crate::steps::Steps;
 /// An agent. It receives a user's message and sends events until its turn ends.
 #[async_trait]
 pub trait AgentExecutor: Send + Sync {
-    /// The agent's name: the author of its events and the app of its sessions.
+    /// The agent's name: the author of its events and the app of its conversations.
     fn name(&self) -> &str;
 
     /// Called before the user's message is stored and before a task exists. An agent that is compiled into the server
@@ -28,7 +28,7 @@ pub trait AgentExecutor: Send + Sync {
     fn before_turn(
         &self,
         _request: &SendMessageRequest,
-        _session: &TurnSession,
+        _conversation: &Conversation,
         _delta: &mut StateDelta,
     ) -> Result<(), A2aError> {
         Ok(())
@@ -36,28 +36,15 @@ pub trait AgentExecutor: Send + Sync {
 
     /// Called for each event that the agent sends, before the extensions see it and before it is stored. An agent that
     /// is compiled into the server may add metadata here.
-    fn before_event(&self, _session: &TurnSession, _event: &mut AgentEvent) {}
-
-    /// Tells whether the agent reads `user:` and `app:` keys, which several sessions share. If not, the server does not
-    /// load them for a new conversation.
-    fn reads_shared_state(&self) -> bool {
-        true
-    }
+    fn before_event(&self, _conversation: &Conversation, _event: &mut AgentEvent) {}
 
     /// The number of latest events that the agent reads in a turn with
-    /// [`TurnSession::history`](annex_session::TurnSession::history). They are loaded together with the session.
+    /// [`Conversation::history`](annex_conversation::Conversation::history). They are loaded together with the conversation.
     fn reads_history(&self) -> usize {
         0
     }
 
-    /// Tells whether the agent may cause an effect outside of its turn before it waits for the first time: a call to a
-    /// model, another agent or a tool. If so, the user's message is stored before the agent runs. If not, the first
-    /// message of a conversation may be stored together with the agent's first event.
-    fn reaches_out(&self) -> bool {
-        true
-    }
-
-    /// Runs one turn. The session already contains the user's message and its state delta. The server has announced the
+    /// Runs one turn. The conversation already contains the user's message and its state delta. The server has announced the
     /// task as submitted; the agent announces `Working` itself and sends artifacts.
     ///
     /// Returning `Ok` completes the task, unless the agent has sent another final status. When [`TurnContext::cancel`]
@@ -103,8 +90,8 @@ pub struct TurnContext {
     pub message: Arc<Message>,
     /// The metadata of the request, not of the message.
     pub metadata: Arc<Metadata>,
-    /// The session of the conversation, with the changes of this turn so far.
-    pub session: TurnSession,
+    /// The conversation, with the changes of this turn so far.
+    pub conversation: Conversation,
     /// The recorded steps of the agent in this turn, which extensions may read.
     pub steps: Steps,
     /// Fires when the client cancels the task or the server stops.
@@ -201,36 +188,23 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// The error for a turn whose event the session did not store. The user gets the reason unless it is internal.
-    pub fn unstored(error: SessionError) -> Self {
+    /// The error for a turn whose event the conversation did not store. The user gets the reason unless it is internal.
+    pub fn unstored(error: AppendError) -> Self {
         let message = match &error {
-            SessionError::StateTooLarge { .. }
-            | SessionError::TooManyStateKeys { .. }
-            | SessionError::StateTooDeep { .. }
-            | SessionError::InvalidKey { .. }
-            | SessionError::UnseenCharacters { .. }
-            | SessionError::ArtifactTooLarge { .. } => {
+            AppendError::TooLarge(_) | AppendError::Name(_) => {
                 // Also logged, because the operator's limit may be too low.
                 let ids = annex_telemetry::ids();
                 let (tenant, context, task) = ids.all();
                 tracing::warn!(%error, tenant, context, task, "a conversation cannot store an agent's answer");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
-            SessionError::Stale { .. } | SessionError::Fenced { .. } => {
+            AppendError::Stale { .. } | AppendError::Fenced => {
                 "Another process has changed the conversation in the meantime, so the answer was not stored. Send a new \
                  message to continue."
             }
-            SessionError::NotFound { .. } => {
-                "The conversation was deleted in the meantime, so the answer was not stored."
-            }
+            AppendError::Missing => "The conversation was deleted in the meantime, so the answer was not stored.",
             // The user can do nothing about these, so the cause goes to the log only.
-            SessionError::AlreadyExists { .. }
-            | SessionError::TooManyTurns { .. }
-            | SessionError::InvalidContextId { .. }
-            | SessionError::EventConflict { .. }
-            | SessionError::Unreadable { .. }
-            | SessionError::Encoding(_)
-            | SessionError::Database(_) => return Self::internal(error),
+            AppendError::Full | AppendError::QueueFull { .. } | AppendError::Store(_) => return Self::internal(error),
         };
         Self::Broken { message: message.to_owned(), source: error.into() }
     }

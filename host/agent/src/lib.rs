@@ -39,7 +39,7 @@ pub use script_agent::script::EventScript;
 pub use scripted::{CallConfig, RuleConfig, ScriptConfig, ScriptError, ScriptedModel};
 pub use state_access::StateAccess;
 pub use steps::{OpenStep, StepKind, Steps, TokenCount, Tokens};
-pub use template::{TemplateError, check_template, names_shared_state, render, unclosed_placeholder};
+pub use template::{TemplateError, check_template, render, unclosed_placeholder};
 pub use template_agent::TemplateAgent;
 pub use tool::{Tool, ToolClash, ToolContext, ToolError, ToolOutput, Tools};
 pub use work::{CpuTime, counted};

@@ -32,11 +32,6 @@ pub trait Model: Send + Sync {
     /// The name of the model, as its provider spells it.
     fn name(&self) -> &str;
 
-    /// Tells whether the model runs outside of this process.
-    fn is_remote(&self) -> bool {
-        true
-    }
-
     /// Begins an answer. Dropping the stream abandons the answer.
     ///
     /// # Errors

@@ -29,14 +29,6 @@ impl AgentExecutor for ScriptAgent {
         &self.name
     }
 
-    fn reads_shared_state(&self) -> bool {
-        false
-    }
-
-    fn reaches_out(&self) -> bool {
-        false
-    }
-
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let id = turn.message.message_id.as_str();
         let Some(steps) = self.script.steps_for(id, &turn.message.text()) else {

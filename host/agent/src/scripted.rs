@@ -326,10 +326,6 @@ impl Model for ScriptedModel {
         NAME
     }
 
-    fn is_remote(&self) -> bool {
-        false
-    }
-
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let (RuleAnswer { answer, chunks, delay, calls }, prompt) = self.answer(prompt).await?;
         let calls = tool_calls(calls, &prompt)?;

@@ -1,24 +1,24 @@
-//! Access to the session's state for a tool or a callback.
+//! Access to the state of a conversation for a tool or a callback.
 
-use annex_protocol::Json;
-use annex_session::{SessionError, State, StateDelta, TurnSession};
+use annex_conversation::{AppendError, Conversation, StateDelta};
+use annex_protocol::{Json, JsonObject};
 
-/// The state of the session with the holder's own changes. All changes are stored with the holder's event, or none.
+/// The state of the conversation with the holder's own changes. All changes are stored with the holder's event, or none.
 #[derive(Clone)]
 pub struct StateAccess {
-    session: TurnSession,
+    conversation: Conversation,
     changes: StateDelta,
 }
 
 impl StateAccess {
-    /// The session's state, unchanged.
-    pub fn new(session: TurnSession) -> Self {
-        Self { session, changes: StateDelta::new() }
+    /// The state, unchanged.
+    pub fn new(conversation: Conversation) -> Self {
+        Self { conversation, changes: StateDelta::new() }
     }
 
     /// One value by its full key, such as `user:name`.
     pub fn get(&self, key: &str) -> Option<Json> {
-        self.changes.get(key).cloned().or_else(|| self.session.value(key))
+        self.changes.get(key).cloned().or_else(|| self.conversation.value(key))
     }
 
     /// Sets a value by its full key. `temp:` keys last until the end of the turn.
@@ -26,18 +26,18 @@ impl StateAccess {
         self.changes.insert(key, value);
     }
 
-    /// Applies all changes or none. Changes that no session accepts would fail the task.
-    pub(crate) fn set_all(&mut self, changes: StateDelta) -> Result<(), SessionError> {
-        self.session.check(&changes)?;
+    /// Applies all changes or none. Changes that no conversation accepts would fail the task.
+    pub(crate) fn set_all(&mut self, changes: StateDelta) -> Result<(), AppendError> {
+        self.conversation.check(&changes)?;
         self.changes.merge(changes);
         Ok(())
     }
 
     /// All readable keys with their values.
-    pub fn all(&self) -> State {
-        let mut state = self.session.state();
+    pub fn all(&self) -> JsonObject {
+        let mut state = self.conversation.state();
         // The changes come last, so that their holder reads its own changes before they are stored.
-        state.extend(State::from(self.changes.clone()));
+        state.extend(JsonObject::from(self.changes.clone()));
         state
     }
 

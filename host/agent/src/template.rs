@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use annex_protocol::Json;
-use annex_session::Scope;
 use regex::Regex;
 
 /// The prefix of an artifact's name, between braces and for `lookup`.
@@ -149,12 +148,6 @@ pub fn unclosed_placeholder(template: &str) -> Option<&str> {
     let braces = template.match_indices('{').map(|(place, _)| template.split_at(place));
     let open = braces.filter(|(before, _)| !before.ends_with(['$', '\\']));
     open.filter_map(|(_, rest)| UNCLOSED.captures(rest)?.get(1)).map(|name| name.as_str()).next()
-}
-
-/// Tells whether a template may read keys that several sessions share.
-pub fn names_shared_state(template: &str) -> bool {
-    // The prefix may stand there as plain text. That costs one read and nothing else.
-    [Scope::User, Scope::App].iter().any(|scope| template.contains(scope.prefix()))
 }
 
 /// The names of the artifacts in a template.

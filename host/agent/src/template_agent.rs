@@ -9,7 +9,6 @@ use crate::callbacks::Callbacks;
 use crate::executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use crate::mcp::McpServers;
 use crate::model::Model;
-use crate::template::names_shared_state;
 use crate::tool::Tools;
 
 mod pieces;
@@ -74,13 +73,6 @@ impl TemplateAgent {
     }
 }
 
-impl TemplateAgent {
-    /// Tells whether tools or callbacks take part in its turns, which may read any state.
-    fn has_helpers(&self) -> bool {
-        self.callbacks.is_some() || !self.tools.is_empty()
-    }
-}
-
 #[async_trait]
 impl AgentExecutor for TemplateAgent {
     fn name(&self) -> &str {
@@ -89,15 +81,6 @@ impl AgentExecutor for TemplateAgent {
 
     fn reads_history(&self) -> usize {
         HISTORY
-    }
-
-    fn reads_shared_state(&self) -> bool {
-        self.has_helpers() || names_shared_state(&self.instruction)
-    }
-
-    fn reaches_out(&self) -> bool {
-        // If false, the user's first message may be stored together with the answer, in one write.
-        self.has_helpers() || self.model.is_remote()
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {

@@ -97,10 +97,6 @@ impl Tools {
         Ok(Self { by_name: Arc::new(by_name), declarations })
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.by_name.get(name)
     }

@@ -1,7 +1,7 @@
 //! Runs the tool calls that a model requests.
 
+use annex_conversation::StateDelta;
 use annex_protocol::{Json, Part};
-use annex_session::StateDelta;
 use futures::future::join_all;
 
 use crate::call_part;
@@ -121,7 +121,7 @@ pub(crate) fn callback_context(turn: &TurnContext) -> CallbackContext {
     CallbackContext {
         task_id: turn.task_id.clone(),
         context_id: turn.context_id.clone(),
-        state: StateAccess::new(turn.session.clone()),
+        state: StateAccess::new(turn.conversation.clone()),
     }
 }
 

@@ -9,7 +9,7 @@
 //! | load and call components without a server | [`annex_runtime`] |
 //! | build and test projects of extensions | [`annex_authoring`] |
 //! | follow a message | [`annex_server`], [`annex_operations`](../annex_operations/index.html) |
-//! | store sessions and tasks | [`annex_session`](../annex_session/index.html), [`annex_tasks`](../annex_tasks/index.html) |
+//! | store conversations and tasks | [`annex_conversation`](../annex_conversation/index.html) |
 //! | validate JSON Schema of strangers | [`annex_schema`] |
 //!
 //! The code map in ARCHITECTURE.md has all crates, and what each may not know.

@@ -31,6 +31,8 @@ pub struct Holdings {
     pub state_bytes: u64,
     /// Tasks.
     pub tasks: u64,
+    /// Tasks with a turn that runs or waits, of all processes.
+    pub turns: u64,
 }
 
 /// Reads and deletions for operators.

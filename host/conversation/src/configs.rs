@@ -3,6 +3,7 @@
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
+use crate::cursors::PushCursors;
 use crate::error::{AppendError, StoreError};
 use crate::page::ConfigPage;
 
@@ -36,6 +37,12 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Database`].
     async fn delete_config(&self, task: &TaskId, config: &str) -> Result<(), StoreError>;
+
+    /// The progress of push notifications. `None` if no other process shares the store, because a single process knows
+    /// its own progress.
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        None
+    }
 }
 
 /// The reason why a push notification config is not stored.

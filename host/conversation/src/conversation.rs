@@ -1,5 +1,7 @@
 //! A conversation as the turn that runs in it sees it.
 
+use std::borrow::Cow;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use crate::key::ConversationKey;
 use crate::limits::TaskLimits;
 use crate::queue::{Departure, Entrance, Submission};
 use crate::state::{Scope, StateDelta};
-use crate::store::{Append, Appended, ConversationStore, Position};
+use crate::store::{Append, Appended, ConversationStore, Outcome, Position};
 use crate::task::TaskSnapshot;
 use crate::view::View;
 
@@ -72,6 +74,10 @@ struct Writing {
     task: TaskSnapshot,
     /// The number of the last entry of the task.
     number: u64,
+    /// Events that are stored with the next entries.
+    staged: Vec<Entry>,
+    /// True until the first append, which brings the submission.
+    is_first: bool,
 }
 
 /// The turn in the queue, which it leaves when this is dropped.
@@ -125,17 +131,19 @@ impl Conversation {
         beginning: Beginning,
     ) -> QueuedTurn {
         let standing = Mutex::new(Standing::Accepted);
+        // The last event tells whether the message of the turn has an answer.
+        let beginning = Beginning { history: beginning.history.max(1), ..beginning };
         QueuedTurn { hold: Hold { store: Arc::clone(store), key, fence, submission, standing }, beginning }
     }
 
     fn of(hold: Hold, beginning: Beginning, found: ConversationSnapshot) -> Self {
         let Beginning { task, limits, history } = beginning;
         let (task, number) = task.unwrap_or_else(|| {
-            let since = Timestamp::now();
-            (TaskSnapshot::submitted(hold.submission.task.clone(), hold.key.context.clone(), since), 0)
+            let Submission { task, since, .. } = &hold.submission;
+            (TaskSnapshot::submitted(task.clone(), hold.key.context.clone(), *since), 0)
         });
-        let view = Mutex::new(View::of(found, history));
-        let writing = tokio::sync::Mutex::new(Writing { task, number });
+        let view = Mutex::new(View::of(found, history, &hold.submission.task));
+        let writing = tokio::sync::Mutex::new(Writing { task, number, staged: Vec::new(), is_first: true });
         Self { inner: Arc::new(Inner { hold, limits, view, writing }) }
     }
 
@@ -149,6 +157,12 @@ impl Conversation {
     #[must_use]
     pub fn fence(&self) -> &Fence {
         &self.inner.hold.fence
+    }
+
+    /// True if the turn has left the queue, or belongs to another process.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.inner.hold.standing() == Standing::Over
     }
 
     /// True if the conversation exists yet. Its first event begins it.
@@ -230,25 +244,36 @@ impl Conversation {
         self.inner.writing.lock().await.task.clone()
     }
 
+    /// Goes on with the task as it is stored. Called before the first append of a turn that continues a task, because the
+    /// task may have changed before the turn entered the queue.
+    pub async fn follow(&self, task: TaskSnapshot, number: u64) {
+        let mut writing = self.inner.writing.lock().await;
+        (writing.task, writing.number) = (task, number);
+    }
+
+    /// Shows an event to this turn now, and stores the event with the next entries. For the last event of an agent, which
+    /// is stored in one step with the end of the turn.
+    ///
+    /// # Errors
+    /// The reason for which an append would be refused, as far as it can be told without the rest of the state.
+    pub async fn stage(&self, event: Event) -> Result<(), AppendError> {
+        let limits = self.inner.hold.store.limits();
+        limits.check_event(&event)?;
+        let mut writing = self.inner.writing.lock().await;
+        let entry = Entry::from(event);
+        self.inner.view().apply(&entry, limits.null_removes);
+        writing.staged.push(entry);
+        Ok(())
+    }
+
     /// Stores entries in one step, with the task and the state as the entries change both. `temp:` keys last until the turn
     /// ends.
     ///
-    /// If several entries make the task too large, the entries before the excess are stored.
-    ///
     /// # Errors
     /// As [`ConversationStore::append`].
-    pub async fn append(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+    pub async fn append(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        match self.inner.write(&mut writing, &entries, (false, None)).await {
-            Err(AppendError::TooLarge(_)) if entries.len() > 1 => {
-                let mut appended = Appended::default();
-                for entry in entries.chunks(1) {
-                    appended = self.inner.write(&mut writing, entry, (false, None)).await?;
-                }
-                Ok(appended)
-            }
-            other => other,
-        }
+        self.inner.write(&mut writing, entries.as_ref(), (false, Outcome::Task)).await
     }
 
     /// Stores the last entries of the turn and leaves the queue, in one step. The next turn of the conversation may begin
@@ -256,18 +281,32 @@ impl Conversation {
     ///
     /// # Errors
     /// As [`append`](Self::append). Then the turn has not ended.
-    pub async fn end(&self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+    pub async fn end(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        self.inner.write(&mut writing, &entries, (true, None)).await
+        self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Task)).await
     }
 
     /// Ends the turn with a message as the answer. The task is deleted, and the history stays.
     ///
     /// # Errors
     /// As [`append`](Self::append). Then the turn has not ended.
-    pub async fn answer(&self, entries: Vec<Entry>, answer: &Message) -> Result<Appended, AppendError> {
+    pub async fn answer(
+        &self,
+        entries: impl AsRef<[Entry]> + Send + Sync,
+        answer: &Message,
+    ) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
-        self.inner.write(&mut writing, &entries, (true, Some(answer))).await
+        self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Answer(answer))).await
+    }
+
+    /// Ends the turn with a refusal by the agent: the task and the claim of the message are deleted, and the history
+    /// stays.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append). Then the turn has not ended.
+    pub async fn refuse(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
+        let mut writing = self.inner.writing.lock().await;
+        self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Refusal)).await
     }
 
     /// Leaves the queue without a last entry.
@@ -286,25 +325,54 @@ impl QueuedTurn {
         &self.hold.fence
     }
 
+    /// The time since which a new task of the turn is SUBMITTED.
+    #[must_use]
+    pub fn since(&self) -> Timestamp {
+        self.hold.submission.since
+    }
+
+    /// Leaves the queue without a last entry.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn leave(self, departure: Departure) -> Result<(), StoreError> {
+        self.hold.leave(departure).await
+    }
+
     /// Waits until the turn runs.
     ///
     /// # Errors
     /// As [`ConversationStore::wait`].
     pub async fn runs(self) -> Result<Conversation, AppendError> {
+        let found = self.comes().await?;
+        Ok(self.begin(found))
+    }
+
+    /// Like [`runs`](Self::runs), for a caller that may end the turn instead. Dropping the future is no departure.
+    ///
+    /// # Errors
+    /// As [`ConversationStore::wait`].
+    pub async fn comes(&self) -> Result<ConversationSnapshot, AppendError> {
         let Self { hold, beginning } = self;
         let waited = hold.store.wait(&hold.key, &hold.fence, window(beginning.history)).await;
         if let Err(AppendError::Fenced) = &waited {
             // It is another process's.
             hold.set(Standing::Over);
         }
-        Ok(Conversation::of(hold, beginning, waited?))
+        waited
+    }
+
+    /// Begins the turn in the conversation that [`comes`](Self::comes) has read.
+    #[must_use]
+    pub fn begin(self, found: ConversationSnapshot) -> Conversation {
+        Conversation::of(self.hold, self.beginning, found)
     }
 
     /// Ends the turn before it has begun, by entries that say nothing in the conversation.
     ///
     /// # Errors
     /// As [`ConversationStore::append`].
-    pub async fn end(self, entries: Vec<Entry>) -> Result<Appended, AppendError> {
+    pub async fn end(self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let Self { hold, beginning } = self;
         let nothing = hold.store.conversation(&hold.key, Window::NONE).await?;
         Conversation::of(hold, beginning, nothing).end(entries).await
@@ -324,28 +392,34 @@ impl Inner {
     async fn write(
         &self,
         writing: &mut Writing,
-        entries: &[Entry],
-        (ends, answer): (bool, Option<&Message>),
+        added: &[Entry],
+        (ends, outcome): (bool, Outcome<'_>),
     ) -> Result<Appended, AppendError> {
         let Hold { store, key, fence, submission, .. } = &self.hold;
-        let task = writing.task.with(entries);
+        let mut entries = Cow::Borrowed(added);
+        if !writing.staged.is_empty() {
+            // Whatever becomes of them: an event that cannot be stored fails the turn, and must not fail its end.
+            let staged = mem::take(&mut writing.staged);
+            entries = staged.into_iter().chain(added.iter().cloned()).collect();
+        }
+        let task = writing.task.with(&entries);
         task.check(&writing.task, &self.limits)?;
         // Whatever becomes of them: unless all goes well the history is read again.
         let history = self.view().history.take();
         let at = Position::of_task(task.id().clone(), writing.number);
-        let submission = Some(submission).filter(|_| self.hold.standing() == Standing::Unheard || answer.is_some());
-        let append = Append { by: Some(fence), submission, entries, task: Some(&task), ends, answer };
+        let submission = Some(submission).filter(|_| writing.is_first || matches!(outcome, Outcome::Answer(_)));
+        let append = Append { by: Some(fence), submission, entries: &entries, task: Some(&task), ends, outcome };
         let appended = store.append(key, &at, append).await.inspect_err(|error| {
             if let AppendError::Fenced = error {
                 self.hold.set(Standing::Over);
             }
         })?;
         self.hold.set(if ends { Standing::Over } else { Standing::Accepted });
-        (writing.task, writing.number) = (task, appended.number);
+        (writing.task, writing.number, writing.is_first) = (task, appended.number, false);
         let mut view = self.view();
         view.history = history;
         let null_removes = store.limits().null_removes;
-        entries.iter().for_each(|entry| view.apply(entry, null_removes));
+        added.iter().for_each(|entry| view.apply(entry, null_removes));
         Ok(appended)
     }
 }

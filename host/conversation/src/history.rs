@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::size;
 use crate::state::ScopedState;
 
-/// Which events of the history to read: the latest ones. The default is all.
+/// Which events of the history to read: the latest ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The most events.

@@ -14,12 +14,29 @@ const BROKEN_OFF: &str = "BROKEN_OFF";
 /// The message of that error.
 const BROKEN_OFF_TEXT: &str = "The turn was broken off before the agent had answered.";
 
+/// The end of a lost turn, as it was stored.
+#[derive(Clone, Debug)]
+pub struct EndOfLostTurn {
+    /// The last entries of the turn.
+    pub entries: Vec<Entry>,
+    /// The number of the last entry.
+    pub number: u64,
+    /// The task with these entries.
+    pub task: TaskSnapshot,
+}
+
 /// Ends a lost turn. The task becomes CANCELED if its client has asked for that, else FAILED with `reason`. A message of
 /// the user without an answer gets an error event, so that questions and answers alternate in every history.
 ///
+/// Returns the entries; `None` for a turn that has ended already.
+///
 /// # Errors
-/// As [`ConversationStore::append`]. A turn that has ended already is no error.
-pub async fn end_lost_turn(store: &dyn ConversationStore, lost: &LostTurn, reason: &str) -> Result<(), AppendError> {
+/// As [`ConversationStore::append`].
+pub async fn end_lost_turn(
+    store: &dyn ConversationStore,
+    lost: &LostTurn,
+    reason: &str,
+) -> Result<Option<EndOfLostTurn>, AppendError> {
     let LostTurn { key, task: id, fence, is_cancelled, .. } = lost;
     let stored = store.task(id).await?;
     let number = stored.as_ref().map_or(0, |stored| stored.number);
@@ -43,7 +60,8 @@ pub async fn end_lost_turn(store: &dyn ConversationStore, lost: &LostTurn, reaso
     let after = before.with(&entries);
     let append = Append { by: Some(fence), entries: &entries, task: Some(&after), ends: true, ..Append::default() };
     match store.append(key, &Position::of_task(id.clone(), number), append).await {
-        Ok(_) | Err(AppendError::Fenced) => Ok(()),
+        Ok(appended) => Ok(Some(EndOfLostTurn { entries, number: appended.number, task: after })),
+        Err(AppendError::Fenced) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -24,7 +24,7 @@ use crate::claim::{self, Claim, MessageKey};
 use crate::configs::{ConfigError, ConfigStore};
 use crate::entry::StoredEntry;
 use crate::error::{AppendError, StoreError};
-use crate::fence::{Fence, Leases, OneProcess, Replica};
+use crate::fence::{Fence, Leases, OneProcess};
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
 use crate::key::{ConversationKey, Owner, check_name};
 use crate::limits::Limits;
@@ -33,6 +33,7 @@ use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
 use crate::store::{Append, Appended, ConversationStore, Position};
 use crate::stored_task::StoredTask;
+use annex_leases::Replica;
 use bounds::MemoryBounds;
 use change::Contents;
 
@@ -249,7 +250,8 @@ impl ConversationAdmin for MemoryStore {
     async fn holdings(&self, tenant: &str) -> Result<Holdings, StoreError> {
         let contents = self.lock();
         let (conversations, state_bytes) = contents.conversations.holdings(tenant);
-        Ok(Holdings { conversations, state_bytes, tasks: contents.tasks.count(tenant) })
+        let (tasks, turns) = (contents.tasks.count(tenant), contents.queues.count(tenant));
+        Ok(Holdings { conversations, state_bytes, tasks, turns })
     }
 }
 

@@ -9,7 +9,8 @@ use crate::sql::SqlStore;
 /// the same database.
 pub type PostgresStore = SqlStore<PostgresDatabase>;
 
-const MIGRATIONS: Migrations = Migrations {
+/// The migrations of the tables of conversations and tasks.
+pub const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_conversation_migrations",
     files: &[(1, "conversations", include_str!("../migrations/postgres/1_conversations.sql"))],
 };

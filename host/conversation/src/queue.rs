@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use annex_protocol::TaskId;
+use annex_protocol::{TaskId, Timestamp};
 
 use crate::claim::MessageKey;
-use crate::fence::{Fence, Replica};
+use crate::fence::Fence;
 use crate::history::ConversationSnapshot;
 use crate::key::ConversationKey;
+use annex_leases::Replica;
 
 /// A turn that enters the queue.
 #[derive(Clone, Debug)]
@@ -19,9 +20,15 @@ pub struct Submission {
     pub replica: Replica,
     /// The task of the turn. A new task is stored as SUBMITTED if the turn has to wait.
     pub task: TaskId,
+    /// The time since which a new task is SUBMITTED.
+    pub since: Timestamp,
     /// The claim of the message of the turn. The message is accepted when the turn waits, or at the first append.
     pub message: Option<MessageKey>,
-    /// The text by which another process can run or continue the turn. `None` for a turn that fails with its process.
+    /// The text by which any process can run the turn, stored while the turn waits. `None` for a turn that ends with its
+    /// process.
+    pub request: Option<Arc<str>>,
+    /// The text by which another process can continue the turn once it has begun. `None` for a turn that fails with its
+    /// process.
     pub resume: Option<Arc<str>>,
     /// The limit on the turns that wait behind the running turn.
     pub max_waiting: usize,
@@ -66,7 +73,7 @@ pub struct LostTurn {
     pub task: TaskId,
     /// The new fence of the turn.
     pub fence: Fence,
-    /// The text of the submission.
+    /// The text of the submission for a turn that has begun, or for one that has only waited.
     pub resume: Option<Arc<str>>,
     /// True if the message is in the log. If not, the text of the submission has the message.
     pub has_begun: bool,

@@ -4,6 +4,7 @@ mod admin;
 mod append;
 mod artifacts;
 mod checks;
+mod cursors;
 mod delete;
 mod enter;
 mod leased;
@@ -17,7 +18,6 @@ mod values;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_database::{Row, Value, Writer};
@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use crate::claim::{self, Claim, MessageKey};
 use crate::entry::StoredEntry;
 use crate::error::{AppendError, StoreError};
-use crate::fence::{Fence, Replica};
+use crate::fence::Fence;
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
 use crate::key::{ConversationKey, Owner, check_key, check_name};
 use crate::limits::Limits;
@@ -37,6 +37,7 @@ use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
 use crate::store::{Append, Appended, ConversationStore, Position};
 use crate::stored_task::StoredTask;
+use annex_leases::Replica;
 use append::Write;
 use leased::Leased;
 use values::{message as message_names, next_number};
@@ -47,11 +48,7 @@ pub struct SqlStore<D> {
     writer: Writer<D, Write>,
     limits: Limits,
     hints: Hints,
-    lease_end: Option<LeaseEnd>,
 }
-
-/// Resolves when the lease of a replica ends.
-type LeaseEnd = Box<dyn Fn(&Replica) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl<D> fmt::Debug for SqlStore<D> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,23 +89,7 @@ impl Hints {
 impl<D: Leased> SqlStore<D> {
     pub(crate) fn on(database: D, limits: Limits) -> Self {
         let database = Arc::new(database);
-        Self { writer: Writer::new(Arc::clone(&database)), database, limits, hints: Hints::default(), lease_end: None }
-    }
-
-    /// Repeats a failed append of a turn while the database is away, until `lease_end` of its replica resolves. Without this,
-    /// such an append fails at once.
-    #[must_use]
-    pub fn outlasting(
-        self,
-        lease_end: impl Fn(&Replica) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
-    ) -> Self {
-        Self { lease_end: Some(Box::new(lease_end)), ..self }
-    }
-
-    /// Tells that the queue of a conversation may have moved in another process. Without such hints turns look from time to
-    /// time.
-    pub fn hint(&self, key: &ConversationKey) {
-        self.hints.give(key);
+        Self { writer: Writer::new(Arc::clone(&database)), database, limits, hints: Hints::default() }
     }
 }
 
@@ -203,12 +184,13 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
             }
         }
         let write = Write::new::<D>(key, at, &append, &self.limits)?;
-        let number = match (&self.lease_end, append.by) {
-            (Some(lease_end), Some(fence)) => {
-                let stored = self.writer.store_until(write, lease_end(&fence.replica)).await;
+        let number = match append.by {
+            // A turn outlasts the absence of its database for as long as its lease holds.
+            Some(fence) => {
+                let stored = self.writer.store_until(write, fence.replica.over()).await;
                 stored.unwrap_or(Err(AppendError::Fenced))?
             }
-            _ => self.writer.store(write).await?,
+            None => self.writer.store(write).await?,
         };
         if append.ends {
             self.hints.give(key);
@@ -272,6 +254,10 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
 
     async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError> {
         sweep::sweep_tenant(self.database.as_ref(), tenant, count).await
+    }
+
+    fn hint(&self, key: &ConversationKey) {
+        self.hints.give(key);
     }
 
     fn limits(&self) -> &Limits {

@@ -7,10 +7,12 @@
 use annex_protocol::{Message, TaskId};
 use async_trait::async_trait;
 
+use crate::admin::ConversationAdmin;
 use crate::claim::{Claim, MessageKey};
+use crate::configs::ConfigStore;
 use crate::entry::{Entry, StoredEntry};
 use crate::error::{AppendError, StoreError};
-use crate::fence::{Fence, Replica};
+use crate::fence::Fence;
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
 use crate::key::{ConversationKey, Owner};
 use crate::limits::Limits;
@@ -19,6 +21,7 @@ use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
 use crate::stored_task::StoredTask;
 use crate::task::TaskSnapshot;
+use annex_leases::Replica;
 
 /// The entry that a writer believes to be the last one. Entries of a task are numbered from 1 without gaps. A writer that
 /// writes for no task names the number of events that the conversation has.
@@ -43,9 +46,20 @@ pub struct Append<'a> {
     pub task: Option<&'a TaskSnapshot>,
     /// True if the turn leaves the queue with these entries.
     pub ends: bool,
-    /// The answer, if the turn answers with a message. A repeated message gets the same answer. The task of the turn is
-    /// deleted, and its events stay in the history.
-    pub answer: Option<&'a Message>,
+    /// The outcome of the turn, if the turn ends.
+    pub outcome: Outcome<'a>,
+}
+
+/// The outcome of a turn. The events of the turn stay in the history.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Outcome<'a> {
+    /// The task, as the entries leave it.
+    #[default]
+    Task,
+    /// A message. A repeated message gets the same answer. The task is deleted.
+    Answer(&'a Message),
+    /// A refusal by the agent. The task is deleted, and so is the claim of the message.
+    Refusal,
 }
 
 /// The result of an append.
@@ -211,6 +225,10 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Database`]. What was deleted until then stays deleted.
     async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError>;
 
+    /// Tells that the queue of a conversation may have moved in another process. Without such hints waiting turns look
+    /// from time to time.
+    fn hint(&self, _key: &ConversationKey) {}
+
     /// The limits on one conversation.
     fn limits(&self) -> &Limits;
 
@@ -225,6 +243,11 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// Waits for running calls and closes the connections. Later calls fail.
     async fn close(&self) {}
 }
+
+/// All that a store of conversations does.
+pub trait Store: ConversationStore + ConversationAdmin + ConfigStore {}
+
+impl<S: ConversationStore + ConversationAdmin + ConfigStore> Store for S {}
 
 impl Position {
     /// Behind an entry of a task.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::JsonObject;
+use annex_protocol::{JsonObject, TaskId};
 
 use crate::entry::{Entry, Event, Note};
 use crate::history::{ConversationSnapshot, Window};
@@ -30,7 +30,10 @@ pub(crate) struct KnownHistory {
 
 impl View {
     /// The view of a conversation that was read with as many events as its turn is going to ask for.
-    pub(crate) fn of(found: ConversationSnapshot, asked: usize) -> Self {
+    pub(crate) fn of(found: ConversationSnapshot, asked: usize, task: &TaskId) -> Self {
+        // The message of a turn that another process has begun.
+        let is_its = |event: &Arc<Event>| event.is_from_user() && *event.invocation_id == *task.as_str();
+        let is_unanswered = found.history.last().is_some_and(is_its);
         Self {
             exists: found.exists(),
             // Where nothing was said before, all events are those of the turn.
@@ -40,7 +43,7 @@ impl View {
             }),
             state: found.state,
             temp: JsonObject::new(),
-            is_unanswered: false,
+            is_unanswered,
             upstream: found.upstream,
         }
     }

@@ -1,47 +1,91 @@
 //! A process for the time of one lease.
 
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// A process for the time of one lease. A process whose lease ends becomes another replica. Clones are the same replica.
-#[derive(Clone, Debug)]
-pub struct Replica {
-    id: Arc<str>,
+/// A process for the time of one lease. A process whose lease ends becomes another replica. Replicas of one id are the same.
+#[derive(Clone)]
+pub struct Replica(Arc<LeasedProcess>);
+
+struct LeasedProcess {
+    id: Box<str>,
     over: CancellationToken,
 }
 
 /// A replica of another process, whose lease this process does not end.
-impl From<&str> for Replica {
-    fn from(id: &str) -> Self {
-        Self { id: id.into(), over: CancellationToken::new() }
+impl<T: Into<Box<str>>> From<T> for Replica {
+    fn from(id: T) -> Self {
+        Self(Arc::new(LeasedProcess { id: id.into(), over: CancellationToken::new() }))
     }
 }
 
 impl Replica {
+    /// A process that has started just now.
     pub(crate) fn new() -> Self {
-        Self { id: Uuid::now_v7().to_string().into(), over: CancellationToken::new() }
+        Self::from(Uuid::now_v7().to_string())
+    }
+
+    /// A process that has its store alone. Its lease never ends.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self::new()
     }
 
     /// The id, as the database has it.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.id
+        &self.0.id
     }
 
     /// True after the end of the lease, as far as this process knows. Another process may have taken over the work by then.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.over.is_cancelled()
+        self.0.over.is_cancelled()
     }
 
     /// Resolves when the lease ends.
     pub async fn over(&self) {
-        self.over.cancelled().await;
+        self.0.over.cancelled().await;
     }
 
     pub(crate) fn end(&self) {
-        self.over.cancel();
+        self.0.over.cancel();
+    }
+}
+
+impl PartialEq for Replica {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.id() == other.id()
+    }
+}
+
+impl Eq for Replica {}
+
+impl PartialOrd for Replica {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Replica {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.id().cmp(other.id())
+    }
+}
+
+impl Hash for Replica {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
+    }
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.id(), formatter)
     }
 }

@@ -173,21 +173,22 @@ fn tell(active: &[Arc<Extension>]) {
     });
 }
 
-/// The call with the URIs that find the same extensions when the turn is made again: the active ones, and the requested
-/// ones of a remote agent. Negotiating anew would differ, because the claims of the caller are lost by then and other
+/// The URIs that find the same extensions when the turn is made again: the active ones, and the requested ones of a remote
+/// agent. Negotiating anew would differ, because the claims of the caller are lost by then and other
 /// extensions may be installed.
 pub(crate) fn to_ask_again(
-    mut call: ServiceParameters,
+    requested: &[ExtensionUri],
     passed_on: &[AgentExtension],
     active: &[Arc<Extension>],
-) -> ServiceParameters {
+) -> Vec<ExtensionUri> {
     let is_active = |uri: &ExtensionUri| active.iter().any(|extension| extension.uri() == uri);
     let is_passed_on = |uri: &ExtensionUri| passed_on.iter().any(|other| other.uri == *uri);
-    call.requested.retain(|uri| is_active(uri) || is_passed_on(uri));
+    let mut again: Vec<ExtensionUri> =
+        requested.iter().filter(|uri| is_active(uri) || is_passed_on(uri)).cloned().collect();
     for extension in active {
-        if !call.requested.contains(extension.uri()) {
-            call.requested.push(extension.uri().clone());
+        if !again.contains(extension.uri()) {
+            again.push(extension.uri().clone());
         }
     }
-    call
+    again
 }

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use annex_conversation::{StoredTask, TaskSnapshot};
 use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, ExtensionUri, Message, Task};
-use annex_tasks::{StoredTask, TaskSnapshot};
+
 use futures::stream::{self, Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 

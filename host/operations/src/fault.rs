@@ -1,11 +1,10 @@
-//! The errors that clients get for faults of extensions, stores and sessions.
+//! The errors that clients get for faults of extensions and stores.
 
 use std::error::Error;
 
+use annex_conversation::{AppendError, Excess, InvalidName, StoreError};
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_runtime::{Fault, HookError};
-use annex_session::SessionError;
-use annex_tasks::StoreError;
 use annex_telemetry::fault::log_with_id;
 pub(crate) use annex_telemetry::fault::{log, log_for_client, text};
 use uuid::Uuid;
@@ -51,53 +50,34 @@ fn warn_of(extension: &ExtensionUri, reason: &str) {
     tracing::warn!(target: crate::LOG_TARGET, %extension, tenant, context, task, "{reason}");
 }
 
-/// The client's error if its task could not be read or stored.
+/// The client's error if something could not be read.
 pub(crate) fn of_store(error: StoreError) -> A2aError {
-    match error {
-        StoreError::NotFound { task } => A2aError::TaskNotFound { task_id: task },
-        StoreError::Full => A2aError::Overloaded { reason: error.to_string() },
-        // The events of the agent are too large. A message of the client is checked before its turn.
-        StoreError::TooLarge { .. } => A2aError::InvalidAgentResponse { reason: error.to_string() },
-        StoreError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
-        StoreError::Fenced { .. } => A2aError::Overloaded { reason: error.to_string() },
-        StoreError::AlreadyExists { .. }
-        | StoreError::Stale { .. }
-        | StoreError::TooManyConfigs { .. }
-        | StoreError::Unreadable { .. }
-        | StoreError::Encoding(_)
-        | StoreError::File { .. }
-        | StoreError::Migration(_)
-        | StoreError::Database(_) => internal(&error),
-    }
+    internal(&error)
 }
 
-/// The client's error if the lease of this process ended before the task was created.
-pub(crate) fn lost_place() -> A2aError {
-    let reason = "this process has lost its place in the conversation; send the message again".to_owned();
-    A2aError::Overloaded { reason }
-}
-
-/// The client's error if its session refused the turn.
-pub(crate) fn of_session(error: &SessionError) -> A2aError {
-    match error {
-        SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: error.to_string() },
-        SessionError::StateTooLarge { .. }
-        | SessionError::TooManyStateKeys { .. }
-        | SessionError::StateTooDeep { .. }
-        | SessionError::UnseenCharacters { .. }
-        | SessionError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
-        SessionError::Stale { .. } => {
+/// The client's error if its message, its task or its turn could not be stored.
+pub(crate) fn of_append(error: AppendError) -> A2aError {
+    match &error {
+        AppendError::Fenced => lost_place(),
+        AppendError::Stale { .. } => {
             let reason = "another process has changed the conversation; send the message again".to_owned();
             A2aError::Overloaded { reason }
         }
-        SessionError::Fenced { .. } => lost_place(),
-        SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
-        SessionError::NotFound { .. }
-        | SessionError::AlreadyExists { .. }
-        | SessionError::EventConflict { .. }
-        | SessionError::ArtifactTooLarge { .. }
-        | SessionError::Unreadable { .. }
-        | SessionError::Encoding(_)
-        | SessionError::Database(_) => internal(error),
+        AppendError::Full | AppendError::QueueFull { .. } => A2aError::Overloaded { reason: error.to_string() },
+        // The events of the agent are too large. A message of the client is checked before its turn.
+        AppendError::TooLarge(Excess::Task { .. }) => A2aError::InvalidAgentResponse { reason: error.to_string() },
+        AppendError::Name(InvalidName::Context { .. }) => {
+            A2aError::invalid_field("message.contextId", error.to_string())
+        }
+        AppendError::TooLarge(Excess::Artifact { .. }) | AppendError::Missing | AppendError::Store(_) => {
+            internal(&error)
+        }
+        AppendError::TooLarge(_) | AppendError::Name(_) => A2aError::invalid_params(error.to_string()),
     }
+}
+
+/// The client's error if this process has lost the right to write before the message was accepted.
+pub(crate) fn lost_place() -> A2aError {
+    let reason = "this process has lost its place in the conversation; send the message again".to_owned();
+    A2aError::Overloaded { reason }
 }

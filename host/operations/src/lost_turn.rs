@@ -1,22 +1,28 @@
-//! Turns of a process that has ended, continued in this process.
+//! Turns that no process works on, continued in this process.
 //!
-//! Such a turn is made again like a turn that an extension resumes ([`methods::resumption`](crate::methods)). It has
-//! the original message and owner, the extensions that were active then, and the current session. The operator decides
-//! whether the agent runs again or follows the upstream task that the turn has begun.
+//! A turn that only waited runs by its stored request. A turn that had begun is made again like a turn that an extension
+//! resumes ([`methods::resumption`](crate::methods)): with the original message and owner, the extensions that were active
+//! then, and the current conversation. The operator decides whether the agent runs again or follows the upstream task that
+//! the turn has begun.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::TurnStart;
-use annex_protocol::{A2aError, ExtensionUri};
-use annex_tasks::LostTurn;
+use annex_conversation::{Conversation, Departure, LostTurn, QueuedTurn, Submission};
+use annex_protocol::{A2aError, ExtensionUri, Timestamp};
 use tokio::time::sleep;
 
+use crate::activation::{self, Occasion};
 use crate::fault;
-use crate::on_lost_turn::{OnLostTurn, StoredTurn};
+use crate::on_lost_turn::{OnLostTurn, RequestToStore, StoredRequest, StoredTurn};
 use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
+use crate::send_message::asked::Refused;
+use crate::send_message::entered::{Accepted, Entered};
+use crate::send_message::incoming::Incoming;
 use crate::service_parameters::ServiceParameters;
+use crate::tasks::record::TaskRecord;
 
 /// The pause between two attempts to get a permit. All turns of a process are lost at once, so many may wait.
 const PERMIT_PAUSE: Duration = Duration::from_millis(500);
@@ -28,6 +34,8 @@ const PERMIT_ATTEMPTS: usize = 60;
 enum NotHere {
     #[error("on_lost_turn of the agent has changed since the turn began")]
     Otherwise,
+    #[error("the turn is not continued, because its task was cancelled or it has no attempt left")]
+    Over,
     #[error("the stored data of the turn cannot be read")]
     Unreadable(#[from] serde_json::Error),
     #[error(transparent)]
@@ -35,15 +43,30 @@ enum NotHere {
 }
 
 impl RequestHandler {
-    /// The text with which another process can continue a turn. `None` if the turn would fail instead, or if there are
-    /// no other processes.
+    /// The text with which another process can continue a turn that has begun. `None` if the turn would fail instead, or
+    /// if there are no other processes.
     pub(crate) fn stored_turn(&self, requested: &[ExtensionUri]) -> Option<Arc<str>> {
-        if self.on_lost_turn == OnLostTurn::Fail || !self.tasks.store().is_shared() {
+        if self.on_lost_turn == OnLostTurn::Fail || !self.tasks.process().is_shared() {
             return None;
         }
         let turn = StoredTurn { on_lost: self.on_lost_turn, requested: requested.to_vec() };
         // Encoding names and URIs cannot fail.
         serde_json::to_string(&turn).ok().map(Into::into)
+    }
+
+    /// The text with which any process can run a turn that waits. `None` if the store ends with this process, or if the
+    /// turn cannot have to wait.
+    pub(crate) fn stored_request(&self, incoming: &Incoming) -> Option<Arc<str>> {
+        if incoming.is_new || incoming.again.is_some() || !self.tasks.process().store_outlives() {
+            return None;
+        }
+        let request = RequestToStore {
+            requested: &incoming.lasting,
+            message: &incoming.request.message,
+            metadata: &incoming.request.metadata,
+            accepted_output_modes: &incoming.request.configuration.accepted_output_modes,
+        };
+        serde_json::to_string(&request).ok().map(Into::into)
     }
 
     /// Continues a turn that this process has taken over, without a waiting client. If that is impossible, the task
@@ -53,48 +76,118 @@ impl RequestHandler {
         let of_tenant = Arc::clone(&handler);
         let task = lost.task.clone();
         let goes_on = async move {
-            tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "continues a turn whose process has ended");
-            if let Err(error) = handler.make_again(&lost).await {
-                // Another process may continue the turn, or this one once it knows the current extensions.
-                if handler.running.is_closed() || handler.extensions.current().is_err() {
-                    return handler.tasks.hand_on(&lost).await;
-                }
+            let continued = if lost.has_begun { handler.make_again(&lost).await } else { handler.make(&lost).await };
+            let Err(error) = continued else { return };
+            // Another process may continue the turn, or this one once it knows the current extensions.
+            if handler.running.is_closed() || handler.extensions.current().is_err() {
+                return handler.tasks.hand_on(&lost).await;
+            }
+            if !matches!(error, NotHere::Over) {
                 let error = fault::text(&error);
                 let tenant = handler.tenant_name();
                 tracing::warn!(target: crate::LOG_TARGET, tenant, task = %lost.task, error, "a turn whose process has ended is not continued");
-                handler.tasks.fail_lost_turn(&lost).await;
             }
+            handler.tasks.end_lost_turn(&lost).await;
         };
         self.running.spawn(async move { of_tenant.for_task(&task, goes_on).await });
     }
 
+    /// Runs a turn that only waited, by its stored request.
+    async fn make(&self, lost: &LostTurn) -> Result<(), NotHere> {
+        if lost.is_cancelled {
+            return Err(NotHere::Over);
+        }
+        let Some(text) = &lost.resume else {
+            // A turn without a message of the client: its task keeps waiting.
+            let left = self.tasks.store().leave(&lost.key, &lost.fence, Departure::Refused).await;
+            return Ok(left.map_err(fault::of_store)?);
+        };
+        let (request, requested) = serde_json::from_str::<StoredRequest>(text)?.into_request();
+        tell(lost);
+        let owner = lost.key.owner().clone();
+        let record = self.tasks.open(&owner, &lost.task).await?;
+        let extensions = self.extensions.current()?;
+        let occasion = Occasion::again(&requested, &request);
+        let active = activation::negotiate(&extensions.installed, &extensions.passed_on, &occasion)?;
+        let permit = self.permit_of(lost).await?;
+        let call = ServiceParameters { requested: requested.clone(), owner, ..ServiceParameters::default() };
+        let steps = self.counted(crate::send_message::steps_for(&active));
+        let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(&record));
+        let incoming = Incoming { lasting: requested, steps, ..incoming };
+        let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.running.token());
+        self.forward(&record).await;
+        self.wait_again(Accepted { incoming, extensions, active, permit, queued, counted })?;
+        Ok(())
+    }
+
+    /// Makes a turn again that had begun.
     async fn make_again(&self, lost: &LostTurn) -> Result<(), NotHere> {
-        let StoredTurn { on_lost, requested } = serde_json::from_str(&lost.turn)?;
+        let Some(text) = lost.resume.as_ref().filter(|_| lost.may_go_on()) else { return Err(NotHere::Over) };
+        let StoredTurn { on_lost, requested } = serde_json::from_str(text)?;
         if on_lost != self.on_lost_turn {
             return Err(NotHere::Otherwise);
         }
-        let owner = lost.owner.clone();
+        tell(lost);
+        let owner = lost.key.owner().clone();
         let record = self.tasks.open(&owner, &lost.task).await?;
-        record.adopt(lost.epoch).await;
-        let target = self.target_again(&owner, &record);
-        let permit = self.permit_of(lost).await?;
-        let session = self.begin_turn(&owner, &target).await?;
-        self.check_begins()?;
-        session.answer_again(lost.task.as_str());
         let call = ServiceParameters { requested, owner, ..ServiceParameters::default() };
+        let incoming = self.incoming_again(call, (&record, TurnStart::LostTurn))?;
         let extensions = self.extensions.current()?;
-        Ok(self.begin_again(call, (&extensions, TurnStart::LostTurn), target, (session, permit)).await?)
+        let active = self.active_again(&incoming, &extensions)?;
+        let permit = self.permit_of(lost).await?;
+        let counted = self.running.token();
+        let queued = self.resumed(lost, &record);
+        let conversation = queued.runs().await.map_err(fault::of_append)?;
+        let entered =
+            Entered { incoming, extensions, active, claim: None, permit, conversation, counted, waited: None };
+        if let Err(error) = entered.follow_task(&record).await {
+            self.reject(Refused { entered, error }).await;
+            return Ok(());
+        }
+        let begun = match self.asked(entered).await {
+            Ok(asked) => self.begun(asked).await,
+            Err(refused) => Err(refused),
+        };
+        match begun {
+            Ok(begun) => {
+                self.forward(&record).await;
+                // The turn logs and stores its own end.
+                let _ = begun.run_to_the_end().await;
+            }
+            Err(refused) => self.reject(*refused).await,
+        }
+        Ok(())
+    }
+
+    /// The place of the turn in its queue, under the fence of this process.
+    fn resumed(&self, lost: &LostTurn, record: &TaskRecord) -> QueuedTurn {
+        let submission = Submission {
+            replica: lost.fence.replica.clone(),
+            task: lost.task.clone(),
+            since: record.opens().unwrap_or_else(Timestamp::now),
+            message: None,
+            request: lost.resume.clone().filter(|_| !lost.has_begun),
+            resume: lost.resume.clone().filter(|_| lost.has_begun),
+            max_waiting: usize::MAX,
+        };
+        let beginning = self.beginning(Some(record));
+        Conversation::resume(self.tasks.store(), lost.key.clone(), (lost.fence.clone(), submission), beginning)
     }
 
     async fn permit_of(&self, lost: &LostTurn) -> Result<TurnPermit, NotHere> {
+        let owner = lost.key.owner();
         for _ in 1..PERMIT_ATTEMPTS {
-            match self.turn_limiter.try_take(&lost.owner).await {
+            match self.turn_limiter.try_take(owner).await {
                 Err(A2aError::Overloaded { .. } | A2aError::QuotaExceeded { .. }) if !self.running.is_closed() => {
-                    sleep(PERMIT_PAUSE).await
+                    sleep(PERMIT_PAUSE).await;
                 }
                 taken => return Ok(taken?),
             }
         }
-        Ok(self.turn_limiter.take(&lost.owner).await?)
+        Ok(self.turn_limiter.take(owner).await?)
     }
+}
+
+fn tell(lost: &LostTurn) {
+    tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "continues a turn whose process has ended");
 }

@@ -1,6 +1,6 @@
-//! The operator's decision about turns whose process has ended, and its stored form.
+//! The operator's decision about turns whose process has ended, and the texts by which another process runs a turn.
 
-use annex_protocol::ExtensionUri;
+use annex_protocol::{ExtensionUri, Message, Metadata, SendMessageConfiguration, SendMessageRequest};
 use serde::{Deserialize, Serialize};
 
 /// The fate of a turn whose process has ended.
@@ -16,7 +16,7 @@ pub enum OnLostTurn {
     Follow,
 }
 
-/// The data that is stored with a task to continue its turn.
+/// The text that is stored with a turn that has begun.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,
@@ -25,7 +25,29 @@ pub(crate) struct StoredTurn {
     pub(crate) requested: Vec<ExtensionUri>,
 }
 
-/// True if a continued turn runs the agent again.
-pub(crate) fn runs_again(stored: &str) -> bool {
-    serde_json::from_str(stored).is_ok_and(|turn: StoredTurn| turn.on_lost == OnLostTurn::Rerun)
+/// The text that is stored with a turn that waits: the request, without its push config, which is stored with the task.
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestToStore<'a> {
+    pub(crate) requested: &'a [ExtensionUri],
+    pub(crate) message: &'a Message,
+    pub(crate) metadata: &'a Metadata,
+    pub(crate) accepted_output_modes: &'a [String],
+}
+
+/// The same as it is read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StoredRequest {
+    pub(crate) requested: Vec<ExtensionUri>,
+    message: Message,
+    metadata: Metadata,
+    accepted_output_modes: Vec<String>,
+}
+
+impl StoredRequest {
+    /// The request of the client, and the URIs that find the turn's extensions.
+    pub(crate) fn into_request(self) -> (SendMessageRequest, Vec<ExtensionUri>) {
+        let Self { requested, message, metadata, accepted_output_modes } = self;
+        let configuration = SendMessageConfiguration { accepted_output_modes, ..SendMessageConfiguration::default() };
+        (SendMessageRequest { message, metadata, configuration, ..SendMessageRequest::default() }, requested)
+    }
 }

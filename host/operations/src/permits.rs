@@ -46,6 +46,8 @@ pub struct TurnBounds {
     pub in_all: usize,
     /// The most turns of one caller, over all processes.
     pub per_caller: usize,
+    /// The most turns that wait in one conversation, behind the one that runs.
+    pub waiting: usize,
     /// The longest duration of a turn.
     pub longest: Duration,
 }

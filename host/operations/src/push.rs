@@ -8,13 +8,13 @@ use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annex_conversation::{AppendError, ConfigError, MAX_PUSH_CONFIGS, PushCursor, PushThen, Store, StoreError};
 use annex_fairness::of_same_tenant;
 use annex_protocol::{
-    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, Owner, StreamResponse,
-    TaskId, TaskPushNotificationConfig,
+    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
+    TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier, NotifierConfig, NotifierError, PreparedScreen};
-use annex_tasks::{MAX_PUSH_CONFIGS, PushCursor, PushThen, StoreError, TaskStore};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
 use crate::looks::look_until;
+use crate::process::Process;
 use crate::push::of_0_3::{Posts, outgoing_0_3};
 use crate::push::sending::Senders;
 use crate::send_message::request_check::MAX_ID_BYTES;
@@ -46,7 +47,8 @@ const UNREADABLE: Duration = Duration::from_secs(60);
 /// The push configs of all tasks, which the task store keeps, and the senders of their events.
 pub struct PushNotifications {
     notifier: Arc<Notifier>,
-    store: Arc<dyn TaskStore>,
+    store: Arc<dyn Store>,
+    process: Process,
     /// The configs of the tasks whose events are being forwarded.
     live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
     /// Held while the configs of a task are read for its turn or changed, so that a deleted config is not read again.
@@ -57,11 +59,11 @@ pub struct PushNotifications {
 }
 
 impl PushNotifications {
-    pub fn new(notifier: Notifier, store: Arc<dyn TaskStore>, closing: CancellationToken) -> Self {
+    pub fn new(notifier: Notifier, (store, process): (Arc<dyn Store>, Process), closing: CancellationToken) -> Self {
         let notifier = Arc::new(notifier);
         let new_senders = |_| Senders::new(Arc::clone(&notifier), Arc::clone(&store), closing.clone());
         let senders = store.push_cursors().map(new_senders);
-        Self { notifier, store, live: Mutex::default(), locks: KeyedLocks::new(), senders, closing }
+        Self { notifier, store, process, live: Mutex::default(), locks: KeyedLocks::new(), senders, closing }
     }
 
     /// Prepares a screen for receivers' addresses from the config.
@@ -105,7 +107,7 @@ impl PushNotifications {
         if replaces || configs.len() < MAX_PUSH_CONFIGS {
             return Ok(());
         }
-        Err(not_kept(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS }))
+        Err(not_kept(ConfigError::TooMany { limit: MAX_PUSH_CONFIGS }))
     }
 
     /// Registers a checked config, or replaces the one with its id. The receiver gets the events after the
@@ -122,7 +124,10 @@ impl PushNotifications {
         config.id = Some(id.clone());
         config.task_id = Some(task_id.clone());
         let _locked = self.locks.lock(task_id).await;
-        self.store.put_config(task_id, &config).await.map_err(not_kept)?;
+        self.store.put_config(task_id, &config).await.map_err(|error| match error {
+            ConfigError::Append(AppendError::Missing) => A2aError::TaskNotFound { task_id: task_id.clone() },
+            error => not_kept(error),
+        })?;
         let shown = shown(config);
         // Queued events and a suspension of the replaced config do not apply to the new one.
         self.notifier.remove(task_id, &id);
@@ -140,7 +145,7 @@ impl PushNotifications {
         let (Some(senders), Some(cursors)) = (&self.senders, self.store.push_cursors()) else {
             return self.start(record, reader).await;
         };
-        for cursor in cursors.claim(record.id()).await.map_err(fault::of_store)? {
+        for cursor in cursors.claim(record.id(), &self.process.replica()).await.map_err(fault::of_store)? {
             // The previous process of the task may have left events unsent.
             if let Some(reader) = record.read_behind(cursor.sent) {
                 senders.start(cursor, reader);
@@ -153,11 +158,11 @@ impl PushNotifications {
     pub(crate) fn send_end(&self, record: &Arc<TaskRecord>) {
         let Some(senders) = self.senders.clone() else { return };
         let store = Arc::clone(&self.store);
-        let record = Arc::clone(record);
+        let (record, by) = (Arc::clone(record), self.process.replica());
         // The caller does not wait. If this fails, a thorough poll finds the unsent event.
         tokio::spawn(of_same_tenant(async move {
             let Some(cursors) = store.push_cursors() else { return };
-            let claimed = cursors.claim(record.id()).await.unwrap_or_default();
+            let claimed = cursors.claim(record.id(), &by).await.unwrap_or_default();
             for cursor in claimed {
                 if let Some(reader) = record.read_behind(cursor.sent) {
                     senders.start(cursor, reader);
@@ -176,7 +181,8 @@ impl PushNotifications {
     ) -> Result<(), A2aError> {
         let Some(cursors) = self.store.push_cursors() else { return Ok(()) };
         let sends = record.is_running() || record.runs_elsewhere() || record.is_finished();
-        let opened = cursors.open(record.id(), config, (seq, sends)).await.map_err(fault::of_store)?;
+        let opened =
+            cursors.open(record.id(), config, seq, (&self.process.replica(), sends)).await.map_err(fault::of_store)?;
         // The task may have continued or even ended since.
         if let Some((cursor, reader)) = opened.filter(|_| sends).zip(record.read_behind(seq)) {
             senders.start(cursor, reader);
@@ -204,7 +210,12 @@ impl PushNotifications {
     async fn take_left(&self, senders: &Arc<Senders>, tasks: &Tasks, is_thorough: bool) -> Result<(), StoreError> {
         let Some(cursors) = self.store.push_cursors() else { return Ok(()) };
         loop {
-            let left = if is_thorough { cursors.claim_unsent(LEFT).await? } else { cursors.claim_left(LEFT).await? };
+            let by = self.process.replica();
+            let left = if is_thorough {
+                cursors.claim_unsent(LEFT, &by).await?
+            } else {
+                cursors.claim_left(LEFT, &by).await?
+            };
             let is_all = left.len() < LEFT;
             self.send_on(left, senders, tasks).await;
             if is_all {
@@ -242,12 +253,12 @@ impl PushNotifications {
         // If a reader already forwards the events, it continues with these configs.
         let known = self.live().insert(task_id.clone(), configs);
         if known.is_none() {
-            tokio::spawn(of_same_tenant(Arc::clone(self).run(record.owner().clone(), task_id.clone(), reader)));
+            tokio::spawn(of_same_tenant(Arc::clone(self).run(task_id.clone(), reader)));
         }
         Ok(())
     }
 
-    async fn run(self: Arc<Self>, owner: Owner, task_id: TaskId, mut reader: LogReader) {
+    async fn run(self: Arc<Self>, task_id: TaskId, mut reader: LogReader) {
         let mut posts = Posts::default();
         loop {
             let event = tokio::select! {
@@ -259,7 +270,7 @@ impl PushNotifications {
             // Reading a logged event never yields, so the budget lets other tasks use the thread.
             consume_budget().await;
             let of_0_3 = match self.has_receivers_of_0_3(&task_id) && posts.is_due(&event, &reader) {
-                true => outgoing_0_3(self.store.as_ref(), (&owner, &task_id), &event).await,
+                true => outgoing_0_3(self.store.as_ref(), &task_id, &event).await,
                 false => None,
             };
             let of_1_0 = outgoing(&task_id, &event);
@@ -337,10 +348,10 @@ impl PushNotifications {
 }
 
 /// The client's error if its config could not be stored.
-fn not_kept(error: StoreError) -> A2aError {
+fn not_kept(error: ConfigError) -> A2aError {
     match error {
-        StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),
-        error => fault::of_store(error),
+        ConfigError::TooMany { .. } => A2aError::invalid_params(format!("{error}; delete one")),
+        ConfigError::Append(error) => fault::of_append(error),
     }
 }
 

@@ -13,10 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use annex_agent::{CpuTime, TokenCount};
+use annex_conversation::{Store, StoreError};
 use annex_protocol::A2aError;
 use annex_runtime::{KeyValueError, KeyValueStore};
-use annex_session::{SessionError, SessionService};
-use annex_tasks::{StoreError, TaskStore};
 use annex_tenants::{Consumption, TenantStoreError, UsageStore};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
@@ -110,8 +109,7 @@ pub struct Quotas {
 
 /// The stores whose content is counted.
 pub struct Stores {
-    pub tasks: Arc<dyn TaskStore>,
-    pub sessions: Arc<dyn SessionService>,
+    pub conversations: Arc<dyn Store>,
     pub keys: Arc<dyn KeyValueStore>,
     /// The usage of all processes, which is added up there.
     pub usage: Arc<dyn UsageStore>,
@@ -127,15 +125,12 @@ pub struct TenantUse {
 /// Why the usage of a tenant cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
-    /// The tasks cannot be counted.
-    #[error("the tasks of the tenant cannot be counted")]
-    Tasks(#[from] StoreError),
+    /// The conversations and tasks cannot be counted.
+    #[error("the conversations and tasks of the tenant cannot be counted")]
+    Conversations(#[from] StoreError),
     /// The usage cannot be read.
     #[error("the usage of the tenant cannot be read")]
     Usage(#[from] TenantStoreError),
-    /// The sessions cannot be counted.
-    #[error("the sessions of the tenant cannot be counted")]
-    Sessions(#[from] SessionError),
     /// The keys cannot be counted, or the tokens cannot be read.
     #[error("the keys of the tenant's extensions cannot be counted")]
     Keys(#[from] KeyValueError),
@@ -253,7 +248,7 @@ impl Quotas {
     }
 
     async fn count(&self, ledger: &Ledger, quota: &TenantQuota) -> Result<(), CountError> {
-        let Stores { tasks, sessions, keys, .. } = &self.stores;
+        let Stores { conversations, keys, .. } = &self.stores;
         let tenant = &ledger.tenant;
         if quota.tokens_per_day.is_some() {
             ledger.tokens.settle(tenant, keys.as_ref()).await?;
@@ -263,13 +258,12 @@ impl Quotas {
             return Ok(());
         }
         let began = Instant::now();
-        if quota.sessions.is_some() || quota.state_bytes.is_some() {
-            ledger.held.set_sessions(sessions.holdings(tenant).await?);
-        }
-        if let Some(limit) = quota.tasks {
+        if quota.sessions.is_some() || quota.state_bytes.is_some() || quota.tasks.is_some() {
+            let holdings = conversations.holdings(tenant).await?;
+            ledger.held.set_conversations(holdings);
             // Counting comes first, because a sweep waits for the sweeps of other processes.
-            if tasks.count(tenant).await? > limit {
-                tasks.sweep_tenant(tenant, limit).await?;
+            if let Some(limit) = quota.tasks.filter(|limit| holdings.tasks > *limit) {
+                conversations.sweep_tenant(tenant, limit).await?;
             }
         }
         if quota.keys.is_some() {
@@ -370,8 +364,8 @@ impl TenantUse {
     /// When a store fails.
     pub async fn amounts(&self) -> Result<Amounts, CountError> {
         let stores = &self.quotas.stores;
-        let holdings = stores.sessions.holdings(&self.ledger.tenant).await?;
-        let turns_of_all = stores.tasks.count_running(&self.ledger.tenant).await?;
+        let holdings = stores.conversations.holdings(&self.ledger.tenant).await?;
+        let turns_of_all = Some(holdings.turns).filter(|_| self.quotas.places.is_shared());
         if self.quota.tokens_per_day.is_some() {
             self.ledger.tokens.settle(&self.ledger.tenant, stores.keys.as_ref()).await?;
         }
@@ -379,9 +373,9 @@ impl TenantUse {
             requests_per_second: self.ledger.rates.requests(),
             cpu_ms_per_second: self.ledger.rates.cpu_ms(),
             turns_of_all,
-            sessions: holdings.sessions,
+            sessions: holdings.conversations,
             state_bytes: holdings.state_bytes,
-            tasks: stores.tasks.count(&self.ledger.tenant).await?,
+            tasks: holdings.tasks,
             keys: stores.keys.count(&self.ledger.tenant).await?,
             tokens_per_day: self.ledger.tokens.used(),
             lately: self.quotas.used_lately(&self.ledger.tenant, LATELY).await?,

@@ -1,4 +1,4 @@
-//! The parts that the operations of one agent use: the agent, its extensions, sessions and tasks.
+//! The parts that the operations of one agent use: the agent, its extensions, conversations and tasks.
 //!
 //! The modules named after the operations implement them, each with an `impl` of [`RequestHandler`].
 
@@ -8,14 +8,13 @@ use std::sync::{Arc, Weak};
 use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentCard, TaskId};
-use annex_session::{SessionService, Turns};
 use annex_telemetry::{Request, of_request};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::answer::{self, EventStream, Until};
+use crate::claims::Claims;
 use crate::counters::Counters;
-use crate::deduplication::Deduplication;
 use crate::extension_set::ExtensionSets;
 use crate::on_lost_turn::OnLostTurn;
 use crate::permits::TurnLimiter;
@@ -34,7 +33,7 @@ pub struct RequestHandler {
     pub extensions: Arc<ExtensionSets>,
     /// The agent.
     pub agent: Arc<dyn AgentExecutor>,
-    /// The agent's name, under which its sessions are stored.
+    /// The agent's name, under which its conversations are stored.
     pub app: Arc<str>,
     /// True if the agent is remote.
     pub agent_is_remote: bool,
@@ -44,16 +43,12 @@ pub struct RequestHandler {
     pub input_modes: InputModes,
     /// Push notifications. `None` if they are disabled.
     pub push: Option<Arc<PushNotifications>>,
-    /// The store of conversations.
-    pub sessions: Arc<dyn SessionService>,
-    /// The queues that run one turn at a time in each conversation.
-    pub turns: Turns,
-    /// The live tasks and their store.
+    /// The live tasks, and the store of all conversations and tasks.
     pub tasks: Arc<Tasks>,
     /// The views of a turn for extensions.
     pub views: ExtensionViews,
     /// Recognises repeated messages.
-    pub deduplication: Arc<Deduplication>,
+    pub claims: Arc<Claims>,
     /// Limits concurrent turns.
     pub turn_limiter: Arc<TurnLimiter>,
     /// The tenant's usage and quota. `None` for the agent of the config itself, which has no quota.
@@ -64,8 +59,7 @@ pub struct RequestHandler {
     pub counters: Arc<Counters>,
     /// True once the tenant has been removed.
     pub removed: AtomicBool,
-    /// Cancelled when the process drains. Messages that wait for their turn are then refused, so that they go to
-    /// another process.
+    /// Cancelled when the process drains among others. Turns that wait then go to another process.
     pub draining: CancellationToken,
     /// Cancelled when running turns must end.
     pub stop: CancellationToken,
@@ -124,13 +118,17 @@ impl RequestHandler {
 
     /// Checks that new turns may begin. That may have changed while a turn waited.
     pub(crate) fn check_begins(&self) -> Result<(), A2aError> {
-        let overloaded = |reason: &str| Err(A2aError::Overloaded { reason: reason.to_owned() });
         if self.running.is_closed() {
-            return overloaded("the server is draining");
+            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
+        self.check_removed()
+    }
+
+    /// Checks that the tenant is still served.
+    pub(crate) fn check_removed(&self) -> Result<(), A2aError> {
         // A turn that has begun just before the flag was set is cancelled by the tenant's name.
         if self.removed.load(Ordering::Relaxed) {
-            return overloaded("the tenant has been removed");
+            return Err(A2aError::Overloaded { reason: "the tenant has been removed".to_owned() });
         }
         Ok(())
     }
@@ -142,11 +140,10 @@ impl RequestHandler {
         steps.timed_in(Arc::clone(&self.counters.calls))
     }
 
-    /// Stops accepting turns, for all tenants. With other processes, messages that wait for their turn are refused at
-    /// once, so that the client can send them there.
+    /// Stops accepting turns, for all tenants. With other processes, turns that wait go to them at once.
     pub fn begin_to_drain(&self) {
         self.running.close();
-        if self.tasks.store().is_shared() {
+        if self.tasks.process().is_shared() {
             self.draining.cancel();
         }
     }

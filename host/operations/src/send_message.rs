@@ -1,12 +1,30 @@
 //! SendMessage and SendStreamingMessage (A2A 1.0 sections 3.1.1 and 3.1.2).
+//!
+//! A message becomes five values. Each is made from the one before, and holds what must be given back if the message goes
+//! no further.
+//!
+//! ```text
+//!  Checked ──> Claimed ──> Entered ──> Asked ──> Begun ──> the turn runs (`turn`)
+//!              │           │           │
+//!              │ repeated  │ waits     │ holds the chain of extensions, which have agreed
+//!              │           │           └ Entered: holds the permit and the place in the queue; reads the conversation
+//!              │           └ the message is accepted: its task is SUBMITTED, and the client is answered now. The turn
+//!              │             goes on to Asked when it comes (`waiting`)
+//!              └ the task or the answer of the first arrival
+//! ```
+//!
+//! A message that is refused on the way to Begun leaves nothing behind. Begun is one append: from then on no client is
+//! needed.
 
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, SendMessageRequest, StreamResponse};
-use futures::stream::{self, StreamExt};
-use tokio::sync::mpsc;
+use futures::future::BoxFuture;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use crate::answer::{Answer, EventStream, Sent, ShownTask, Until};
+use crate::counters::Reception;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::list;
@@ -14,10 +32,19 @@ use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::record::{Subscription, TaskRecord};
 use crate::turn::{Outcome, TaskOutcome};
 
-pub(crate) mod accept;
-mod claim;
+pub(crate) mod asked;
+pub(crate) mod begun;
+mod checked;
+mod claimed;
+pub(crate) mod entered;
+pub(crate) mod incoming;
 pub mod input_modes;
 pub(crate) mod request_check;
+pub(crate) mod waiting;
+
+pub(crate) use checked::{installed_with, steps_for};
+use claimed::Claiming;
+use entered::Place;
 
 /// The operation whose client reads the events of the turn as they are stored.
 pub(crate) const STREAMING: &str = "SendStreamingMessage";
@@ -75,31 +102,7 @@ impl RequestHandler {
     }
 
     /// Performs SendStreamingMessage: streams the task or the message, and then the events until the end of the turn.
-    /// If the message waits long for the turn before it, the stream begins during the wait, and a refusal becomes an
-    /// event of the stream.
     pub(crate) async fn send_streaming_message(
-        &self,
-        call: &ServiceParameters,
-        request: SendMessageRequest,
-    ) -> Result<Answer<EventStream>, A2aError> {
-        let (notice, mut notices) = mpsc::unbounded_channel();
-        let call = ServiceParameters { wait_notice: Some(notice), ..call.clone() };
-        let Some(handler) = self.me.upgrade() else { return self.begin_stream(&call, request).await };
-        let mut begun = Box::pin(async move { handler.begin_stream(&call, request).await });
-        let active = tokio::select! {
-            biased;
-            answer = &mut begun => return answer,
-            Some(active) = notices.recv() => active,
-        };
-        // A client that drops the stream gives up the message's place in the queue.
-        let events = stream::once(begun).flat_map(|begun| match begun {
-            Ok(answer) => answer.value,
-            Err(error) => stream::iter([Err(error)]).boxed(),
-        });
-        Ok(Answer { value: events.boxed(), active })
-    }
-
-    async fn begin_stream(
         &self,
         call: &ServiceParameters,
         request: SendMessageRequest,
@@ -117,5 +120,57 @@ impl RequestHandler {
         };
         let value = self.events(Some(first), reader, Until::TurnEnds);
         Ok(Answer { value, active })
+    }
+
+    /// Takes a message, and adds the outcome to the counters and the trace.
+    async fn accept(
+        &self,
+        call: &ServiceParameters,
+        operation: &'static str,
+        request: SendMessageRequest,
+    ) -> Result<Outcome, A2aError> {
+        let span = tracing::debug_span!(target: crate::LOG_TARGET, "request", operation, context = Empty, task = Empty, verdict = Empty);
+        // Boxed, because the future is large, and its type names all that a chain of extensions holds.
+        let taken: BoxFuture<'_, _> = Box::pin(self.take(call, operation, request));
+        let (reception, outcome) = match self.for_tenant(taken).instrument(span.clone()).await {
+            Ok((reception, outcome)) => (reception, Ok(outcome)),
+            Err(error) => (Reception::from(&error), Err(error)),
+        };
+        self.counters.message(reception);
+        if !span.is_disabled() {
+            span.record("verdict", reception.name());
+            tracing::debug!(target: crate::LOG_TARGET, parent: &span, "the message has been taken or refused");
+        }
+        outcome
+    }
+
+    /// Takes a message through the five values. There is one exception to the rule that a refused message leaves nothing
+    /// behind: if the push config of a message whose turn has begun cannot be stored, the client gets an error and the
+    /// task continues.
+    async fn take(
+        &self,
+        call: &ServiceParameters,
+        operation: &'static str,
+        request: SendMessageRequest,
+    ) -> Result<(Reception, Outcome), A2aError> {
+        let checked = self.checked(call, operation, request).await?;
+        let claimed = match self.claimed(checked).await? {
+            Claiming::Claimed(claimed) => claimed,
+            Claiming::Repeated(outcome) => return Ok((Reception::Repeated, outcome)),
+        };
+        let outcome = match self.entered(*claimed).await? {
+            Place::Runs(entered) => {
+                let begun = match self.asked(*entered).await {
+                    Ok(asked) => self.begun(asked).await,
+                    Err(refused) => Err(refused),
+                };
+                match begun {
+                    Ok(begun) => begun.run().await?,
+                    Err(refused) => return Err(refused.leave_nothing().await),
+                }
+            }
+            Place::Waits(accepted) => self.wait_for_turn(*accepted).await?,
+        };
+        Ok((Reception::Started, outcome))
     }
 }

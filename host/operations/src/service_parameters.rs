@@ -7,7 +7,6 @@ use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, is_version, 
 use annex_protocol::{A2aError, ExtensionUri, JsonObject, Owner};
 use http::header::HeaderName;
 use http::{HeaderMap, Uri};
-use tokio::sync::mpsc::UnboundedSender;
 
 /// The query parameter that replaces the header (A2A 1.0 section 3.6.1).
 const VERSION_PARAMETER: &str = "A2A-Version";
@@ -38,9 +37,6 @@ pub struct ServiceParameters {
     pub headers: Option<Arc<HeaderMap>>,
     /// The number of the last event that a returning reader of a stream has received.
     pub last_event: Option<u64>,
-    /// The channel for the notice that the message waits for the previous turn. The notice has the negotiated
-    /// extensions.
-    pub wait_notice: Option<UnboundedSender<Vec<ExtensionUri>>>,
 }
 
 impl ServiceParameters {
@@ -63,7 +59,7 @@ impl ServiceParameters {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
         let Identity { owner, claims } = identity;
-        Ok(Self { owner, claims, requested, headers: None, last_event: None, wait_notice: None })
+        Ok(Self { owner, claims, requested, headers: None, last_event: None })
     }
 }
 

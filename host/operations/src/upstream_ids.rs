@@ -1,118 +1,106 @@
-//! The ids of conversations and tasks at an upstream agent. They are in the key-value store under a name that no
-//! extension can have, so they are deleted with the conversation or the task.
+//! The ids of conversations and tasks at an upstream agent. They are notes in the log, so they are deleted with the
+//! conversation or the task.
 
 use std::sync::Arc;
 
 use annex_agent::{UpstreamContext, UpstreamIds, UpstreamIdsError};
-use annex_protocol::{A2aError, AgentExtension, ContextId, Owner, SendMessageRequest, TaskId};
-use annex_runtime::{Scope, ScopeKind};
-use annex_session::TurnSession;
+use annex_conversation::{Conversation, ConversationKey, ConversationStore, Entry, Note, Window};
+use annex_protocol::{AgentExtension, TaskId};
 use async_trait::async_trait;
 
 use crate::extension_set::ExtensionSet;
-use crate::fault;
 use crate::request_handler::RequestHandler;
+use crate::send_message::incoming::Incoming;
 use crate::service_parameters::ServiceParameters;
-use crate::views::scoped_keys::{ScopedKeys, TurnKeys};
-
-/// The key of the single value of a conversation or a task.
-const KEY: &str = "note";
+use crate::tasks::record::TaskRecord;
 
 /// The ids for one turn, or for a task without a turn.
 struct StoredUpstreamIds {
-    keys: Arc<ScopedKeys>,
-    owner: Owner,
-    context: ContextId,
-    task: TaskId,
-    /// Keeps the ids of a turn from being swept before its task is stored.
-    held: Option<TurnKeys>,
+    store: Arc<dyn ConversationStore>,
+    key: ConversationKey,
+    /// `None` without a turn, which alone stores ids.
+    turn: Option<Conversation>,
 }
 
+/// Ids cannot be stored without a turn.
+#[derive(Debug, thiserror::Error)]
+#[error("no turn runs that could store the ids")]
+struct NoTurn;
+
 impl StoredUpstreamIds {
-    fn context(&self) -> Scope {
-        Scope::context(&self.owner.tenant, &self.owner.principal, &self.context)
-    }
-
-    fn task(&self, task: &TaskId) -> Scope {
-        Scope::task(&self.owner.tenant, &self.owner.principal, task)
-    }
-
-    /// Notes that the scope may have keys, which must be removed if the task is never created.
-    fn mark(&self, kind: ScopeKind) {
-        if let Some(held) = &self.held {
-            drop(held.scope(kind));
-        }
+    async fn store(&self, note: Note) -> Result<(), UpstreamIdsError> {
+        let turn = self.turn.as_ref().ok_or(NoTurn)?;
+        turn.append([Entry::Note(note)]).await?;
+        Ok(())
     }
 }
 
 #[async_trait]
 impl UpstreamIds for StoredUpstreamIds {
     async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError> {
-        Ok(self.keys.note(self.context(), KEY).await?)
+        let ids = match &self.turn {
+            Some(turn) => turn.upstream(),
+            None => self.store.conversation(&self.key, Window::NONE).await?.upstream,
+        };
+        Ok(ids.map(|ids| ids.to_string()))
     }
 
     async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError> {
-        Ok(self.keys.note(self.task(task), KEY).await?)
+        let stored = self.store.task(task).await?.filter(|task| task.is_of(self.key.owner()));
+        Ok(stored.and_then(|task| task.upstream).map(|ids| ids.to_string()))
     }
 
-    async fn store_context(&self, note: &str) -> Result<(), UpstreamIdsError> {
-        self.mark(ScopeKind::Context);
-        Ok(self.keys.set_note(self.context(), KEY, note).await?)
+    async fn store_context(&self, ids: &str) -> Result<(), UpstreamIdsError> {
+        self.store(Note::UpstreamContext(ids.into())).await
     }
 
-    async fn store_task(&self, note: &str) -> Result<(), UpstreamIdsError> {
-        self.mark(ScopeKind::Task);
-        Ok(self.keys.set_note(self.task(&self.task), KEY, note).await?)
+    async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError> {
+        self.store(Note::UpstreamTask(ids.into())).await
     }
 }
 
 impl RequestHandler {
     /// The context for a message to a remote agent. `None` for a local agent.
-    ///
-    /// # Errors
-    /// When the ids of an older conversation with the same id cannot be removed.
-    pub(crate) async fn upstream_context(
+    pub(crate) fn upstream_context(
         &self,
-        call: &ServiceParameters,
+        incoming: &Incoming,
         extensions: &ExtensionSet,
-        (session, task): (&TurnSession, &TaskId),
-        request: &SendMessageRequest,
-    ) -> Result<Option<UpstreamContext>, A2aError> {
+        conversation: &Conversation,
+    ) -> Option<UpstreamContext> {
         if !self.agent_is_remote {
-            return Ok(None);
+            return None;
         }
-        let held = self.views.keys.of_turn(&call.owner, session, task).await;
-        let held = held.map_err(|error| fault::internal(&error))?;
-        let mut remote = self.upstream_context_about(call, &session.key().context, task, Some(held));
+        let call = &incoming.call;
+        let mut remote = self.upstream_ids(call, conversation.key(), Some(conversation.clone()));
         let is_asked_for = |extension: &&AgentExtension| call.requested.contains(&extension.uri);
         remote.extensions =
             extensions.passed_on.iter().filter(is_asked_for).map(|extension| extension.uri.clone()).collect();
-        remote.accepted_output_modes.clone_from(&request.configuration.accepted_output_modes);
+        remote.accepted_output_modes.clone_from(&incoming.request.configuration.accepted_output_modes);
         let installed = extensions.installed.iter();
         remote.own_keys = installed.flat_map(|extension| extension.descriptor().metadata_keys.clone()).collect();
-        Ok(Some(remote))
+        remote.begins_with = incoming.again.unwrap_or_default();
+        Some(remote)
     }
 
     /// Notifies a remote agent that one of its waiting tasks was cancelled here.
-    pub(crate) async fn give_up(&self, call: &ServiceParameters, context: &ContextId, task: &TaskId) {
+    pub(crate) async fn give_up(&self, call: &ServiceParameters, record: &TaskRecord) {
         if self.agent_is_remote {
-            self.agent.give_up(task, &self.upstream_context_about(call, context, task, None)).await;
+            self.agent.give_up(record.id(), &self.upstream_context_about(call, record)).await;
         }
     }
 
     /// The context for a query about a task without a turn.
-    pub(crate) fn upstream_context_about(
+    pub(crate) fn upstream_context_about(&self, call: &ServiceParameters, record: &TaskRecord) -> UpstreamContext {
+        self.upstream_ids(call, record.key(), None)
+    }
+
+    fn upstream_ids(
         &self,
         call: &ServiceParameters,
-        context: &ContextId,
-        task: &TaskId,
-        held: Option<TurnKeys>,
+        key: &ConversationKey,
+        turn: Option<Conversation>,
     ) -> UpstreamContext {
-        let keys = Arc::clone(&self.views.keys);
-        let owner = call.owner.clone();
-        let context = context.clone();
-        let task = task.clone();
-        let ids = StoredUpstreamIds { keys, owner, context, task, held };
+        let ids = StoredUpstreamIds { store: Arc::clone(self.tasks.store()), key: key.clone(), turn };
         let mut remote = UpstreamContext::new(Arc::new(ids));
         remote.headers.clone_from(&call.headers);
         remote

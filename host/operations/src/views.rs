@@ -3,9 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use annex_agent::Steps;
+use annex_conversation::Conversation;
 use annex_protocol::{A2aError, Json, JsonObject, ListTasksResponse, Owner, jsonrpc};
 use annex_runtime::{Extension, NoTurn, Scope, ScopeKind, TurnIds, TurnView};
-use annex_session::TurnSession;
 use async_trait::async_trait;
 
 use crate::fault;
@@ -29,7 +29,7 @@ pub struct ExtensionViews {
 /// The parts of a turn that its extensions may see.
 #[derive(Clone, Copy)]
 pub(crate) struct VisibleTurn<'a> {
-    pub(crate) session: &'a TurnSession,
+    pub(crate) conversation: &'a Conversation,
     pub(crate) task: &'a TurnTask,
     pub(crate) steps: &'a Steps,
 }
@@ -51,11 +51,11 @@ impl ExtensionViews {
         let mut keys = None;
         // A new conversation costs a query of the key-value store, so turns without the grant skip it.
         if active.iter().any(|extension| extension.grants().keyvalue.is_some()) {
-            let of_turn = self.keys.of_turn(owner, turn.session, turn.task.id()).await;
+            let of_turn = self.keys.of_turn(owner, turn.conversation, turn.task.id()).await;
             keys = Some(of_turn.map_err(|error| fault::internal(&error))?);
         }
         Ok(Arc::new(ViewOfTurn {
-            session: turn.session.clone(),
+            conversation: turn.conversation.clone(),
             task: turn.task.clone(),
             steps: turn.steps.clone(),
             keys,
@@ -70,7 +70,7 @@ impl ExtensionViews {
 }
 
 struct ViewOfTurn {
-    session: TurnSession,
+    conversation: Conversation,
     task: TurnTask,
     steps: Steps,
     /// `None` if no active extension may store keys.
@@ -85,11 +85,11 @@ impl TurnView for ViewOfTurn {
     }
 
     fn session_value(&self, key: &str) -> Option<String> {
-        self.session.value(key).map(|value| value.get().to_owned())
+        self.conversation.value(key).map(|value| value.get().to_owned())
     }
 
     fn session(&self) -> JsonObject {
-        self.session.snapshot()
+        self.conversation.own_state()
     }
 
     fn task(&self) -> Option<String> {

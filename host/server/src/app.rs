@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator, Principal};
+use annex_conversation::{ConversationStore, Store};
 use annex_leases::Description;
+use annex_operations::claims::Claims;
 use annex_operations::counters::Counters;
-use annex_operations::deduplication::Deduplication;
 use annex_operations::permits::TurnLimiter;
 use annex_operations::permits::shared::SharedPlaces;
+use annex_operations::process::Process;
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores};
 use annex_operations::request_handler::RequestHandler;
@@ -20,15 +22,12 @@ use annex_operations::service_parameters::Identity;
 use annex_operations::tasks::Tasks;
 use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
-use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
 use annex_protocol::{A2aError, Owner, Timestamp};
 use annex_push::Notifier;
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError};
-use annex_session::{SessionService, Turns};
-use annex_tasks::TaskStore;
 use annex_tenants::TenantStores;
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
@@ -46,12 +45,11 @@ use crate::installation::issuer::Issuer;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
 use crate::settings::{Settings, SettingsOf, located, notifier_config, task_bounds, turn_bounds};
+use crate::stores::conversation_store;
 use crate::stores::editions;
 use crate::stores::keyvalue_store;
 use crate::stores::postgres::PostgresDatabases;
-use crate::stores::session_store;
 use crate::stores::sessions::Sessions;
-use crate::stores::task_store;
 use crate::stores::tenant_store;
 use crate::stores::turn_places;
 use crate::stores::wake;
@@ -136,14 +134,13 @@ impl App {
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
         let access = access.map(Access::new);
-        let settings =
-            Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(&config, access.clone())));
+        let settings = Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(access.clone())));
         let others = tenants::open(&settings, locations, &shared).await?;
         others.named.load_missing().await;
         let installers = Arc::new(Installers::new(&own, others.clone(), Arc::clone(&settings)));
         let sessions = || Sessions {
-            service: Arc::clone(&shared.sessions),
-            turns: shared.turns.clone(),
+            store: Arc::clone(&shared.store),
+            process: Some(shared.process.clone()),
             apps: names.clone(),
             redaction: config.sessions.redaction(),
         };
@@ -248,12 +245,11 @@ struct SharedParts {
     watcher: Option<Arc<FileWatcher>>,
     peers: Option<Peers>,
     tasks: Arc<Tasks>,
-    store: Arc<dyn TaskStore>,
+    store: Arc<dyn Store>,
+    process: Process,
     tenants: TenantStores,
     pins: Arc<Pins>,
-    deduplication: Arc<Deduplication>,
-    sessions: Arc<dyn SessionService>,
-    turns: Turns,
+    claims: Arc<Claims>,
     places: Arc<SharedPlaces>,
     quotas: Arc<Quotas>,
     keys: Arc<ScopedKeys>,
@@ -274,8 +270,9 @@ impl SharedParts {
         names: &AgentNames,
     ) -> Result<Self, AppError> {
         let databases = PostgresDatabases::new(&config.postgres);
-        let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
-        let wake = wake::open(config, &databases, store.as_ref()).await?;
+        let opened = conversation_store::open(config, &locations.config, &databases).await?;
+        let conversation_store::Opened { store, process, lease } = opened;
+        let wake = wake::open(config, &databases, &process).await?;
         let peers = editions::open(config, &databases, lease.as_ref(), &wake).await?;
         if let Some(peers) = &peers {
             describe(peers, base_url, "starting");
@@ -284,14 +281,13 @@ impl SharedParts {
         let authenticator = config.auth.as_ref().map(authenticator).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
         let closing = CancellationToken::new();
-        let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
+        let push = config.push.as_ref().map(|push| notifications(push, (&store, &process), &closing)).transpose()?;
         let tenants = tenant_store::open(config, &locations.config, &databases).await?;
         let places = turn_places::open(config, &databases, lease.as_ref()).await?;
-        let sessions = session_store::open(config, &locations.config, &databases, lease).await?;
+        let conversations: Arc<dyn ConversationStore> = store.clone();
         let pins = Arc::new(Pins::default());
         let counted = Stores {
-            tasks: Arc::clone(&store),
-            sessions: Arc::clone(&sessions),
+            conversations: Arc::clone(&store),
             keys: Arc::clone(&keyvalue),
             usage: Arc::clone(&tenants.usage),
         };
@@ -303,14 +299,18 @@ impl SharedParts {
             runtime: runtime(config, locations, &keyvalue)?,
             watcher: config.runtime.watch.then(FileWatcher::start),
             peers,
-            tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks), Arc::clone(&wake)),
+            tasks: Tasks::new(
+                (Arc::clone(&conversations), process.clone()),
+                Arc::clone(&pins),
+                task_bounds(config),
+                Arc::clone(&wake),
+            ),
             pins,
-            deduplication: Deduplication::new(Arc::clone(&store), wake),
-            keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), names.clone()),
+            claims: Claims::new(Arc::clone(&conversations), wake),
+            keys: ScopedKeys::new(keyvalue, conversations, names.clone()),
             store,
+            process,
             tenants,
-            sessions,
-            turns: Turns::new(config.server.max_waiting_turns),
             places,
             quotas,
             push,
@@ -323,14 +323,12 @@ impl SharedParts {
     }
 
     /// The parts whose settings a reload of the config changes.
-    fn settings(&self, config: &Config, access: Option<Access>) -> SettingsOf {
+    fn settings(&self, access: Option<Access>) -> SettingsOf {
         SettingsOf {
             authentication: self.authentication.clone(),
             access,
             push: self.push.clone(),
             tasks: Arc::clone(&self.tasks),
-            turns: self.turns.clone(),
-            session_sweep: Arc::new(SessionSweep::new(&self.sessions, session_store::retention(&config.sessions))),
         }
     }
 
@@ -360,7 +358,7 @@ impl SharedParts {
             tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
         }
         let shows_all_anonymous = config.process.tasks.list_all_anonymous;
-        let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
+        let lister = Lister { store: self.store.clone(), shows_all_anonymous };
         let used = match ledger.zip(config.quota.clone()) {
             Some((ledger, quota)) => Some(self.quotas.begin(ledger, quota).await),
             None => None,
@@ -376,10 +374,7 @@ impl SharedParts {
             on_lost_turn: config.on_lost_turn(),
             push: self.push.clone(),
             input_modes: InputModes::new(&input_modes(&config)),
-            sessions: Arc::clone(&self.sessions),
-            // All tenants share the turn queues, whose keys begin with the name of the tenant.
-            turns: self.turns.clone(),
-            deduplication: Arc::clone(&self.deduplication),
+            claims: Arc::clone(&self.claims),
             tasks: Arc::clone(&self.tasks),
             views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
             // Each tenant has its own permits, so a tenant at its limit takes none from others.
@@ -398,11 +393,11 @@ impl SharedParts {
 
 fn notifications(
     push: &PushConfig,
-    store: &Arc<dyn TaskStore>,
+    (store, process): (&Arc<dyn Store>, &Process),
     closing: &CancellationToken,
 ) -> Result<Arc<PushNotifications>, AppError> {
     let notifier = Notifier::new(&notifier_config(push))?;
-    Ok(Arc::new(PushNotifications::new(notifier, Arc::clone(store), closing.clone())))
+    Ok(Arc::new(PushNotifications::new(notifier, (Arc::clone(store), process.clone()), closing.clone())))
 }
 
 fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueStore>) -> Result<Runtime, RuntimeError> {

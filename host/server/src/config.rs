@@ -209,8 +209,20 @@ impl Config {
         for (key, _) in homes.into_iter().filter(|(_, has_two)| *has_two) {
             document.wrong(key, "has both data_dir and postgres_env; leave one out");
         }
-        let of_replicas =
-            [self.runtime.check(&self.tasks), self.replica.check(&self.tasks), self.postgres.check(&self.tasks)];
+        let (sessions, tasks) = (&self.sessions, &self.tasks);
+        let elsewhere = [
+            ("sessions.data_dir", sessions.data_dir.is_some() && sessions.data_dir != tasks.data_dir),
+            ("sessions.postgres_env", sessions.postgres_env.is_some() && sessions.postgres_env != tasks.postgres_env),
+        ];
+        for (key, _) in elsewhere.into_iter().filter(|(_, is_elsewhere)| *is_elsewhere) {
+            document
+                .wrong(key, "names another place than [tasks]; sessions and tasks are in one store: leave the key out");
+        }
+        let of_replicas = [
+            self.runtime.check(&self.tasks),
+            self.replica.check(&self.tasks),
+            self.postgres.check(&self.tasks),
+        ];
         for (key, reason) in of_replicas.into_iter().filter_map(Result::err) {
             document.wrong(key, reason);
         }

@@ -42,8 +42,7 @@ pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome
 pub use locations::Locations;
 pub use process::readiness_gate::Phase;
 pub use process::serve::{ServeError, Server};
-pub use stores::session_store::SessionStoreError;
+pub use stores::conversation_store::ConversationStoreError;
 pub use stores::sessions::{MAX_SHOWN, SessionFilter, SessionName, Sessions, SessionsError};
 pub use stores::state::StateOwner;
-pub use stores::task_store::TaskStoreError;
 pub use tenants::{Installers, ReloadError, TenantFailure};

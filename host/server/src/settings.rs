@@ -12,16 +12,14 @@ use annex_auth::{AuthConfig, Authenticator, SecurityDeclaration};
 use annex_egress::{Screen, ScreenConfig};
 use annex_operations::permits::TurnBounds;
 use annex_operations::push::PushNotifications;
-use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_operations::tasks::{TaskBounds, Tasks};
 use annex_push::{NotifierConfig, PreparedScreen};
-use annex_session::Turns;
 
 use crate::admin::access::{Access, AccessRules};
 use crate::authentication::Authentication;
-use crate::config::{Config, PushConfig, ServerConfig, TasksConfig};
+use crate::config::{Config, PushConfig, ServerConfig};
 use crate::installation::installer::InstallError;
-use crate::stores::{session_store, task_store};
+use crate::stores::conversation_store;
 
 /// The current settings, and the parts of the process that use them.
 pub(crate) struct Settings {
@@ -32,9 +30,6 @@ pub(crate) struct Settings {
     access: Option<Access>,
     push: Option<Arc<PushNotifications>>,
     tasks: Arc<Tasks>,
-    turns: Turns,
-    /// Deletes old sessions.
-    pub(crate) session_sweep: Arc<SessionSweep>,
     /// Applies a config to the listener, which exists before the settings.
     listener: OnceLock<ConfigListener>,
 }
@@ -48,8 +43,6 @@ pub(crate) struct SettingsOf {
     pub(crate) access: Option<Access>,
     pub(crate) push: Option<Arc<PushNotifications>>,
     pub(crate) tasks: Arc<Tasks>,
-    pub(crate) turns: Turns,
-    pub(crate) session_sweep: Arc<SessionSweep>,
 }
 
 /// CheckReport settings, ready to be applied.
@@ -75,9 +68,9 @@ pub(crate) struct SettingsChange {
 
 impl Settings {
     pub(crate) fn new(folder: &Path, config: Arc<Config>, of: SettingsOf) -> Self {
-        let SettingsOf { authentication, access, push, tasks, turns, session_sweep } = of;
+        let SettingsOf { authentication, access, push, tasks } = of;
         let (folder, config, listener) = (folder.to_owned(), Mutex::new(config), OnceLock::new());
-        Self { folder, config, authentication, access, push, tasks, turns, session_sweep, listener }
+        Self { folder, config, authentication, access, push, tasks, listener }
     }
 
     /// Registers the listener. Later configs are applied to it.
@@ -135,9 +128,7 @@ impl Settings {
         if let (Some(access), Some(rules)) = (&self.access, access) {
             access.set(rules);
         }
-        self.tasks.set_bounds(task_bounds(&config.tasks));
-        self.session_sweep.set_retention(session_store::retention(&config.sessions));
-        self.turns.set_max_waiting(config.server.max_waiting_turns);
+        self.tasks.set_bounds(task_bounds(&config));
         if let Some(listener) = self.listener.get() {
             listener(&config);
         }
@@ -166,15 +157,16 @@ pub(crate) fn turn_bounds(config: &ServerConfig) -> TurnBounds {
     TurnBounds {
         in_all: config.max_running_turns,
         per_caller: config.max_running_turns_per_caller,
+        waiting: config.max_waiting_turns,
         longest: Duration::from_secs(config.max_turn_seconds),
     }
 }
 
-pub(crate) fn task_bounds(config: &TasksConfig) -> TaskBounds {
+/// The limits on tasks, and on what is kept.
+pub(crate) fn task_bounds(config: &Config) -> TaskBounds {
     TaskBounds {
-        limits: task_store::limits(config),
-        waiting: task_store::waiting(config),
-        retention: task_store::retention(config),
+        limits: conversation_store::limits(&config.tasks),
+        retention: conversation_store::retention(&config.sessions, &config.tasks),
     }
 }
 

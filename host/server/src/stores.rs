@@ -1,14 +1,13 @@
-//! Opens the stores that the config names, for tasks, tenants, sessions and keys of extensions, and the channel over which
+//! Opens the stores that the config names, for conversations and their tasks, tenants and keys of extensions, and the channel over which
 //! processes with a shared database wake each other.
 
+pub(crate) mod conversation_store;
 pub(crate) mod editions;
 pub(crate) mod keyvalue_store;
 mod place;
 pub(crate) mod postgres;
-pub(crate) mod session_store;
 pub(crate) mod sessions;
 pub(crate) mod state;
-pub(crate) mod task_store;
 pub(crate) mod tenant_store;
 pub(crate) mod turn_places;
 pub(crate) mod wake;

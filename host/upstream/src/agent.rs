@@ -45,10 +45,6 @@ impl AgentExecutor for UpstreamAgent {
         &self.upstream.config.name
     }
 
-    fn reads_shared_state(&self) -> bool {
-        self.upstream.config.state.reads_shared()
-    }
-
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let remote = turn.remote.clone().ok_or_else(|| AgentError::internal(NoRemoteCall))?;
         // Before the step begins, which counts the calls that are made.

@@ -29,7 +29,7 @@ pub(crate) async fn request(
     let configuration = SendMessageConfiguration { accepted_output_modes, ..SendMessageConfiguration::default() };
     let mut request = SendMessageRequest { tenant: None, message, configuration, metadata };
     place(&mut request, link);
-    mapping.send(&turn.session, &mut request)?;
+    mapping.send(&turn.conversation, &mut request)?;
     Ok(request)
 }
 

@@ -1,26 +1,19 @@
 //! The session's state in requests to the upstream, and changes of the state in its answers.
 
-use annex_agent::{AgentError, names_shared_state, render};
+use annex_agent::{AgentError, render};
+use annex_conversation::{Conversation, Scope, StateDelta};
 use annex_protocol::{
     Artifact, Json, JsonObject, Message, Metadata, Part, PartContent, SendMessageRequest, StreamResponse,
 };
-use annex_session::{Scope, StateDelta, TurnSession};
 
 use crate::config::{StateMapping, StateSource, StateTarget};
 
 impl StateMapping {
-    /// Tells whether the mapping may send keys that several sessions share.
-    pub(crate) fn reads_shared(&self) -> bool {
-        let in_template = self.template.as_deref().is_some_and(names_shared_state);
-        let is_shared = |key: &String| matches!(Scope::of(key).0, Scope::User | Scope::App);
-        in_template || self.keys.iter().flatten().any(is_shared)
-    }
-
     /// Puts the state of the session into the request.
     ///
     /// # Errors
     /// When the template names a key that has no value.
-    pub(crate) fn send(&self, session: &TurnSession, request: &mut SendMessageRequest) -> Result<(), AgentError> {
+    pub(crate) fn send(&self, session: &Conversation, request: &mut SendMessageRequest) -> Result<(), AgentError> {
         let Some(send) = self.send else { return Ok(()) };
         if send == StateTarget::TextPart {
             let template = self.template.as_deref().unwrap_or_default();
@@ -44,12 +37,12 @@ impl StateMapping {
     }
 
     /// The selected keys that have a value.
-    fn chosen(&self, session: &TurnSession) -> JsonObject {
-        let Some(keys) = &self.keys else { return session.snapshot() };
+    fn chosen(&self, session: &Conversation) -> JsonObject {
+        let Some(keys) = &self.keys else { return session.own_state() };
         keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
     }
 
-    /// The change of state in an event; empty if it has none. Keys that are not the session's own are dropped and
+    /// The change of state in an event; empty if it has none. Keys that are not the conversation's own are dropped and
     /// logged.
     pub(crate) fn received(&self, event: &StreamResponse) -> StateDelta {
         let mut delta = StateDelta::new();
@@ -58,7 +51,7 @@ impl StateMapping {
             for (key, value) in object {
                 // Keys of the user and of the app are shared with other conversations, in which the upstream has no
                 // say.
-                if Scope::of(&key).0 == Scope::Session {
+                if Scope::of(&key).0 == Scope::Conversation {
                     delta.insert(key, value);
                 } else {
                     tracing::warn!(key, "the upstream agent may change the session's own state only");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use annex_conversation::Scope;
 use annex_egress::Screen;
-use annex_session::Scope;
 use serde::Deserialize;
 
 /// The default timeout of a call, in seconds.
@@ -159,7 +159,7 @@ impl McpConfig {
 impl From<McpScope> for Scope {
     fn from(scope: McpScope) -> Self {
         match scope {
-            McpScope::Session => Self::Session,
+            McpScope::Session => Self::Conversation,
             McpScope::User => Self::User,
             McpScope::App => Self::App,
             McpScope::Temp => Self::Temp,

@@ -1,7 +1,7 @@
 //! A tool's answer: text for the model, files for the session, and changes of state.
 
+use annex_conversation::{Scope, StateDelta};
 use annex_protocol::{Json, Part, PartContent};
-use annex_session::{Scope, StateDelta};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value};
 

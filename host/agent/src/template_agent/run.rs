@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use annex_conversation::{Event, StateDelta};
 use annex_protocol::{Json, Message, Part, Parts, TaskState};
-use annex_session::{Event, StateDelta};
 use futures::StreamExt;
 
 use super::pieces::Pieces;
@@ -96,28 +96,28 @@ impl<'a> Run<'a> {
             }
             // The text before the calls was preliminary. The next piece replaces it.
             self.pieces.start_again();
-            // The session now contains the calls and their results, so the conversation is read again.
+            // The log now contains the calls and their results, so the conversation is read again.
             let conversation = self.conversation().await?;
             prompt = self.prompt(conversation).await?;
         }
     }
 
     async fn conversation(&self) -> Result<Conversation, AgentError> {
-        let history = self.turn.session.history(HISTORY).await.map_err(AgentError::internal)?;
+        let history = self.turn.conversation.history(HISTORY).await.map_err(AgentError::internal)?;
         Ok(Conversation::of(&history))
     }
 
     async fn prompt(&self, conversation: Conversation) -> Result<Prompt, AgentError> {
-        let session = &self.turn.session;
+        let kept = &self.turn.conversation;
         let mut artifacts: HashMap<String, String> = HashMap::new();
         for name in artifact_names(&self.agent.instruction) {
-            if let Some(parts) = session.artifact(&name).await.map_err(AgentError::internal)? {
+            if let Some(parts) = kept.artifact(&name).await.map_err(AgentError::internal)? {
                 artifacts.insert(name, readable(&parts));
             }
         }
         let lookup = |key: &str| match key.strip_prefix(ARTIFACT_PREFIX) {
             Some(name) => artifacts.get(name).map(|text| Json::string(text)),
-            None => session.value(key),
+            None => kept.value(key),
         };
         let instruction = render(&self.agent.instruction, lookup)
             .map_err(|error| failed(&format!("{error} The instruction of this agent needs it.")))?;
@@ -325,13 +325,13 @@ impl<'a> Run<'a> {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 
-    /// Stores the last event of the turn.
+    /// Says the last thing of the turn, which is stored with the end of the turn.
     async fn store_last(&self, event: Event) -> Result<(), AgentError> {
-        self.turn.session.append_last(event).await.map_err(AgentError::unstored)
+        self.turn.conversation.stage(event).await.map_err(AgentError::unstored)
     }
 
     async fn store(&self, event: Event) -> Result<(), AgentError> {
-        self.turn.session.append(event).await.map_err(AgentError::unstored)
+        self.turn.conversation.append(vec![event.into()]).await.map(drop).map_err(AgentError::unstored)
     }
 }
 

@@ -6,8 +6,8 @@ use annex_agent::{
     AgentError, CallbackContext, Callbacks, ModelAnswer, Prompt, StateAccess, Tool, ToolContext, ToolError, ToolOutput,
     Tools,
 };
+use annex_conversation::{Event, StateDelta, USER_AUTHOR};
 use annex_protocol::{Json, JsonObject};
-use annex_session::{Event, StateDelta, USER_AUTHOR};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::Value;
@@ -262,7 +262,8 @@ async fn state_is_read_and_changed_as_in_adk() {
         }
         let bench = Bench::new("I", None, &["ok"]);
         let session = bench.open().await;
-        session.append(Event::new(USER_AUTHOR, "task", Vec::new(), StateDelta::from(input.value))).await.unwrap();
+        let said = Event::new(USER_AUTHOR, "task", Vec::new(), StateDelta::from(input.value));
+        session.append([said.into()]).await.unwrap();
         let mut state = StateAccess::new(session);
         input.delta.into_iter().for_each(|(key, value)| state.set(key, value));
         let results: Option<Vec<Value>> = input.ops.iter().map(|operation| apply(&mut state, operation)).collect();

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventScript, EventSender, ScriptAgent, Steps, TurnContext};
+use annex_conversation::{ConversationKey, MemoryBounds, MemoryStore, Store};
 use annex_protocol::{ContextId, Message, MessageId, Metadata, TaskId};
-use annex_session::{Beginning, Bounds, InMemorySessionService, SessionKey, SessionService, TurnSession, Turns};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
+
+use crate::support::open;
 
 #[derive(Deserialize)]
 struct Table {
@@ -46,16 +48,16 @@ async fn turn(
     text: &str,
     cancel: CancellationToken,
 ) -> (Vec<String>, Result<(), AgentError>) {
-    let key = SessionKey::new("t", "mock", "u", "c");
-    let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
-    let session = TurnSession::open(&service, key, &Turns::default(), Beginning::default()).await.unwrap();
+    let key = ConversationKey::new("t", "mock", "u", "c");
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(MemoryBounds::default()));
+    let conversation = open(&store, key, &TaskId::new("task")).await;
     let message = Message { message_id: MessageId::new(id), ..Message::user_text(text) };
     let context = TurnContext {
         task_id: TaskId::new("task"),
         context_id: ContextId::new("c"),
         message: Arc::new(message),
         metadata: Arc::new(Metadata::new()),
-        session,
+        conversation,
         steps: Steps::default(),
         cancel,
         remote: None,

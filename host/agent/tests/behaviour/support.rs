@@ -6,11 +6,11 @@ use annex_agent::{
     AgentError, AgentEvent, AgentExecutor, EventSender, Model, ModelError, ModelEvent, ModelStream, Prompt, Steps,
     TemplateAgent, Tokens, ToolCall, TurnContext,
 };
-use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId};
-use annex_session::{
-    Beginning, Bounds, Event, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns,
-    USER_AUTHOR,
+use annex_conversation::{
+    Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Entry, Event, MemoryBounds, MemoryStore,
+    StateDelta, Store, Submission, TaskLimits, USER_AUTHOR, Window,
 };
+use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId, Timestamp};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ fn said(index: usize, piece: &str) -> ModelEvent {
 }
 
 pub(crate) struct Bench {
-    pub(crate) service: Arc<dyn SessionService>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) model: Arc<FixedModel>,
     pub(crate) agent: TemplateAgent,
     pub(crate) cancel: CancellationToken,
@@ -93,49 +93,53 @@ impl Bench {
         let model = Arc::new(FixedModel { answers, ..FixedModel::default() });
         let mut agent = TemplateAgent::new("guide", instruction, model.clone());
         agent.output_key = output_key.map(str::to_owned);
-        let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(MemoryBounds::default()));
         let cancel = CancellationToken::new();
         let steps = Steps::default();
         let task = TaskId::new("task");
-        Self { service, model, agent, cancel, steps, task }
+        Self { store, model, agent, cancel, steps, task }
     }
 
-    pub(crate) async fn open(&self) -> TurnSession {
-        let key = SessionKey::new("t", "guide", "u", "c");
-        TurnSession::open(&self.service, key, &Turns::default(), Beginning::default()).await.unwrap()
+    pub(crate) fn key(&self) -> ConversationKey {
+        ConversationKey::new("t", "guide", "u", "c")
+    }
+
+    pub(crate) async fn open(&self) -> Conversation {
+        open(&self.store, self.key(), &self.task).await
     }
 
     /// Runs a turn as the server does, with the user's event first. Returns the events in short form and the result.
     pub(crate) async fn turn(&self, text: &str, delta: &str) -> (Vec<String>, Result<(), AgentError>) {
-        let session = self.open().await;
-        self.turn_in(session, vec![Part::text(text)], delta).await
+        let conversation = self.open().await;
+        self.turn_in(conversation, vec![Part::text(text)], delta).await
     }
 
     pub(crate) async fn turn_in(
         &self,
-        session: TurnSession,
+        conversation: Conversation,
         parts: Vec<Part>,
         delta: &str,
     ) -> (Vec<String>, Result<(), AgentError>) {
-        let (events, result) = self.events(session, parts, delta).await;
+        let (events, result) = self.events(conversation, parts, delta).await;
         (events.iter().map(short).collect(), result)
     }
 
     /// Like [`Self::turn`], with whole events.
     pub(crate) async fn events(
         &self,
-        session: TurnSession,
+        conversation: Conversation,
         parts: Vec<Part>,
         delta: &str,
     ) -> (Vec<AgentEvent>, Result<(), AgentError>) {
         let delta = StateDelta::parse(delta).unwrap();
-        session.append(Event::new(USER_AUTHOR, self.task.as_str(), parts.clone(), delta)).await.unwrap();
+        let said = Event::new(USER_AUTHOR, self.task.as_str(), parts.clone(), delta);
+        conversation.append([said.into()]).await.unwrap();
         let turn = TurnContext {
             task_id: self.task.clone(),
             context_id: ContextId::new("c"),
             message: Arc::new(Message { parts: parts.into(), ..Message::user_text("") }),
             metadata: Arc::new(Metadata::new()),
-            session,
+            conversation: conversation.clone(),
             steps: self.steps.clone(),
             cancel: self.cancel.clone(),
             remote: None,
@@ -146,15 +150,41 @@ impl Bench {
         while let Some(event) = receiver.recv().await {
             events.push(event);
         }
+        if !conversation.is_over() {
+            // The server ends a turn also where its agent has failed.
+            let _ = conversation.end(Vec::<Entry>::new()).await;
+        }
         (events, result)
     }
 
     pub(crate) async fn state(&self) -> String {
-        self.open().await.state().to_json_string()
+        self.store.conversation(&self.key(), Window::NONE).await.unwrap().state.merged().to_json_string()
     }
 
     pub(crate) fn prompt(&self, index: usize) -> Prompt {
         self.model.prompts.lock().unwrap()[index].clone()
+    }
+}
+
+/// Begins a turn of the task, which may have had others.
+pub(crate) async fn open(store: &Arc<dyn Store>, key: ConversationKey, task: &TaskId) -> Conversation {
+    let stored = store.task(task).await.unwrap();
+    let limits = TaskLimits { bytes: 1 << 20, messages: 1_000, artifacts: 100 };
+    let task_before = stored.map(|stored| (stored.decode().unwrap(), stored.number));
+    let submission = Submission {
+        replica: "one".into(),
+        task: task.clone(),
+        since: Timestamp::now(),
+        message: None,
+        request: None,
+        resume: None,
+        max_waiting: 0,
+    };
+    let store: Arc<dyn ConversationStore> = store.clone();
+    let beginning = Beginning { task: task_before, limits, history: 0 };
+    match Conversation::enter(&store, key, submission, beginning).await.unwrap() {
+        Arrival::Runs(conversation) => conversation,
+        Arrival::Waits(_) => panic!("another turn runs"),
     }
 }
 

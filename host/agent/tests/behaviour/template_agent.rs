@@ -1,4 +1,4 @@
-//! Turns of the template agent: its events, its stored session and its prompts.
+//! Turns of the template agent: its events, its stored conversation and its prompts.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use annex_agent::{
     AgentError, AgentEvent, AgentExecutor, CallbackContext, Callbacks, EventSender, Prompt, StepKind, Steps, Turn,
     TurnContext,
 };
+use annex_conversation::{ConversationKey, Event, StateDelta, Store, USER_AUTHOR};
 use annex_protocol::{ContextId, Json, Message, Part, PartContent, TaskId, TaskState};
-use annex_session::{Event, SessionKey, SessionService, StateDelta, USER_AUTHOR};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -66,22 +66,22 @@ async fn the_answer_is_stored_under_the_output_key_in_its_scope() {
         let session = bench.open().await;
         bench.turn_in(session.clone(), vec![Part::text("hi")], "{}").await.1.unwrap();
         assert_eq!(session.value(output_key).unwrap().get(), r#""ab""#, "visible for the rest of the turn");
-        drop(session);
         assert_eq!(bench.state().await, expected);
     }
 }
 
 #[tokio::test]
-async fn the_session_has_the_answer_when_the_last_piece_is_sent() {
+async fn the_turn_sees_its_answer_when_the_last_piece_is_sent() {
     let bench = Bench::new("I", Some("out"), &["a", "b"]);
     let session = bench.open().await;
-    session.append(Event::new(USER_AUTHOR, "task", vec![Part::text("hi")], StateDelta::new())).await.unwrap();
+    let said = Event::new(USER_AUTHOR, "task", vec![Part::text("hi")], StateDelta::new());
+    session.append([said.into()]).await.unwrap();
     let turn = TurnContext {
         task_id: TaskId::new("task"),
         context_id: ContextId::new("c"),
         message: Arc::new(Message::user_text("hi")),
         metadata: Arc::default(),
-        session: session.clone(),
+        conversation: session.clone(),
         steps: Steps::default(),
         cancel: CancellationToken::new(),
         remote: None,
@@ -135,8 +135,8 @@ async fn an_answer_that_breaks_off_is_not_stored() {
 
 /// Another process, which changes the conversation while the agent runs.
 struct Other {
-    service: Arc<dyn SessionService>,
-    key: SessionKey,
+    store: Arc<dyn Store>,
+    key: ConversationKey,
     deletes: bool,
 }
 
@@ -144,22 +144,22 @@ struct Other {
 impl Callbacks for Other {
     async fn before_model(&self, _: &mut CallbackContext, _: &mut Prompt) -> Result<Option<String>, AgentError> {
         if self.deletes {
-            assert!(self.service.delete(&self.key).await.unwrap());
+            assert!(self.store.delete(&self.key).await.unwrap());
         } else {
-            let event = Event::new(USER_AUTHOR, "another", vec![Part::text("in between")], StateDelta::new());
-            self.service.append(&self.key, 1, vec![event]).await.unwrap();
+            let task = TaskId::new("task");
+            let turn = self.store.cancel(&task).await.unwrap().unwrap();
+            self.store.take(&task, &turn.fence, &"another".into()).await.unwrap().unwrap();
         }
         Ok(None)
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_the_session_does_not_take_fails_the_turn_and_says_why() {
+async fn an_answer_that_the_conversation_does_not_take_fails_the_turn_and_says_why() {
     for (deletes, reason) in [(false, "Another process has changed"), (true, "The conversation was deleted")] {
         let mut bench = Bench::new("I", Some("out"), &["a"]);
-        let service = bench.service.clone();
-        let key = bench.open().await.key().clone();
-        bench.agent.callbacks = Some(Arc::new(Other { service, key, deletes }));
+        let (store, key) = (bench.store.clone(), bench.key());
+        bench.agent.callbacks = Some(Arc::new(Other { store, key, deletes }));
         let (_, result) = bench.turn("hi", "{}").await;
         let Err(AgentError::Broken { message, .. }) = result else { panic!("{reason}: {result:?}") };
         assert!(message.contains(reason) && !message.contains("revision"), "{message}");
@@ -262,7 +262,8 @@ async fn the_answer_is_kept_as_an_artifact_that_the_next_instruction_can_use() {
     bench.turn("two", "{}").await.1.unwrap();
     assert_eq!(bench.prompt(0).instruction, "Before: ");
     assert_eq!(bench.prompt(1).instruction, "Before: first");
-    assert_eq!(bench.open().await.artifact("note").await.unwrap(), Some(vec![Part::text("second")].into()));
+    let kept = bench.store.artifact(&bench.key(), "note").await.unwrap().unwrap();
+    assert_eq!(kept.parts, [Part::text("second")]);
 
     bench.agent.instruction = "{artifact.other}".to_owned();
     let Err(AgentError::Failed { message }) = bench.turn("three", "{}").await.1 else { panic!() };

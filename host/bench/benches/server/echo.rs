@@ -14,14 +14,6 @@ impl AgentExecutor for Echo {
         "echo"
     }
 
-    fn reads_shared_state(&self) -> bool {
-        false
-    }
-
-    fn reaches_out(&self) -> bool {
-        false
-    }
-
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let text = turn.message.text();
         let state = if text == WAIT { TaskState::InputRequired } else { TaskState::Working };

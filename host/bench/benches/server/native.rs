@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, ScriptedModel, TemplateAgent, TurnContext};
+use annex_conversation::{Conversation, StateDelta};
 use annex_protocol::{A2aError, Json, SendMessageRequest};
 use annex_runtime::Source;
 use annex_sdk::{Location, MetadataEntry, Rejection, Scopes, Violation};
 use annex_server::{AgentConfig, Config, ModelConfig};
-use annex_session::{StateDelta, TurnSession};
 use annex_state_injection::logic;
 use annex_state_injection::parameters::Parameters;
 use jsonschema::Validator;
@@ -43,18 +43,10 @@ impl AgentExecutor for NativeInjection {
         self.agent.reads_history()
     }
 
-    fn reads_shared_state(&self) -> bool {
-        self.agent.reads_shared_state()
-    }
-
-    fn reaches_out(&self) -> bool {
-        self.agent.reaches_out()
-    }
-
     fn before_turn(
         &self,
         request: &SendMessageRequest,
-        session: &TurnSession,
+        conversation: &Conversation,
         delta: &mut StateDelta,
     ) -> Result<(), A2aError> {
         let places = [(Location::Message, &request.message.metadata), (Location::Request, &request.metadata)];
@@ -66,7 +58,7 @@ impl AgentExecutor for NativeInjection {
                 }
             }
         }
-        let host = Host { session, validator: &self.validator };
+        let host = Host { conversation, validator: &self.validator };
         match logic::get_state(&self.parameters, &entries, &host) {
             Ok(None) => Ok(()),
             Ok(Some(state)) => {
@@ -77,9 +69,9 @@ impl AgentExecutor for NativeInjection {
         }
     }
 
-    fn before_event(&self, session: &TurnSession, event: &mut AgentEvent) {
+    fn before_event(&self, conversation: &Conversation, event: &mut AgentEvent) {
         if let AgentEvent::Artifact { artifact, last_chunk: true, .. } = event {
-            let patch = logic::add_state(&self.parameters, session.snapshot().to_json_string());
+            let patch = logic::add_state(&self.parameters, conversation.state().to_json_string());
             let entries = patch.metadata.into_iter().filter_map(|(key, value)| Some((key, Json::parse(value).ok()?)));
             artifact.metadata.extend(entries);
             artifact.extensions.push(annex_test_support::STATE_INJECTION.into());
@@ -92,13 +84,13 @@ impl AgentExecutor for NativeInjection {
 }
 
 struct Host<'a> {
-    session: &'a TurnSession,
+    conversation: &'a Conversation,
     validator: &'a Validator,
 }
 
 impl logic::Host for Host<'_> {
     fn snapshot(&self) -> String {
-        self.session.snapshot().to_json_string()
+        self.conversation.state().to_json_string()
     }
 
     fn writable(&self) -> Scopes {

@@ -265,9 +265,9 @@ fn a_doctor_names_what_would_keep_a_server_from_serving() -> Result<()> {
 
     fs::remove_file(&data)?;
     fs::create_dir(&data)?;
-    fs::write(data.join("tasks.sqlite"), "no database at all")?;
+    fs::write(data.join("conversations.sqlite"), "no database at all")?;
     let seen = run_on("doctor", &config)?;
-    assert!(seen.out.contains("tasks.sqlite is not an SQLite database"), "{}", seen.out);
+    assert!(seen.out.contains("conversations.sqlite is not an SQLite database"), "{}", seen.out);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use annex_session::{EventFilter, Limits, SessionKey, SessionService, SqliteSessionService};
+use annex_conversation::{ConversationKey, ConversationStore, Limits, SqliteStore, Window};
 use anyhow::{Context, Result, ensure};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -15,10 +15,9 @@ use crate::support::Server;
 
 const WHAT_TO_DO: &str = "it and its folder must be writable for the user who runs the server";
 
-/// A config that keeps both tasks and sessions in `folder`, or sessions only.
-fn kept_in(section: &str, folder: &Path) -> String {
-    let data_dir = format!("data_dir = {folder:?}");
-    config(&if section == "tasks" { data_dir } else { format!("[{section}]\n{data_dir}") })
+/// A config that keeps conversations and tasks in `folder`.
+fn kept_in(folder: &Path) -> String {
+    config(&format!("data_dir = {folder:?}"))
 }
 
 /// A server that must obey file modes: as root, the process drops the capabilities that bypass modes. A file beyond its
@@ -50,34 +49,32 @@ fn check_refused(config: &str, reasons: &[&str]) -> Result<()> {
 
 #[test]
 fn a_folder_that_cannot_be_written_ends_the_start_with_what_to_do() -> Result<()> {
-    for section in ["tasks", "sessions"] {
-        let home = tempfile::tempdir()?;
-        let data = home.path().join("data");
-        let folder = data.display().to_string();
-        let file = data.join(format!("{section}.sqlite"));
-        let config = kept_in(section, &data);
-        let name = file.display().to_string();
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    let folder = data.display().to_string();
+    let file = data.join("conversations.sqlite");
+    let config = kept_in(&data);
+    let name = file.display().to_string();
 
-        set_mode(home.path(), 0o500)?;
-        check_refused(&config, &[&format!("{section}.data_dir: cannot create {folder}"), "Permission denied"])?;
-        set_mode(home.path(), 0o700)?;
-        fs::create_dir(&data)?;
-        set_mode(&data, 0o500)?;
-        check_refused(&config, &[&name, WHAT_TO_DO, "Permission denied"])?;
-        set_mode(&data, 0o700)?;
-        drop(start(&config)?);
-        set_mode(&file, 0o400)?;
-        check_refused(&config, &[&name, WHAT_TO_DO, "Permission denied"])?;
-        // Only the files that SQLite keeps beside it.
-        set_modes(&data, 0o400)?;
-        set_mode(&file, 0o600)?;
-        set_mode(&data, 0o500)?;
-        check_refused(&config, &[&name, WHAT_TO_DO, "readonly database"])?;
+    set_mode(home.path(), 0o500)?;
+    check_refused(&config, &[&format!("tasks.data_dir: cannot create {folder}"), "Permission denied"])?;
+    set_mode(home.path(), 0o700)?;
+    fs::create_dir(&data)?;
+    set_mode(&data, 0o500)?;
+    check_refused(&config, &[&name, WHAT_TO_DO, "Permission denied"])?;
+    set_mode(&data, 0o700)?;
+    drop(start(&config)?);
+    set_mode(&file, 0o400)?;
+    check_refused(&config, &[&name, WHAT_TO_DO, "Permission denied"])?;
+    // Only the files that SQLite keeps beside it.
+    set_modes(&data, 0o400)?;
+    set_mode(&file, 0o600)?;
+    set_mode(&data, 0o500)?;
+    check_refused(&config, &[&name, WHAT_TO_DO, "readonly database"])?;
 
-        set_mode(&data, 0o700)?;
-        set_modes(&data, 0o600)?;
-        drop(start(&config)?);
-    }
+    set_mode(&data, 0o700)?;
+    set_modes(&data, 0o600)?;
+    drop(start(&config)?);
     Ok(())
 }
 
@@ -103,44 +100,42 @@ fn error_id(answer: &Value) -> String {
 }
 
 async fn events(file: &Path) -> Result<usize> {
-    let key = SessionKey::new("", "test_agent", "A2A_USER_c", "c");
-    let sessions = SqliteSessionService::open(file, Limits::default()).await?;
-    Ok(sessions.read(&key, EventFilter::ALL).await?.events.len())
+    let key = ConversationKey::new("", "test_agent", "A2A_USER_c", "c");
+    let store = SqliteStore::open(file, None, Limits::default()).await?;
+    Ok(store.conversation(&key, Window::ALL).await?.history.len())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_becomes_read_only_fails_messages_until_it_is_writable_again() -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::new();
-    for section in ["tasks", "sessions"] {
-        let folder = tempfile::tempdir()?;
-        let data = folder.path().join("data");
-        let mut server = start(&kept_in(section, &data))?;
-        let send = async |id| call(&client, &server.url, "SendMessage", message("c", id)).await;
-        let first = send("m-1").await?["result"]["task"].clone();
-        assert_eq!(first["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    let mut server = start(&kept_in(&data))?;
+    let send = async |id| call(&client, &server.url, "SendMessage", message("c", id)).await;
+    let first = send("m-1").await?["result"]["task"].clone();
+    assert_eq!(first["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
 
-        set_writable(&server, &data, false)?;
-        let mut failed = Vec::new();
-        for _ in 0..3 {
-            failed.push(error_id(&send("m-2").await?));
-        }
-        assert_eq!(call(&client, &server.url, "GetTask", json!({"id": first["id"]})).await?["result"], first);
-        assert_eq!(list(&client, &server.url, "c").await?.len(), 1, "{section}: something is half-written");
-
-        set_writable(&server, &data, true)?;
-        let answer = send("m-2").await?;
-        let second = answer["result"]["task"].clone();
-        assert_eq!(second["status"]["state"], "TASK_STATE_COMPLETED", "{section}: {answer}");
-        assert_eq!(list(&client, &server.url, "c").await?.len(), 2, "{section}");
-
-        let log = server.kill_for_log()?;
-        for id in failed {
-            let line = log.lines().find(|line| line.contains(&id)).with_context(|| format!("{id} is not in: {log}"))?;
-            assert!(line.contains("the database failed"), "{line}");
-        }
-        assert_eq!(events(&data.join("sessions.sqlite")).await?, 4, "{section}");
+    set_writable(&server, &data, false)?;
+    let mut failed = Vec::new();
+    for _ in 0..3 {
+        failed.push(error_id(&send("m-2").await?));
     }
+    assert_eq!(call(&client, &server.url, "GetTask", json!({"id": first["id"]})).await?["result"], first);
+    assert_eq!(list(&client, &server.url, "c").await?.len(), 1, "something is half-written");
+
+    set_writable(&server, &data, true)?;
+    let answer = send("m-2").await?;
+    let second = answer["result"]["task"].clone();
+    assert_eq!(second["status"]["state"], "TASK_STATE_COMPLETED", "{answer}");
+    assert_eq!(list(&client, &server.url, "c").await?.len(), 2);
+
+    let log = server.kill_for_log()?;
+    for id in failed {
+        let line = log.lines().find(|line| line.contains(&id)).with_context(|| format!("{id} is not in: {log}"))?;
+        assert!(line.contains("the database failed"), "{line}");
+    }
+    assert_eq!(events(&data.join("conversations.sqlite")).await?, 4);
     Ok(())
 }
 

@@ -1,10 +1,12 @@
-//! `annex serve` with stored sessions, killed in the middle of many turns.
+//! `annex serve` with stored conversations, killed in the middle of many turns.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use annex_session::{Event, EventFilter, Limits, Session, SessionKey, SessionService, SqliteSessionService};
+use annex_conversation::{
+    ConversationKey, ConversationSnapshot, ConversationStore, Event, Limits, SqliteStore, Window,
+};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -63,11 +65,11 @@ async fn client(url: String, number: usize, answered: watch::Sender<BTreeMap<usi
     }
 }
 
-async fn session(service: &SqliteSessionService, number: usize) -> Result<Session> {
+async fn read(store: &SqliteStore, number: usize) -> Result<ConversationSnapshot> {
     let context = format!("c-{number}");
     let user = format!("A2A_USER_{context}");
-    let key = SessionKey::new("", AGENT, user, context);
-    Ok(service.read(&key, EventFilter::ALL).await?)
+    let key = ConversationKey::new("", AGENT, user, context);
+    Ok(store.conversation(&key, Window::ALL).await?)
 }
 
 fn is_answer(event: &Event) -> bool {
@@ -75,12 +77,12 @@ fn is_answer(event: &Event) -> bool {
 }
 
 /// Each event has its delta, the state is the sum of all deltas, and events of user and agent alternate.
-fn check(session: &Session) {
-    let context = session.key.context.as_str();
+fn check(conversation: &ConversationSnapshot) {
+    let context = conversation.key.context.as_str();
     let mut round = None;
     let mut last_answer = None;
-    for (index, event) in session.events.iter().enumerate() {
-        assert_eq!(event.is_from_user(), index % 2 == 0, "{context}: {:#?}", session.events);
+    for (index, event) in conversation.history.iter().enumerate() {
+        assert_eq!(event.is_from_user(), index % 2 == 0, "{context}: {:#?}", conversation.history);
         if event.is_from_user() {
             assert_eq!(event.state_delta.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["round"], "{context}");
             round = event.state_delta.get("round");
@@ -91,12 +93,12 @@ fn check(session: &Session) {
             assert_eq!(last_answer.map(|answer| answer.get()), Some(answer.as_str()), "{context}");
         }
     }
-    assert_eq!(session.state.value("round"), round, "{context}");
-    assert_eq!(session.state.value("last_answer"), last_answer, "{context}");
+    assert_eq!(conversation.state.value("round"), round, "{context}");
+    assert_eq!(conversation.state.value("last_answer"), last_answer, "{context}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_killed_in_the_middle_of_turns_leaves_every_session_whole() -> Result<()> {
+async fn a_server_killed_in_the_middle_of_turns_leaves_every_conversation_whole() -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = tempfile::tempdir()?;
     let config = config(folder.path());
@@ -115,20 +117,20 @@ async fn a_server_killed_in_the_middle_of_turns_leaves_every_session_whole() -> 
     drop(server);
     let answered = answered.borrow().clone();
 
-    let file = folder.path().join("data/sessions.sqlite");
-    let service = SqliteSessionService::open(&file, Limits::default()).await?;
+    let file = folder.path().join("data/conversations.sqlite");
+    let store = SqliteStore::open(&file, None, Limits::default()).await?;
     let mut broken_off = 0;
     for number in 0..CLIENTS {
-        let session = session(&service, number).await?;
-        check(&session);
-        broken_off += usize::from(session.events.last().is_some_and(|event| event.is_from_user()));
-        let answers = session.events.iter().filter(|event| is_answer(event)).count();
+        let conversation = read(&store, number).await?;
+        check(&conversation);
+        broken_off += usize::from(conversation.history.last().is_some_and(|event| event.is_from_user()));
+        let answers = conversation.history.iter().filter(|event| is_answer(event)).count();
         let acknowledged = answered[&number];
         // One more may have been answered whose acknowledgement did not get through.
         ensure!((acknowledged..=acknowledged + 1).contains(&answers), "c-{number}: {answers}, {acknowledged}");
     }
     ensure!(broken_off > 0, "no turn was under way");
-    service.close().await;
+    store.close().await;
 
     let server = Server::start(&config)?;
     let client = reqwest::Client::new();
@@ -136,11 +138,11 @@ async fn a_server_killed_in_the_middle_of_turns_leaves_every_session_whole() -> 
         let answer = say(&client, &server.url, &format!("c-{number}"), 1_000_000).await?;
         assert_eq!(answer, "this was 1000000 of many");
     }
-    let service = SqliteSessionService::open(&file, Limits::default()).await?;
+    let store = SqliteStore::open(&file, None, Limits::default()).await?;
     for number in 0..CLIENTS {
-        let session = session(&service, number).await?;
-        check(&session);
-        ensure!(session.events.last().is_some_and(|event| is_answer(event)));
+        let conversation = read(&store, number).await?;
+        check(&conversation);
+        ensure!(conversation.history.last().is_some_and(|event| is_answer(event)));
     }
     Ok(())
 }

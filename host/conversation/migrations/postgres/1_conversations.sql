@@ -149,3 +149,23 @@ CREATE TABLE push_config (
     json TEXT NOT NULL,
     PRIMARY KEY (task_id, id)
 );
+
+-- How far a process has sent the events of a task to a receiver of push notifications. The row goes with its config, and when
+-- the last event of the task was sent.
+CREATE TABLE push_cursor (
+    task_id TEXT COLLATE "C" NOT NULL,
+    config_id TEXT COLLATE "C" NOT NULL,
+    -- The number of the last entry that was sent or given up.
+    sent BIGINT NOT NULL,
+    -- The process that sends. NULL while the task waits for its client, or where its sender has left it.
+    sender TEXT COLLATE "C",
+    -- Attempts in a row that failed.
+    failures BIGINT NOT NULL DEFAULT 0,
+    -- Nobody tries before.
+    retry_at TIMESTAMPTZ,
+    PRIMARY KEY (task_id, config_id),
+    FOREIGN KEY (task_id, config_id) REFERENCES push_config (task_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX push_cursor_sent ON push_cursor (sender) WHERE sender IS NOT NULL;
+CREATE INDEX push_cursor_left ON push_cursor (retry_at) WHERE sender IS NULL AND retry_at IS NOT NULL;

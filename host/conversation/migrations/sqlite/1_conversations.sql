@@ -150,6 +150,6 @@ CREATE TABLE push_config (
 );
 
 -- The processes that have the file. There is one at a time, which removes those before.
-CREATE TABLE replica (
+CREATE TABLE process (
     id TEXT NOT NULL PRIMARY KEY
 );

@@ -2,7 +2,7 @@
 //!
 //! A change in memory cannot be rolled back, so each change runs all checks first.
 
-use annex_protocol::{Message, TaskId, Timestamp};
+use annex_protocol::{Message, TaskId};
 
 use super::bounds::MemoryBounds;
 use super::claims::Claims;
@@ -14,13 +14,14 @@ use super::tasks::{Consequences, TaskChange, Tasks};
 use crate::claim::MessageKey;
 use crate::entry::{Entry, combined};
 use crate::error::{AppendError, StoreError};
-use crate::fence::{Fence, Leases, Replica};
+use crate::fence::{Fence, Leases};
 use crate::history::{ConversationSnapshot, Window};
 use crate::key::{ConversationKey, check_name};
 use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
-use crate::store::{Append, Appended, Position};
+use crate::store::{Append, Appended, Outcome, Position};
 use crate::task::TaskSnapshot;
+use annex_leases::Replica;
 
 pub(super) struct Contents {
     pub(super) conversations: Conversations,
@@ -73,7 +74,7 @@ impl Contents {
         if stored.is_some() {
             self.tasks.set_worked_on(task, true);
         } else if before > 0 {
-            let submitted = TaskSnapshot::submitted(task.clone(), key.context.clone(), Timestamp::now());
+            let submitted = TaskSnapshot::submitted(task.clone(), key.context.clone(), submission.since);
             let change = TaskChange { key, entries: &[], task: &submitted, is_worked_on: true };
             let consequences = self.tasks.store(task, &change)?;
             self.follow(&consequences);
@@ -127,26 +128,35 @@ impl Contents {
             }
         }
         self.check_entries(key, append.entries)?;
-        let answer_bytes = append.answer.map(|answer| serde_json::to_string(answer).map(|json| json.len()));
-        let answer_bytes = answer_bytes.transpose().map_err(StoreError::from)?;
-        let consequences = match &at.task {
-            Some(id) if append.answer.is_some() => {
+        let answer = match append.outcome {
+            Outcome::Answer(answer) => {
+                let json = serde_json::to_string(answer).map_err(StoreError::from)?;
+                Some((answer, json.len()))
+            }
+            Outcome::Task | Outcome::Refusal => None,
+        };
+        let consequences = match (&at.task, append.outcome) {
+            (Some(id), Outcome::Answer(_)) => {
                 // Its message stays known, because it was answered.
                 self.tasks.remove(id);
                 Consequences::default()
             }
-            Some(id) => {
+            (Some(id), Outcome::Refusal) => {
+                self.remove_task(id);
+                Consequences::default()
+            }
+            (Some(id), Outcome::Task) => {
                 let task = append.task.ok_or(AppendError::Missing)?;
                 let is_worked_on = index.is_some() && !append.ends;
                 let change = TaskChange { key, entries: append.entries, task, is_worked_on };
                 self.tasks.store(id, &change)?
             }
-            None => Consequences::default(),
+            (None, _) => Consequences::default(),
         };
         self.follow(&consequences);
         self.conversations.store(key, append.entries);
         if let Some(fence) = append.by {
-            self.settle(key, fence, (&append, answer_bytes));
+            self.settle(key, fence, (append.ends, answer));
         }
         let number = match &at.task {
             Some(_) => at.number.saturating_add(append.entries.len() as u64),
@@ -208,19 +218,17 @@ impl Contents {
     }
 
     /// The turn has appended: its message is accepted, and it leaves the queue if it ends.
-    fn settle(&mut self, key: &ConversationKey, fence: &Fence, (append, answer_bytes): (&Append<'_>, Option<usize>)) {
+    fn settle(&mut self, key: &ConversationKey, fence: &Fence, (ends, answer): (bool, Option<(&Message, usize)>)) {
         let Some(turn) = self.queues.turn_mut(key, fence) else { return };
         let is_accepted = turn.accept();
-        let message = turn.submission.message.clone().filter(|_| !is_accepted || append.answer.is_some());
+        let message = turn.submission.message.clone().filter(|_| !is_accepted || answer.is_some());
         if let Some(message) = message {
             self.claims.accept(key.owner(), &message);
-            if let (Some(answer), Some(bytes)) = (append.answer, answer_bytes) {
-                self.keep_answer(key, &message, (answer, bytes));
+            if let Some(answer) = answer {
+                self.keep_answer(key, &message, answer);
             }
         }
-        if append.ends
-            && let Some(index) = self.queues.index(key, fence)
-        {
+        if ends && let Some(index) = self.queues.index(key, fence) {
             self.queues.remove(key, index);
         }
     }

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use annex_protocol::{ContextId, Message, MessageId, TaskId, Timestamp};
 
 use crate::claim::{Claim, MessageKey};
-use crate::fence::{Leases, Replica};
+use crate::fence::Leases;
 use crate::key::Owner;
 use crate::retention::Keep;
+use annex_leases::Replica;
 
 type ClaimKey = (Owner, ContextId, MessageId);
 

@@ -8,9 +8,10 @@ use annex_protocol::TaskId;
 use tokio::sync::Notify;
 
 use super::slot_key::Prehashed;
-use crate::fence::{Fence, Leases, Replica};
+use crate::fence::{Fence, Leases};
 use crate::key::ConversationKey;
 use crate::queue::{LostTurn, Submission};
+use annex_leases::Replica;
 
 #[derive(Default)]
 pub(super) struct Queues {
@@ -41,6 +42,12 @@ impl Queues {
     pub(super) fn turns(&self, key: &ConversationKey) -> impl ExactSizeIterator<Item = &TurnInQueue> {
         static NONE: VecDeque<TurnInQueue> = VecDeque::new();
         self.by_conversation.get(key).unwrap_or(&NONE).iter()
+    }
+
+    /// The turns of a tenant.
+    pub(super) fn count(&self, tenant: &str) -> u64 {
+        let of_tenant = self.by_conversation.iter().filter(|(key, _)| *key.tenant == *tenant);
+        of_tenant.map(|(_, queue)| queue.len() as u64).sum()
     }
 
     pub(super) fn is_busy(&self, key: &ConversationKey) -> bool {
@@ -130,7 +137,7 @@ impl Queues {
             key: key.clone(),
             task: turn.submission.task.clone(),
             fence,
-            resume: turn.submission.resume.clone(),
+            resume: if turn.has_begun { &turn.submission.resume } else { &turn.submission.request }.clone(),
             has_begun: turn.has_begun,
             attempts,
             is_cancelled: turn.is_cancelled,

@@ -9,6 +9,7 @@ use super::values::named;
 use super::{SqlStore, delete, read, scopes, statements, upkeep_statements};
 use crate::admin::{ConversationAdmin, ConversationQuery, Holdings};
 use crate::configs::{ConfigError, ConfigStore, MAX_PUSH_CONFIGS};
+use crate::cursors::PushCursors;
 use crate::encoding::encoded_name;
 use crate::error::{AppendError, StoreError};
 use crate::history::{ConversationSnapshot, Window};
@@ -95,6 +96,7 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
             conversations: from_sql(row.int(0)?),
             state_bytes: from_sql(row.int(1)?),
             tasks: from_sql(row.int(2)?),
+            turns: from_sql(row.int(3)?),
         })
     }
 }
@@ -139,6 +141,10 @@ impl<D: Leased> ConfigStore for SqlStore<D> {
         self.database.change(upkeep_statements::DELETE_CONFIG, &values).await?;
         Ok(())
     }
+
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        D::push_cursors(self)
+    }
 }
 
 impl<D: Leased> SqlStore<D> {
@@ -163,7 +169,7 @@ impl<D: Leased> SqlStore<D> {
     }
 }
 
-fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
+pub(super) fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
     serde_json::from_str(&row.text(0)?).map_err(|source| StoreError::unreadable_task(task, source))
 }
 

@@ -19,7 +19,7 @@ use crate::fence::Fence;
 use crate::key::ConversationKey;
 use crate::limits::Limits;
 use crate::state::{STORED, Scope, StateDelta};
-use crate::store::{Append, Position};
+use crate::store::{Append, Outcome, Position};
 
 /// The most entries, and the most keys, of an append that is made in one trip.
 const FEW: usize = 8;
@@ -46,6 +46,8 @@ pub(super) struct Write {
     message: Option<MessageKey>,
     resume: Option<Arc<str>>,
     answer: Option<String>,
+    /// True if the agent has refused the message, whose task and claim are deleted.
+    is_refused: bool,
     /// True once an attempt has failed that may have stored the append.
     pub(super) is_doubtful: AtomicBool,
 }
@@ -118,7 +120,11 @@ impl Write {
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
             message: append.submission.and_then(|submission| submission.message.clone()),
             resume: append.submission.and_then(|submission| submission.resume.clone()),
-            answer: append.answer.map(serde_json::to_string).transpose().map_err(StoreError::from)?,
+            answer: match append.outcome {
+                Outcome::Answer(answer) => Some(serde_json::to_string(answer).map_err(StoreError::from)?),
+                Outcome::Task | Outcome::Refusal => None,
+            },
+            is_refused: append.outcome == Outcome::Refusal,
             is_doubtful: AtomicBool::new(false),
         })
     }
@@ -129,6 +135,10 @@ impl Write {
             Some(_) => self.at.number.saturating_add(self.entries.len() as u64),
             None => conversation,
         }
+    }
+
+    fn deletes_task(&self) -> bool {
+        self.answer.is_some() || self.is_refused
     }
 
     pub(super) fn says(&self) -> bool {
@@ -149,7 +159,7 @@ impl Write {
         let mut steps = Vec::new();
         let owner = self.key.owner();
         let turn = self.by.as_ref().filter(|_| !self.ends);
-        if let (Some(task), None) = (&self.task, &self.answer) {
+        if let Some(task) = self.task.as_ref().filter(|_| !self.deletes_task()) {
             let is_worked_on = i64::from(turn.is_some());
             let row = [
                 Value::Text(&task.id),
@@ -207,7 +217,7 @@ impl Change for Write {
         let (fence, member) = self.by.as_ref()?;
         let own: Vec<_> = self.delta.within(Scope::Conversation).collect();
         let is_plain = self.task.is_some()
-            && self.answer.is_none()
+            && !self.deletes_task()
             && self.artifacts.is_empty()
             && self.entries.len() <= FEW
             && own.len() <= FEW
@@ -284,8 +294,12 @@ impl Change for Write {
             Value::Text(member),
         ];
         D::execute(transaction, statements::CHANGE_CONVERSATION, &values).await?;
-        if let (Some(task), Some(_)) = (&self.task, &self.answer) {
-            D::execute(transaction, statements::DELETE_TASK, &[Value::Text(&task.id)]).await?;
+        if let Some(task) = self.task.as_ref().filter(|_| self.deletes_task()) {
+            let id = [Value::Text(&task.id)];
+            D::execute(transaction, statements::DELETE_TASK, &id).await?;
+            if self.is_refused {
+                D::execute(transaction, statements::FORGET_CLAIMS_OF_TASK, &id).await?;
+            }
         }
         for step in self.common_steps() {
             D::execute_all(transaction, std::slice::from_ref(&step)).await?;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use annex_database::{Row, Value, from_sql};
-use annex_protocol::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -30,7 +29,7 @@ pub(super) async fn enter<D: Leased>(
 ) -> Result<Entrance, AppendError> {
     let fence = Fence { replica: submission.replica.clone(), epoch: next_number() };
     let own = member(&fence);
-    let now = Timestamp::now();
+    let now = submission.since;
     let submitted = TaskSnapshot::submitted(submission.task.clone(), key.context.clone(), now);
     let json = submitted.stored_json().map_err(StoreError::from)?;
     let owner = key.owner();
@@ -51,7 +50,7 @@ pub(super) async fn enter<D: Leased>(
         Value::Text(&owner.principal),
         Value::Text(&json),
         Value::count(fence.epoch),
-        Value::MaybeText(submission.resume.as_deref()),
+        Value::MaybeText(submission.request.as_deref()),
         Value::Text(message.map_or("", |message| message.context.as_str())),
         Value::Text(message.map_or("", |message| message.message.as_str())),
     ];

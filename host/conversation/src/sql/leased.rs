@@ -1,11 +1,13 @@
 //! The statements that look at leases, for each database.
 //!
-//! A process writes only while its replica is in the table `replica` and its lease holds, by the clock of the database and in
-//! the statement that writes. A SQLite file has one process at a time, whose row has no end.
+//! A process writes only while its lease holds, by the clock of the database and in the statement that writes. A SQLite file
+//! has one process at a time, which holds the file until another process opens it.
 
 use annex_database::{Database, PostgresDatabase, SqliteDatabase};
 
+use super::SqlStore;
 use super::statements::{select_conversation, take_task, task_columns};
+use crate::cursors::PushCursors;
 
 /// The statements of one database.
 #[derive(Debug)]
@@ -32,25 +34,35 @@ pub struct LeasedStatements {
 }
 
 /// A database with the statements that look at leases.
-pub trait Leased: Database {
+pub trait Leased: Database + Sized {
     /// The statements.
     const STATEMENTS: &'static LeasedStatements;
+
+    /// The progress of push notifications in a store that several processes share.
+    fn push_cursors(store: &SqlStore<Self>) -> Option<&dyn PushCursors>;
 }
 
-/// True in a statement while the lease of a replica holds.
-macro_rules! alive {
-    ($replica:expr, $holds:literal) => {
-        concat!("EXISTS (SELECT 1 FROM replica WHERE replica.id = ", $replica, $holds, ")")
+/// True in a PostgreSQL statement while the lease of a replica holds.
+macro_rules! has_lease {
+    ($replica:expr) => {
+        annex_leases::is_alive!($replica)
+    };
+}
+
+/// True in a SQLite statement while the process has the file.
+macro_rules! has_file {
+    ($replica:expr) => {
+        concat!("EXISTS (SELECT 1 FROM process WHERE process.id = ", $replica, ")")
     };
 }
 
 /// Enters a queue, unless it is full, or the task has a turn or belongs to another conversation.
 macro_rules! enter {
-    ($holds:literal) => {
+    ($alive:ident) => {
         concat!(
             "INSERT INTO conversation (tenant, app, user_id, context_id, number, updated_at, changed_at, turns)
         SELECT $1, $2, $3, $4, 0, $7, $7, $8 WHERE ",
-            alive!("$9", $holds),
+            $alive!("$9"),
             " AND NOT EXISTS (SELECT 1 FROM task JOIN conversation AS own ON own.id = task.conversation_id
             WHERE task.id = $10 AND (task.replica IS NOT NULL
                 OR NOT (own.tenant = $1 AND own.app = $2 AND own.user_id = $3 AND own.context_id = $4)))
@@ -64,7 +76,7 @@ macro_rules! enter {
 /// The first step of an append: the turn is the first of the queue, its lease holds, and its task is as the turn knows it.
 /// Refuses what the other steps do not do: state and history at their limits.
 macro_rules! advance {
-    ($turns:literal, $holds:literal) => {
+    ($turns:literal, $alive:ident) => {
         concat!(
             "
     UPDATE conversation SET number = number + $1, updated_at = coalesce($2, updated_at), changed_at = $3,
@@ -73,7 +85,7 @@ macro_rules! advance {
             "
     WHERE tenant = $6 AND app = $7 AND user_id = $8 AND context_id = $9 AND substr(turns, 1, length($10)) = $11
         AND coalesce(orphan, '') <> $12 AND ",
-            alive!("$13", $holds),
+            $alive!("$13"),
             " AND number <= $14
         AND coalesce((SELECT task.number FROM task WHERE task.id = $15), 0) = $16
         AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = $17 AND task.conversation_id <> conversation.id)
@@ -84,27 +96,27 @@ macro_rules! advance {
 }
 
 macro_rules! statements {
-    ($holds:literal, $known:literal) => {
+    ($alive:ident, $known:literal) => {
         LeasedStatements {
-            is_alive: concat!("SELECT id FROM replica WHERE id = $1", $holds),
+            is_alive: concat!("SELECT CAST(1 AS BIGINT) WHERE ", $alive!("$1")),
             claim: concat!(
                 "
     INSERT INTO message (tenant, principal, context_id, message_id, digest, task_id, claimed_at, replica, claim)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET
         claim = CASE WHEN message.digest = excluded.digest AND message.replica IS NOT NULL AND NOT ",
-                alive!("message.replica", $holds),
+                $alive!("message.replica"),
                 " THEN excluded.claim ELSE message.claim END,
         replica = CASE WHEN message.digest = excluded.digest AND message.replica IS NOT NULL AND NOT ",
-                alive!("message.replica", $holds),
+                $alive!("message.replica"),
                 " THEN excluded.replica ELSE message.replica END
     RETURNING digest, task_id, coalesce(replica, ''), claim, coalesce(answer, '')"
             ),
-            enter: enter!($holds),
+            enter: enter!($alive),
             enter_at_once: select_conversation!(
                 concat!(
                     "entered AS (",
-                    enter!($holds),
+                    enter!($alive),
                     "),
     taken AS (",
                     take_task!(),
@@ -117,29 +129,29 @@ macro_rules! statements {
     UNION ALL
     SELECT CAST(5 AS BIGINT), turns, '', number, id FROM entered"
             ),
-            advance: advance!("CASE WHEN $5 = '' THEN '' ELSE turns END", $holds),
-            advance_and_end: advance!("replace(turns, $5, '')", $holds),
+            advance: advance!("CASE WHEN $5 = '' THEN '' ELSE turns END", $alive),
+            advance_and_end: advance!("replace(turns, $5, '')", $alive),
             lock: concat!(
                 "
     UPDATE conversation SET number = number
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4
     RETURNING id, number, turns, coalesce(orphan, ''), CAST(CASE WHEN ",
-                alive!("$5", $holds),
+                $alive!("$5"),
                 " THEN 1 ELSE 0 END AS BIGINT)"
             ),
             lost: concat!(
                 "
     SELECT id, replica, epoch FROM task WHERE replica IS NOT NULL AND NOT ",
-                alive!("task.replica", $holds),
+                $alive!("task.replica"),
                 " AND ",
-                alive!("$1", $holds),
+                $alive!("$1"),
                 " ORDER BY id LIMIT CAST($2 AS BIGINT)"
             ),
             take: concat!(
                 "
     UPDATE task SET replica = $1, epoch = $2, attempts = attempts + has_begun
     WHERE id = $3 AND replica = $4 AND epoch = $5 AND ",
-                alive!("$1", $holds),
+                $alive!("$1"),
                 "
     RETURNING conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted"
             ),
@@ -148,9 +160,9 @@ macro_rules! statements {
     UPDATE conversation SET turns = substr(turns, length($5) + 1)
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND substr(turns, 1, length($5)) = $5
         AND NOT ",
-                alive!("$6", $holds),
+                $alive!("$6"),
                 " AND ",
-                alive!("$7", $holds),
+                $alive!("$7"),
                 "
         AND NOT EXISTS (SELECT 1 FROM task WHERE task.conversation_id = conversation.id AND task.replica IS NOT NULL
             AND '<' || task.replica || '/' || task.epoch || '>' = $5)
@@ -160,7 +172,7 @@ macro_rules! statements {
                 "
     UPDATE task SET is_cancelled = 1 WHERE id = $1 AND replica IS NOT NULL
     RETURNING replica, epoch, CAST(CASE WHEN ",
-                alive!("task.replica", $holds),
+                $alive!("task.replica"),
                 " THEN 1 ELSE 0 END AS BIGINT)"
             ),
             changed: concat!(
@@ -183,15 +195,21 @@ macro_rules! statements {
 
 impl Leased for SqliteDatabase {
     const STATEMENTS: &'static LeasedStatements = &statements!(
-        "",
+        has_file,
         "(SELECT value ->> 'id' AS id, value ->> 'number' AS number, value ->> 'replica' AS replica FROM json_each($1))
         AS known"
     );
+
+    fn push_cursors(_store: &SqlStore<Self>) -> Option<&dyn PushCursors> {
+        None
+    }
 }
 
 impl Leased for PostgresDatabase {
-    const STATEMENTS: &'static LeasedStatements = &statements!(
-        " AND lease_until > clock_timestamp()",
-        "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)"
-    );
+    const STATEMENTS: &'static LeasedStatements =
+        &statements!(has_lease, "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)");
+
+    fn push_cursors(store: &SqlStore<Self>) -> Option<&dyn PushCursors> {
+        Some(store)
+    }
 }

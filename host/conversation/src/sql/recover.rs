@@ -7,9 +7,10 @@ use super::leased::Leased;
 use super::statements;
 use super::values::{member, named, next_number};
 use crate::error::StoreError;
-use crate::fence::{Fence, Replica};
+use crate::fence::Fence;
 use crate::key::{ConversationKey, check_key};
 use crate::queue::{LostTurn, TurnOfTask};
+use annex_leases::Replica;
 
 pub(super) async fn changed<D: Leased>(
     database: &D,

@@ -34,7 +34,8 @@ pub(super) static PUT_TASK: Rows = Rows {
         finished_at = excluded.finished_at, number = excluded.number, json = excluded.json,
         pins = coalesce(excluded.pins, task.pins), upstream = coalesce(excluded.upstream, task.upstream),
         replica = excluded.replica, epoch = excluded.epoch,
-        resume = CASE WHEN excluded.replica IS NULL THEN NULL ELSE coalesce(task.resume, excluded.resume) END,
+        resume = CASE WHEN excluded.replica IS NULL THEN NULL WHEN task.has_begun = 0 THEN excluded.resume
+            ELSE task.resume END,
         attempts = CASE WHEN excluded.replica IS NOT NULL AND task.attempts > excluded.attempts THEN task.attempts
             ELSE excluded.attempts END,
         is_accepted = excluded.is_accepted, has_begun = excluded.has_begun,

@@ -32,7 +32,8 @@ pub(super) const COUNT_HOLDINGS: &str = "
             JOIN conversation ON conversation.id = conversation_id WHERE tenant = $1)
         + (SELECT coalesce(sum(size), 0) FROM user_state WHERE tenant = $1)
         + (SELECT coalesce(sum(size), 0) FROM app_state WHERE tenant = $1) AS BIGINT),
-        (SELECT count(*) FROM task WHERE tenant = $1)";
+        (SELECT count(*) FROM task WHERE tenant = $1),
+        (SELECT count(*) FROM task WHERE tenant = $1 AND replica IS NOT NULL)";
 
 /// The oldest idle conversation of any tenant that is too old, or too many of its tenant.
 pub(super) const OLD_CONVERSATIONS: &str = "

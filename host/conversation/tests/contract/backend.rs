@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annex_conversation::{
-    ConfigStore, ConversationAdmin, ConversationStore, Leases, Limits, MemoryBounds, MemoryStore, PostgresStore,
-    Replica, SqliteStore,
-};
+use annex_conversation::{Leases, Limits, MemoryBounds, MemoryStore, PostgresStore, Replica, SqliteStore};
 use annex_database::PostgresConnections;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -17,13 +14,9 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use tokio::runtime::Handle;
 
 use crate::cluster::Scratch;
+use crate::table;
 
-/// All that a store of conversations does.
-pub(crate) trait AnyStore: ConversationStore + ConversationAdmin + ConfigStore {}
-
-impl<S: ConversationStore + ConversationAdmin + ConfigStore> AnyStore for S {}
-
-pub(crate) type Store = Arc<dyn AnyStore>;
+pub(crate) type Store = Arc<dyn annex_conversation::Store>;
 
 /// Where the conversations of one case are, and who works on them.
 #[derive(Clone)]
@@ -64,9 +57,9 @@ impl Backend {
                 Arc::new(MemoryStore::among_others(MemoryBounds { limits, ..MemoryBounds::default() }, leases.clone()))
             }
             Self::Sqlite(file) => {
-                let store = SqliteStore::open(file, &"one".into(), limits).await.unwrap();
+                let store = SqliteStore::open(file, Some(&"one".into()), limits).await.unwrap();
                 for replica in &REPLICAS[1..] {
-                    self.execute(format!("INSERT INTO replica (id) VALUES ('{replica}')")).await;
+                    self.execute(format!("INSERT INTO process (id) VALUES ('{replica}')")).await;
                 }
                 Arc::new(store)
             }
@@ -81,9 +74,9 @@ impl Backend {
     pub(crate) async fn end_lease(&self, replica: &str) {
         match self {
             Self::Memory(leases) => drop(leases.0.lock().unwrap().insert(replica.to_owned())),
-            Self::Sqlite(_) => self.execute(format!("DELETE FROM replica WHERE id = '{replica}'")).await,
+            Self::Sqlite(_) => self.execute(format!("DELETE FROM process WHERE id = '{replica}'")).await,
             Self::Postgres(_) => {
-                self.execute(format!("UPDATE replica SET lease_until = '-infinity' WHERE id = '{replica}'")).await;
+                self.execute(table::end(replica)).await;
             }
         }
     }
@@ -119,10 +112,10 @@ pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Backend)
 pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
     let Some(scratch) = Scratch::create().await else { return };
     let backend = Backend::Postgres(scratch.url().to_owned());
-    let replicas = REPLICAS.map(|replica| format!("('{replica}', 'infinity')")).join(", ");
-    // As the crate of the leases makes it.
-    let table = "CREATE TABLE replica (id TEXT PRIMARY KEY, lease_until TIMESTAMPTZ NOT NULL)";
-    backend.execute(format!("{table}; INSERT INTO replica VALUES {replicas}")).await;
+    backend.execute(table::CREATE.to_owned()).await;
+    for replica in REPLICAS {
+        backend.execute(table::endless(replica)).await;
+    }
     let outcome = tokio::spawn(case(backend)).await;
     scratch.remove().await;
     if let Err(failure) = outcome {

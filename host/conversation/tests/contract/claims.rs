@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use annex_conversation::{
-    Append, AppendError, Claim, Departure, Entrance, MessageKey, Owner, Position, Submission, TaskSnapshot, Window,
+    Append, AppendError, Claim, Departure, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskSnapshot,
+    Window,
 };
 use annex_protocol::{Message, Part, TaskState};
 use tokio::task::JoinSet;
@@ -59,7 +60,7 @@ async fn answer(store: &Store, owner: &Owner, id: &str, answer: &Message) {
         entries: &[],
         task: Some(&task),
         ends: true,
-        answer: Some(answer),
+        outcome: Outcome::Answer(answer),
     };
     store.append(&key_of(owner, &task), &Position::of_task(task.id().clone(), 0), append).await.unwrap();
 }

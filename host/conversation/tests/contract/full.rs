@@ -1,8 +1,8 @@
 //! The memory store when it is full of tasks.
 
 use annex_conversation::{
-    Append, AppendError, Claim, Entrance, Entry, MemoryBounds, MessageKey, Owner, Position, Submission, TaskQuery,
-    TaskSnapshot, UserMessage, Window,
+    Append, AppendError, Claim, Entrance, Entry, MemoryBounds, MessageKey, Outcome, Owner, Position, Submission,
+    TaskQuery, TaskSnapshot, UserMessage, Window,
 };
 use annex_protocol::{
     Artifact, Json, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
@@ -132,7 +132,13 @@ async fn ask(store: &Store, owner: &Owner, id: &str, length: usize) -> Claim {
         panic!("no other turn runs")
     };
     let answer = Message::agent("c-1".into(), None, vec![Part::text("x".repeat(length))]);
-    let append = Append { by: Some(&fence), task: Some(&task), ends: true, answer: Some(&answer), ..Append::default() };
+    let append = Append {
+        by: Some(&fence),
+        task: Some(&task),
+        ends: true,
+        outcome: Outcome::Answer(&answer),
+        ..Append::default()
+    };
     store.append(&key, &Position::of_task("t-0".into(), 0), append).await.unwrap();
     claim(store, owner, id).await
 }

@@ -31,6 +31,8 @@ macro_rules! on_every_store {
 
 #[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
+#[path = "../../../leases/tests/leases/table.rs"]
+mod table;
 
 mod artifacts;
 mod backend;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use annex_conversation::{
-    Append, Claim, Entrance, MessageKey, Owner, Position, Submission, TaskQuery, TaskSnapshot, Window,
+    Append, Claim, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskQuery, TaskSnapshot, Window,
 };
 use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
 
@@ -139,7 +139,7 @@ async fn what_belongs_to_a_task_goes_with_it(backend: Backend) {
             entries: &entries,
             task: Some(&snapshot),
             ends: true,
-            answer: None,
+            outcome: Outcome::Task,
         };
         store.append(&key, &Position::of_task(id.into(), 0), append).await.unwrap();
         store.put_config(&id.into(), &config).await.unwrap();

@@ -38,10 +38,13 @@ async fn what_a_tenant_holds_is_counted(backend: Backend) {
     make(&store, &of("u", "one"), delta(r#"{"k":1}"#)).await.unwrap();
     let held = store.holdings("t").await.unwrap();
     // `k` and "abc", `shared` and 22, `all` and true.
-    assert_eq!(held, Holdings { conversations: 2, tasks: 0, state_bytes: (1 + 5) + (6 + 2) + (3 + 4) });
-    assert_eq!(store.holdings("u").await.unwrap(), Holdings { conversations: 1, tasks: 0, state_bytes: 2 });
+    assert_eq!(held, Holdings { conversations: 2, tasks: 0, turns: 0, state_bytes: (1 + 5) + (6 + 2) + (3 + 4) });
+    assert_eq!(store.holdings("u").await.unwrap(), Holdings { conversations: 1, tasks: 0, turns: 0, state_bytes: 2 });
     assert!(store.delete(&of("t", "one")).await.unwrap());
-    assert_eq!(store.holdings("t").await.unwrap(), Holdings { conversations: 1, tasks: 0, state_bytes: 8 + 7 });
+    assert_eq!(
+        store.holdings("t").await.unwrap(),
+        Holdings { conversations: 1, tasks: 0, turns: 0, state_bytes: 8 + 7 }
+    );
     assert_eq!(store.holdings("none").await.unwrap(), Holdings::default());
 }
 

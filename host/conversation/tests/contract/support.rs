@@ -130,7 +130,15 @@ pub(crate) fn beginning(history: usize) -> Beginning {
 
 pub(crate) fn submission(replica: &str, task: &str) -> Submission {
     let task = TaskId::from(task);
-    Submission { replica: replica.into(), task, message: None, resume: Some("again".into()), max_waiting: 64 }
+    Submission {
+        replica: replica.into(),
+        task,
+        since: Timestamp::now(),
+        message: None,
+        request: Some("again".into()),
+        resume: Some("again".into()),
+        max_waiting: 64,
+    }
 }
 
 pub(crate) async fn arrive(store: &Store, path: &str, submission: Submission) -> Result<Arrival, AppendError> {

@@ -1,21 +1,15 @@
 //! The view that a running turn has of its conversation.
 
-use annex_conversation::{
-    AppendError, Arrival, Beginning, Conversation, ConversationStore, Entry, Event, StateDelta, TaskLimits,
-};
+use annex_conversation::{Arrival, Entry, Event, StateDelta};
 use annex_protocol::{Json, Message, Part};
-use std::sync::Arc;
 
-use crate::support::{
-    Backend, Says, add, arrive, beginning, create, event, find, ids, key, open, open_with, state_of, submission,
-};
+use crate::support::{Backend, Says, add, arrive, create, event, find, ids, open, open_with, state_of, submission};
 
 on_every_store!(
     a_turn_refuses_a_bad_context_id,
     the_next_turn_runs_when_the_last_entry_is_stored_and_sees_everything,
     a_history_that_was_read_with_the_conversation_has_what_the_turn_has_added,
     a_turn_knows_whether_the_user_has_an_answer,
-    entries_that_still_fit_into_the_task_are_stored,
     a_turn_that_answers_with_a_message_leaves_no_task,
     opening_creates_nothing_and_the_first_append_does,
     temp_keys_live_as_long_as_the_turn,
@@ -139,18 +133,6 @@ async fn a_turn_knows_whether_the_user_has_an_answer(backend: Backend) {
     assert!(turn.is_unanswered());
     turn.say(event("answer", "{}")).await.unwrap();
     assert!(!turn.is_unanswered());
-}
-
-async fn entries_that_still_fit_into_the_task_are_stored(backend: Backend) {
-    let store: Arc<dyn ConversationStore> = backend.store().await;
-    let limits = TaskLimits { bytes: 1 << 20, messages: 3, artifacts: 1 };
-    let beginning = Beginning { limits, ..beginning(0) };
-    let entered = Conversation::enter(&store, key("s"), submission("one", "t-1"), beginning).await.unwrap();
-    let Arrival::Runs(turn) = entered else { panic!("no other turn runs") };
-    let says = |text: &str| Entry::said_by_user(Message::user_text(text), "t-1", StateDelta::new(), None);
-    let refused = turn.append(["one", "two", "three", "four"].map(says).to_vec()).await;
-    assert!(matches!(refused, Err(AppendError::TooLarge(_))), "{refused:?}");
-    assert_eq!((turn.task().await.history.len(), turn.history(9).await.unwrap().len()), (3, 3));
 }
 
 async fn a_turn_that_answers_with_a_message_leaves_no_task(backend: Backend) {

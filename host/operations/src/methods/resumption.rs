@@ -6,24 +6,24 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_agent::{Steps, TurnStart};
-use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Owner, Role, SendMessageRequest, TaskId};
-use annex_runtime::{Chain, RequestOutcome, TurnRequest};
-use annex_session::TurnSession;
-use annex_tasks::Interruption;
+use annex_agent::TurnStart;
+use annex_conversation::Arrival;
+use annex_protocol::{A2aError, ExtensionUri, Owner, TaskId};
+use annex_runtime::Extension;
 
 use crate::activation::{self, Occasion};
 use crate::extension_set::ExtensionSet;
 use crate::fault;
 use crate::permits::{TurnLimiter, TurnPermit};
 use crate::request_handler::RequestHandler;
-use crate::send_message::accept::{Target, TurnResources, hook_request, installed_with};
+use crate::send_message::asked::Refused;
+use crate::send_message::entered::Entered;
+use crate::send_message::incoming::Incoming;
+use crate::send_message::installed_with;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
-use crate::tasks::record::TaskRecord;
-
-/// The name of the operation for the hooks.
-const OPERATION: &str = "SendMessage";
+use crate::tasks::record::{self, TaskRecord};
+use crate::tasks::task_pins::{Interruption, TaskPins};
 
 /// A task to resume.
 pub(crate) struct Resumption {
@@ -115,82 +115,78 @@ impl RequestHandler {
 
     async fn resume(&self, resumption: Resumption) -> Result<(), A2aError> {
         let Resumption { task, owner, interruption, permit } = resumption;
-        let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
-        let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
         let record = self.tasks.open(&owner, &task).await?;
-        let target = self.target_again(&owner, &record);
-        let session = self.begin_turn(&owner, &target).await?;
-        self.check_begins()?;
-        // Another process may have ended the task. If one takes the task after this point, the epoch changes and the
-        // write is refused.
-        record.learn_epoch().await.map_err(fault::of_store)?;
-        target.check_open()?;
         let extensions = self.extensions.current()?;
-        // Checked after the wait: a message of the client may have ended the interruption. The interruption itself ends
-        // only when the turn joins the task, so that the task can be resumed again if this process ends before.
-        let waiting = self.tasks.interrupted(&owner.tenant, &task, &interruption.by).await.map_err(fault::of_store)?;
-        if waiting.is_none_or(|(_, waiting)| waiting.number != interruption.number) {
-            return Err(waits_no_longer());
-        }
-        let requested = interruption.requested;
-        let call = ServiceParameters { requested, owner, ..ServiceParameters::default() };
-        self.begin_again(call, (&extensions, TurnStart::Message), target, (session, permit)).await
-    }
-
-    /// The target of [`Self::begin_again`]. The current lease of this process must hold until the turn ends.
-    pub(crate) fn target_again(&self, owner: &Owner, record: &Arc<TaskRecord>) -> Target {
-        let mut target = Target::of_task(owner, Arc::clone(record), self.counted(Steps::default()));
-        target.replica = self.tasks.store().replica();
-        target
-    }
-
-    /// Begins another turn of an existing task, with the last message of its user and without a waiting client. A
-    /// remote agent receives the message again only if the turn `begins_with` it.
-    pub(crate) async fn begin_again(
-        &self,
-        call: ServiceParameters,
-        (extensions, begins_with): (&ExtensionSet, TurnStart),
-        target: Target,
-        (session, permit): (TurnSession, TurnPermit),
-    ) -> Result<(), A2aError> {
-        let (chain, request) =
-            self.wake(&call, OPERATION, (extensions, &extensions.passed_on), &target, &session).await?;
-        let mut remote = self.upstream_context(&call, extensions, (&session, &target.task_id), &request).await?;
-        if let Some(remote) = &mut remote {
-            remote.begins_with = begins_with;
-        }
-        let counted = self.running.token();
-        let resources =
-            TurnResources { chain, user_event: None, session, permit, call, remote, counted, streams: false };
-        self.start(request, target, resources).await.map(drop)
-    }
-
-    /// Starts the active extensions for an existing task, with the last message of its user. `passed_on` are the
-    /// extensions of a remote agent that takes part in the call.
-    pub(crate) async fn wake(
-        &self,
-        call: &ServiceParameters,
-        operation: &str,
-        (extensions, passed_on): (&ExtensionSet, &[AgentExtension]),
-        target: &Target,
-        session: &TurnSession,
-    ) -> Result<(Chain, SendMessageRequest), A2aError> {
-        let history = target.record.as_ref().map(|record| record.snapshot());
-        let is_users = |message: &&Message| message.role == Role::User;
-        let message = history.and_then(|task| task.history.iter().rev().find(is_users).cloned());
-        let reason = || format!("task {} has no message", target.task_id);
-        let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
-        let pinned = match &target.record {
-            Some(record) => self.tasks.pinned(record).await.map_err(fault::of_store)?,
-            None => Vec::new(),
+        let call = ServiceParameters { requested: interruption.requested, owner, ..ServiceParameters::default() };
+        let incoming = self.incoming_again(call, (&record, TurnStart::Message))?;
+        // Checked when the turn runs: a message of the client may have ended the interruption. The interruption itself ends
+        // only when the turn begins, so that the task can be resumed again if this process ends before.
+        let waits = |record: &TaskRecord| {
+            let pins = record.stored_pins().map(|text| TaskPins::parse(&text)).unwrap_or_default();
+            if pins.interruption.is_some_and(|waiting| waiting.number == interruption.number) {
+                return Ok(true);
+            }
+            Err(A2aError::UnsupportedOperation { reason: format!("task {task} waits no longer") })
         };
+        self.make_turn((incoming, extensions, permit), waits).await
+    }
+
+    /// Makes a turn of an existing task, with the last message of its user and without a waiting client. Waits for its
+    /// end. The turn runs only if the task `waits` when the turn comes.
+    pub(crate) async fn make_turn(
+        &self,
+        (incoming, extensions, permit): (Incoming, Arc<ExtensionSet>, TurnPermit),
+        waits: impl FnOnce(&TaskRecord) -> Result<bool, A2aError>,
+    ) -> Result<(), A2aError> {
+        let active = self.active_again(&incoming, &extensions)?;
+        let counted = self.running.token();
+        self.check_begins()?;
+        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await? {
+            Arrival::Runs(conversation) => conversation,
+            Arrival::Waits(queued) => queued.runs().await.map_err(fault::of_append)?,
+        };
+        let (claim, waited) = (None, None);
+        let entered = Entered { incoming, extensions, active, claim, permit, conversation, counted, waited };
+        let checked = match &entered.incoming.record {
+            Some(record) => match entered.follow_task(record).await.and_then(|()| self.check_begins()) {
+                Ok(()) if record.is_finished() => Err(record::finished(record)),
+                Ok(()) => waits(record),
+                Err(error) => Err(error),
+            },
+            None => Ok(false),
+        };
+        let refused = match checked {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        };
+        if let Some(refused) = refused {
+            let nothing = A2aError::UnsupportedOperation { reason: String::new() };
+            Refused { entered, error: nothing }.leave_nothing().await;
+            return refused;
+        }
+        let begun = match self.asked(entered).await {
+            Ok(asked) => self.begun(asked).await,
+            Err(refused) => Err(refused),
+        };
+        match begun {
+            Ok(begun) => {
+                self.forward(begun.record()).await;
+                begun.run_to_the_end().await.map(drop)
+            }
+            Err(refused) => Err(refused.leave_nothing().await),
+        }
+    }
+
+    /// The extensions of a turn that is made again.
+    pub(crate) fn active_again(
+        &self,
+        incoming: &Incoming,
+        extensions: &ExtensionSet,
+    ) -> Result<Vec<Arc<Extension>>, A2aError> {
+        let pinned = incoming.record.as_ref().map(|record| self.tasks.pinned(record)).unwrap_or_default();
         let installed = installed_with(&pinned, extensions);
-        let request = SendMessageRequest { message, ..SendMessageRequest::default() };
-        let occasion = Occasion::again(&call.requested, &request);
-        let active = activation::negotiate(&installed, passed_on, &occasion)?;
-        let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
-        let hooks = TurnRequest { resumed: true, ..hook_request(call, operation, &request, target, view) };
-        let RequestOutcome { chain, .. } = Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
-        Ok((chain, request))
+        let occasion = Occasion::again(&incoming.call.requested, &incoming.request);
+        activation::negotiate(&installed, &extensions.passed_on, &occasion)
     }
 }

@@ -73,6 +73,20 @@ impl SharedPlaces {
         look_until(stop.cancelled(), LOOK, look).await;
     }
 
+    /// True if other processes are alive now.
+    pub(crate) async fn has_others(&self) -> bool {
+        match &self.places {
+            // The number includes this process.
+            Some(places) => places.processes().await.is_ok_and(|processes| processes > 1),
+            None => false,
+        }
+    }
+
+    /// True if other processes may share the database.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.places.is_some()
+    }
+
     /// The number of live processes at the last query, including this one.
     pub(crate) fn processes(&self) -> usize {
         self.processes.load(Ordering::Relaxed).max(1)

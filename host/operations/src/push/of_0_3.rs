@@ -3,9 +3,9 @@
 //! A task has up to eight megabytes and may have many small events. So one notification stands for all events that are
 //! ready to be read.
 
-use annex_protocol::{Owner, StreamResponse, TaskId, v0_3};
+use annex_conversation::ConversationStore;
+use annex_protocol::{StreamResponse, TaskId, v0_3};
 use annex_push::Event;
-use annex_tasks::TaskStore;
 
 use crate::fault;
 use crate::push::{event_of, rests};
@@ -40,13 +40,9 @@ fn is_told(event: &LoggedEvent) -> bool {
 }
 
 /// The current task as a notification with the number of the event. `None` if the task cannot be read.
-pub(super) async fn outgoing_0_3(
-    store: &dyn TaskStore,
-    (owner, task): (&Owner, &TaskId),
-    event: &LoggedEvent,
-) -> Option<Event> {
+pub(super) async fn outgoing_0_3(store: &dyn ConversationStore, task: &TaskId, event: &LoggedEvent) -> Option<Event> {
     // The stored task includes this event, and perhaps later ones.
-    let loaded = store.load(owner, task).await;
+    let loaded = store.task(task).await;
     let stored = loaded.inspect_err(|error| fault::log(error)).ok()??;
     let _long = LongWork::begin(stored.bytes()).await;
     let decoded = stored.decode().inspect_err(|error| fault::log(error)).ok()?;

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annex_conversation::{MAX_PUSH_FAILURES, PushCursor, PushProgress, PushThen, Store, StoreError};
 use annex_fairness::{of_same_tenant, of_tenant};
 use annex_protocol::{StreamResponse, TaskId, TaskPushNotificationConfig};
 use annex_push::{Fate, Notifier};
-use annex_tasks::{MAX_PUSH_FAILURES, PushCursor, PushProgress, PushThen, StoreError, TaskStore};
 use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// All senders of this process.
 pub(super) struct Senders {
     notifier: Arc<Notifier>,
-    store: Arc<dyn TaskStore>,
+    store: Arc<dyn Store>,
     /// Cancelled when the server closes. Other processes send the rest.
     closing: CancellationToken,
     live: Mutex<HashMap<(TaskId, String), CancellationToken>>,
@@ -53,7 +53,7 @@ enum Next {
 }
 
 impl Senders {
-    pub(super) fn new(notifier: Arc<Notifier>, store: Arc<dyn TaskStore>, closing: CancellationToken) -> Arc<Self> {
+    pub(super) fn new(notifier: Arc<Notifier>, store: Arc<dyn Store>, closing: CancellationToken) -> Arc<Self> {
         Arc::new(Self { notifier, store, closing, live: Mutex::default(), running: TaskTracker::new() })
     }
 
@@ -145,7 +145,7 @@ impl Sender {
         let Some(seq) = event.seq() else { return Next::GoesOn };
         let task = &self.cursor.task;
         let sent = match self.config.receiver_is_v0_3 {
-            true => outgoing_0_3(self.senders.store.as_ref(), (&self.cursor.owner, task), event).await,
+            true => outgoing_0_3(self.senders.store.as_ref(), task, event).await,
             false => Some(outgoing(task, event)),
         };
         let Some(sent) = sent else { return Next::GoesOn };

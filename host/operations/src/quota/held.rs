@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use annex_session::Holdings;
+use annex_conversation::Holdings;
 
 /// Counting may take one part in this many of the time.
 const SHARE: u32 = 20;
@@ -37,9 +37,9 @@ impl Held {
         self.keys.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_sessions(&self, Holdings { sessions, state_bytes }: Holdings) {
-        self.sessions.store(sessions, Ordering::Relaxed);
-        self.state_bytes.store(state_bytes, Ordering::Relaxed);
+    pub(super) fn set_conversations(&self, holdings: Holdings) {
+        self.sessions.store(holdings.conversations, Ordering::Relaxed);
+        self.state_bytes.store(holdings.state_bytes, Ordering::Relaxed);
     }
 
     pub(super) fn set_keys(&self, keys: u64) {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use annex_protocol::{Owner, StreamResponse, TaskId};
-use annex_tasks::{StoreError, TaskEvent, TaskStore};
+use annex_conversation::{ConversationStore, Entry, StoreError};
+use annex_protocol::{StreamResponse, TaskId};
 
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
@@ -18,10 +18,9 @@ const BATCH_BYTES: usize = 256 << 10;
 /// A range of a task's stored events, which are read when they are needed.
 #[derive(Clone)]
 pub(crate) struct Backlog {
-    store: Arc<dyn TaskStore>,
-    owner: Owner,
+    store: Arc<dyn ConversationStore>,
     task: TaskId,
-    /// The number of the event that was read last.
+    /// The number of the entry that was read last.
     after: u64,
     last: u64,
     read: VecDeque<Arc<LoggedEvent>>,
@@ -37,10 +36,9 @@ pub(crate) enum Read {
 }
 
 impl Backlog {
-    /// The events of an owner's task with numbers above `after`, up to `last`.
-    pub(crate) fn new(store: &Arc<dyn TaskStore>, (owner, task): (&Owner, &TaskId), (after, last): (u64, u64)) -> Self {
-        let (store, owner, task) = (Arc::clone(store), owner.clone(), task.clone());
-        Self { store, owner, task, after, last, read: VecDeque::new() }
+    /// The events of a task with numbers above `after`, up to `last`.
+    pub(crate) fn new(store: &Arc<dyn ConversationStore>, task: &TaskId, (after, last): (u64, u64)) -> Self {
+        Self { store: Arc::clone(store), task: task.clone(), after, last, read: VecDeque::new() }
     }
 
     /// True if there are unread events.
@@ -52,14 +50,16 @@ impl Backlog {
     pub(crate) async fn next(&mut self) -> Result<Read, StoreError> {
         while self.read.is_empty() && self.after < self.last {
             let count = usize::try_from(BATCH.min(self.last - self.after)).unwrap_or(usize::MAX);
-            let stored = self.store.events_within(&self.task, self.after, (count, BATCH_BYTES)).await?;
+            let stored = self.store.entries_after(&self.task, self.after, (count, BATCH_BYTES)).await?;
             let Some(newest) = stored.last() else { return self.whole().await };
-            let newest = newest.seq;
-            for event in stored {
-                let unreadable = |source| StoreError::Unreadable { task: self.task.clone(), source };
-                // Messages of the client are stored among the events but are not part of the stream.
-                if let TaskEvent::Stream(content) = event.decode().map_err(unreadable)? {
-                    self.read.push_back(Arc::new(LoggedEvent::new(content, event.seq)));
+            let newest = newest.number;
+            for entry in stored {
+                let unreadable = |source| StoreError::Unreadable { what: format!("task {}", self.task), source };
+                // Other entries are no part of the stream.
+                if let Entry::Update(update) = entry.decode().map_err(unreadable)?
+                    && entry.number <= self.last
+                {
+                    self.read.push_back(Arc::new(LoggedEvent::new(update, entry.number)));
                 }
             }
             self.after = newest;
@@ -69,13 +69,13 @@ impl Backlog {
 
     /// The final task. [`Read::End`] if the task was deleted or is not finished.
     async fn whole(&self) -> Result<Read, StoreError> {
-        let Some(stored) = self.store.load(&self.owner, &self.task).await? else { return Ok(Read::End) };
+        let Some(stored) = self.store.task(&self.task).await? else { return Ok(Read::End) };
         let long = LongWork::begin(stored.bytes()).await;
         let task = stored.decode()?.into_task();
         if !task.status.state.is_terminal() {
             return Ok(Read::End);
         }
-        let whole = LoggedEvent::new(Arc::new(StreamResponse::Task(task)), stored.seq);
+        let whole = LoggedEvent::new(Arc::new(StreamResponse::Task(task)), stored.number);
         if long.is_some() {
             // Encoded here, because the stream reads the event without the permit.
             whole.json();

@@ -1,23 +1,32 @@
 //! CancelTask (A2A 1.0 section 3.1.5).
 //!
-//! A running turn, here or in another process, is cancelled and then cancels its task itself. A waiting task has no
-//! turn, so its extensions are started for this one change of its state.
+//! A turn that runs or waits, here or in another process, is cancelled and then cancels its task itself. A waiting task has
+//! no turn, so its extensions are started for this one change of its state.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use annex_agent::Steps;
-use annex_protocol::{A2aError, CancelTaskRequest, Owner, StreamResponse, Task};
-use annex_session::TurnSession;
+use annex_agent::TurnStart;
+use annex_conversation::{AppendError, Arrival, Departure, TurnOfTask};
+use annex_fairness::of_same_tenant;
+use annex_protocol::{A2aError, CancelTaskRequest, StreamResponse, Task};
+use annex_runtime::Chain;
+use tokio::time::{Instant, sleep};
 
+use crate::activation::{self, Occasion};
 use crate::fault;
 use crate::request_handler::RequestHandler;
-use crate::send_message::accept::Target;
+use crate::send_message::installed_with;
 use crate::service_parameters::ServiceParameters;
+use crate::tasks::Tasks;
 use crate::tasks::record::{self, TaskRecord};
-use crate::views::scoped_keys::session_key;
 
 /// The name of the operation for the hooks.
 const OPERATION: &str = "CancelTask";
+/// The longest wait for another process to cancel its turn.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The period of checking the task.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl RequestHandler {
     /// Cancels the task and returns it in its final state.
@@ -36,66 +45,109 @@ impl RequestHandler {
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
         }
-        let waited = !record.is_running() && !record.runs_elsewhere();
-        self.cancel(call, &record).await?;
-        if let Some(push) = self.push.as_ref().filter(|_| waited) {
-            push.send_end(&record);
+        // A turn ends with its task, and notifies the upstream itself.
+        if !record.cancel_turn().await {
+            self.cancel_without_turn(call, &record).await?;
         }
         self.tasks.leave_if_finished(&record);
         if record.is_finished() { Ok(record.snapshot().into_task()) } else { Err(record::finished(&record)) }
     }
 
-    async fn cancel(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
-        let mut to_be_taken = None;
-        if record.runs_elsewhere() && self.tasks.store().is_shared() {
-            to_be_taken = self.tasks.ask_to_cancel(record).await.map_err(fault::of_store)?;
+    async fn cancel_without_turn(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
+        if record.runs_elsewhere() {
+            self.tasks.cancel_elsewhere(record).await?;
             if record.is_finished() {
                 return Ok(());
             }
         }
+        self.give_up(call, record).await;
         let mut canceled = record.canceled();
-        if !record.is_running() {
-            // A running turn notifies the upstream itself when it ends.
-            self.give_up(call, record.context_id(), record.id()).await;
-            if let Err(error) = self.show_canceled(&call.owner, record, &mut canceled).await {
-                let (tenant, context) = (self.tenant_name(), record.context_id());
-                tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %record.id(), %error, "a task is cancelled without its extensions");
-                // The event is made anew, because an extension may have changed it before another one failed.
-                canceled = record.canceled();
-            }
+        if let Err(error) = self.show_canceled(call, record, &mut canceled).await {
+            let (tenant, context) = (self.tenant_name(), record.context_id());
+            tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %record.id(), %error, "a task is cancelled without its extensions");
+            // The event is made anew, because an extension may have changed it before another one failed.
+            canceled = record.canceled();
         }
-        match to_be_taken {
-            Some(epoch) => self.tasks.cancel_taken(record, epoch, canceled).await,
-            None => record.cancel(canceled).await.map_err(fault::of_store),
+        match self.tasks.append_alone(record, canceled).await {
+            Ok(()) => {}
+            Err(AppendError::Missing) => return Err(A2aError::TaskNotFound { task_id: record.id().clone() }),
+            // A turn has begun in between, and is cancelled in its place.
+            Err(AppendError::Fenced) if record.cancel_turn().await => return Ok(()),
+            Err(error) => return Err(fault::of_append(error)),
         }
+        if let Some(push) = &self.push {
+            push.send_end(record);
+        }
+        Ok(())
     }
 
     /// Runs the response hooks of the task's extensions on the cancellation, as on any change of its state. The task is
     /// cancelled without the hooks if the conversation is busy with another task or no permit is free.
     async fn show_canceled(
         &self,
-        owner: &Owner,
+        call: &ServiceParameters,
         record: &Arc<TaskRecord>,
         canceled: &mut StreamResponse,
     ) -> Result<(), A2aError> {
-        let pinned = self.tasks.pinned(record).await.map_err(fault::of_store)?;
-        let StreamResponse::StatusUpdate(update) = canceled else { return Ok(()) };
+        let pinned = self.tasks.pinned(record);
         if pinned.is_empty() {
             return Ok(());
         }
-        let key = session_key(Arc::clone(&self.app), owner, record.context_id());
-        let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.turn_limiter.try_take(owner).await) else {
-            return Ok(());
+        let requested: Vec<_> = pinned.iter().map(|extension| extension.uri().clone()).collect();
+        let again = ServiceParameters { requested, owner: call.owner.clone(), ..ServiceParameters::default() };
+        let incoming = self.incoming_again(again, (record, TurnStart::Message))?;
+        let Ok(_permit) = self.turn_limiter.try_take(&call.owner).await else { return Ok(()) };
+        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await? {
+            Arrival::Runs(conversation) => conversation,
+            Arrival::Waits(queued) => {
+                return queued.leave(Departure::Refused).await.map_err(fault::of_store);
+            }
         };
-        let opened = TurnSession::try_open(&self.sessions, key, guard).await;
-        let Some(session) = opened.map_err(|error| fault::of_session(&error))? else { return Ok(()) };
-        let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
-        let call = ServiceParameters { requested, owner: owner.clone(), ..ServiceParameters::default() };
-        let target = Target::of_task(owner, Arc::clone(record), Steps::default());
-        // No agent runs, so the extensions that an upstream requires are not needed.
         let extensions = self.extensions.current()?;
-        let (mut chain, _) = self.wake(&call, OPERATION, (&extensions, &[]), &target, &session).await?;
-        chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::of_extension(&fault))?;
-        chain.run_response_hooks(canceled).await.map_err(|fault| fault::of_extension(&fault))
+        let installed = installed_with(&pinned, &extensions);
+        let hooked = async {
+            // No agent runs, so the extensions that an upstream requires are not needed.
+            let occasion = Occasion::again(&incoming.call.requested, &incoming.request);
+            let active = activation::negotiate(&installed, &[], &occasion)?;
+            let view = self.views.of_turn(&active, &call.owner, incoming.visible(&conversation)).await?;
+            let asked = Chain::run_request_hooks(&active, &incoming.for_hooks(OPERATION, view)).await;
+            let mut chain = asked.map_err(fault::of_hook)?.chain;
+            if let StreamResponse::StatusUpdate(update) = canceled {
+                let changed = chain.run_transition_hooks(record.task_state(), update).await;
+                changed.map_err(|fault| fault::of_extension(&fault))?;
+            }
+            chain.run_response_hooks(canceled).await.map_err(|fault| fault::of_extension(&fault))
+        };
+        let hooked = hooked.await;
+        let left = conversation.leave(Departure::Refused).await.map_err(fault::of_store);
+        hooked.and(left)
+    }
+}
+
+impl Tasks {
+    /// Asks the process that works on the task to cancel its turn, so that the hooks of the turn run. If that process has
+    /// ended or does not cancel in time, this process takes the turn and ends it.
+    async fn cancel_elsewhere(self: &Arc<Self>, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
+        let Some(TurnOfTask { fence, is_alive }) = self.store.cancel(record.id()).await.map_err(fault::of_store)?
+        else {
+            return record.refresh_all().await.map(drop).map_err(fault::of_store);
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while is_alive && Instant::now() < deadline {
+            record.refresh().await.map_err(fault::of_store)?;
+            if record.is_finished() || !record.runs_elsewhere() {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+        let (tasks, record) = (Arc::clone(self), Arc::clone(record));
+        // A task of its own: if the client hung up between the two writes, the task would have no turn and no end.
+        let canceling = tokio::spawn(of_same_tenant(async move {
+            if let Some(lost) = tasks.store.take(record.id(), &fence, &tasks.process.replica()).await? {
+                tasks.end_lost_turn(&lost).await;
+            }
+            record.refresh_all().await.map(drop)
+        }));
+        canceling.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)
     }
 }

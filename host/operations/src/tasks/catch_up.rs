@@ -11,13 +11,12 @@ use annex_agent::TurnStart;
 use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_runtime::Extension;
-use annex_tasks::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::extension_set::ExtensionSet;
-use crate::fault;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
+use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
 /// The time limit for the remote agent's answer.
@@ -34,15 +33,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 impl RequestHandler {
     /// Polls the remote agent, unless the last poll was a moment ago.
     pub(crate) async fn catch_up(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
-        self.ask(call, record, REST).await;
+        self.poll(call, record, REST).await;
     }
 
     /// Polls the remote agent in any case: a message for a task that has ended there must not reach the agent.
     pub(crate) async fn catch_up_now(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
-        self.ask(call, record, Duration::ZERO).await;
+        self.poll(call, record, Duration::ZERO).await;
     }
 
-    async fn ask(&self, call: &ServiceParameters, record: &Arc<TaskRecord>, rest: Duration) {
+    async fn poll(&self, call: &ServiceParameters, record: &Arc<TaskRecord>, rest: Duration) {
         if !self.agent_is_remote || !record.waits() || self.check_begins().is_err() {
             return;
         }
@@ -52,13 +51,11 @@ impl RequestHandler {
             return;
         }
         *asked = Some(Instant::now());
-        match self.tasks.waits_for_extension(record.id()).await {
-            Ok(false) => {}
-            // Only the extension that interrupted the task, or the client, may continue it.
-            Ok(true) => return,
-            Err(error) => return fault::log(&error),
+        // Only the extension that interrupted the task, or the client, may continue it.
+        if Tasks::waits_for_extension(record) {
+            return;
         }
-        let remote = self.upstream_context_about(call, record.context_id(), record.id(), None);
+        let remote = self.upstream_context_about(call, record);
         if !timeout(ASK_PATIENCE, self.agent.has_gone_on(record.id(), &remote)).await.unwrap_or_default() {
             return;
         }
@@ -78,31 +75,19 @@ impl RequestHandler {
     /// Follows the task in a turn that sends nothing to the agent, and waits for the end of that turn.
     async fn follow_waiting(&self, call: ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
         let permit = self.turn_limiter.try_take(&call.owner).await?;
-        let target = self.target_again(&call.owner, record);
-        let session = self.begin_turn(&call.owner, &target).await?;
-        self.check_begins()?;
-        // A message of the client, or another process, may have been faster.
-        record.learn_epoch().await.map_err(fault::of_store)?;
-        if !record.waits() {
-            return Ok(());
-        }
         let extensions = self.extensions.current()?;
-        let requested = self.requested_for(record, &extensions).await.map_err(fault::of_store)?;
+        let requested = self.requested_for(record, &extensions);
         let call = ServiceParameters { requested, last_event: None, ..call };
-        self.begin_again(call, (&extensions, TurnStart::WaitingTask), target, (session, permit)).await?;
-        record.turn_over().await;
-        Ok(())
+        let incoming = self.incoming_again(call, (record, TurnStart::WaitingTask))?;
+        // A message of the client, or another process, may have been faster.
+        self.make_turn((incoming, extensions, permit), |record| Ok(record.task_state().is_interrupted())).await
     }
 
     /// The extensions that were active for the task's client, as far as they are known: the pinned ones, and the
     /// required ones.
-    async fn requested_for(
-        &self,
-        record: &TaskRecord,
-        extensions: &ExtensionSet,
-    ) -> Result<Vec<ExtensionUri>, StoreError> {
+    fn requested_for(&self, record: &TaskRecord, extensions: &ExtensionSet) -> Vec<ExtensionUri> {
         let mut requested: Vec<ExtensionUri> =
-            self.tasks.pinned(record).await?.iter().map(|extension| extension.uri().clone()).collect();
+            self.tasks.pinned(record).iter().map(|extension| extension.uri().clone()).collect();
         // A required extension for some callers is pinned if it applied to this client.
         let is_for_all = |extension: &&Arc<Extension>| extension.selection().allow.is_none();
         for extension in extensions.installed.iter().filter(is_for_all).filter(|extension| extension.is_required()) {
@@ -111,7 +96,7 @@ impl RequestHandler {
         }
         let passed_on = extensions.passed_on.iter().filter(|extension| extension.required);
         requested.extend(passed_on.map(|extension| extension.uri.clone()));
-        Ok(requested)
+        requested
     }
 
     /// Polls the remote agent periodically while the task waits and its events have a reader: a stream, or push

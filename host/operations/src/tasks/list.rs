@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use annex_conversation::{ConversationStore, InvalidCursor, StoreError, StoredTask, TaskCursor, TaskQuery};
 use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Owner, Task, TaskState};
-use annex_tasks::{InvalidCursor, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
 
 use crate::fault;
 use crate::tasks::long_work::LongWork;
@@ -14,7 +14,7 @@ const MAX_PAGE_SIZE: i32 = 100;
 /// Answers ListTasks.
 #[derive(Clone)]
 pub struct Lister {
-    pub store: Arc<dyn TaskStore>,
+    pub store: Arc<dyn ConversationStore>,
     /// True if an anonymous caller sees the tasks of all anonymous callers.
     pub shows_all_anonymous: bool,
 }
@@ -29,7 +29,11 @@ impl Lister {
 }
 
 /// One page of the owner's tasks. The task with the latest change of status comes first.
-async fn page(store: &dyn TaskStore, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+async fn page(
+    store: &dyn ConversationStore,
+    owner: &Owner,
+    request: &ListTasksRequest,
+) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
     let query = TaskQuery {
@@ -39,7 +43,7 @@ async fn page(store: &dyn TaskStore, owner: &Owner, request: &ListTasksRequest) 
         after: cursor(request.page_token.as_deref())?,
         limit: size,
     };
-    let page = store.list(owner, &query).await.map_err(fault::of_store)?;
+    let page = store.tasks(owner, &query).await.map_err(fault::of_store)?;
     let _long = LongWork::begin(page.tasks.iter().map(StoredTask::bytes).sum()).await;
     let tasks = page.tasks.iter().map(|task| shown(task, request)).collect::<Result<_, _>>();
     Ok(ListTasksResponse {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_conversation::StoreError;
 use annex_leases::wake::{Hint, Notice};
 use annex_protocol::TaskId;
-use annex_tasks::StoreError;
 use futures::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
@@ -21,13 +21,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 4;
 /// The number of tasks in one query.
 const FOLLOWED: usize = 1_000;
-/// The status message of a task whose process has ended.
-pub const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
 impl Tasks {
     /// Reads the events of other processes until `stop` is cancelled. Returns at once with an exclusive store.
     pub async fn watch_others(&self, stop: CancellationToken) {
-        if self.store.is_shared() {
+        if self.process.is_shared() {
             let looking = look_until(stop.cancelled(), LOOK, || self.read_on());
             tokio::join!(looking, self.hear_others(&stop));
         }
@@ -43,8 +41,14 @@ impl Tasks {
                 heard = hints.next() => heard,
             };
             let read = match heard {
-                Notice::Hints(hints) => self.read_on_about(&hints).await,
-                Notice::Lost => self.read_on().await,
+                Notice::Hints(hints) => {
+                    hints.iter().for_each(|hint| self.queues.hint(&hint.id, self.store.as_ref()));
+                    self.read_on_about(&hints).await
+                }
+                Notice::Lost => {
+                    self.queues.hint_all(self.store.as_ref());
+                    self.read_on().await
+                }
             };
             if let Err(error) = read {
                 // The periodic query logs the failure as a warning.

@@ -1,17 +1,18 @@
 //! The pinned versions of the extensions of waiting tasks.
 //!
 //! A task that waits for its client pins the versions that worked on it. Its next turn uses these versions in place of
-//! newer ones. These pins exist only in this process. The store may also keep pins for other processes, as digests
-//! (`stored_pins.rs`); a process without a pinned version uses the installed one.
+//! newer ones. The store has the pins as digests (`task_pins.rs`). The versions themselves exist only in this process; a
+//! process without a pinned version uses the installed one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use annex_protocol::{ExtensionUri, Owner, TaskId};
 use annex_runtime::{Extension, Installed};
-use annex_tasks::{Interruption, PinnedVersion, TaskPins};
 use lru::LruCache;
 use uuid::Uuid;
+
+use crate::tasks::task_pins::{Interruption, PinnedVersion, TaskPins};
 
 /// The most tasks with pins. Beyond it, the task that was idle for longest loses its pins.
 const MAX_TASKS: usize = 10_000;
@@ -34,7 +35,8 @@ struct State {
 struct Pinned {
     owner: Owner,
     extensions: Vec<Arc<Extension>>,
-    interruption: Option<Interruption>,
+    /// The stored text of these pins.
+    text: Arc<str>,
 }
 
 impl Default for Pins {
@@ -46,7 +48,7 @@ impl Default for Pins {
 
 impl Pins {
     /// Pins the versions in `extensions` for a task that begins to wait. Existing pins stay. `interrupted` has the
-    /// extension that interrupted the task, and the URIs that the client had requested. Returns the pins to store;
+    /// extension that interrupted the task, and the URIs that the client had requested. Returns the text to store;
     /// `None` if nothing is pinned.
     pub(crate) fn hold<'a>(
         &self,
@@ -54,7 +56,7 @@ impl Pins {
         task: &TaskId,
         extensions: impl Iterator<Item = &'a Arc<Extension>>,
         interrupted: Option<(ExtensionUri, Vec<ExtensionUri>)>,
-    ) -> Option<TaskPins> {
+    ) -> Option<Arc<str>> {
         let interruption = interrupted.map(|(by, requested)| Interruption { by, requested, number: new_number() });
         let mut state = self.lock();
         let State { tasks, installed, .. } = &mut *state;
@@ -70,56 +72,36 @@ impl Pins {
         if pinned.is_empty() {
             return None;
         }
-        let held = TaskPins { versions: pinned.iter().map(version_of).collect(), interruption: interruption.clone() };
-        state.put(task, Pinned { owner: owner.clone(), extensions: pinned, interruption });
-        Some(held)
+        let text = TaskPins { versions: pinned.iter().map(version_of).collect(), interruption }.text();
+        state.put(task, Pinned { owner: owner.clone(), extensions: pinned, text: Arc::clone(&text) });
+        Some(text)
     }
 
-    /// Restores pins that another process has stored, as far as this process has the versions.
-    pub(crate) fn restore(&self, owner: &Owner, task: &TaskId, stored: &TaskPins) {
+    /// The versions that a stored text pins for the owner's task, as far as this process has them.
+    pub(crate) fn of(&self, owner: &Owner, task: &TaskId, text: &Arc<str>) -> Vec<Arc<Extension>> {
         let mut state = self.lock();
+        if let Some(pinned) = state.tasks.get(task).filter(|pinned| pinned.text == *text) {
+            return pinned.extensions.clone();
+        }
         let seen = state.seen.get(&owner.tenant).map_or(&[][..], Vec::as_slice);
         let installed = state.installed.get(&owner.tenant);
         let there = |version: &PinnedVersion| {
             installed?.get(&version.uri)?;
             seen.iter().filter_map(Weak::upgrade).find(|extension| version_of(extension) == *version)
         };
-        let extensions: Vec<_> = stored.versions.iter().filter_map(there).collect();
-        let interruption = stored.interruption.clone();
-        if extensions.is_empty() && interruption.is_none() {
+        let extensions: Vec<_> = TaskPins::parse(text).versions.iter().filter_map(there).collect();
+        if extensions.is_empty() {
             state.tasks.pop(task);
         } else {
-            state.put(task, Pinned { owner: owner.clone(), extensions, interruption });
+            let pinned = Pinned { owner: owner.clone(), extensions: extensions.clone(), text: Arc::clone(text) };
+            state.put(task, pinned);
         }
-    }
-
-    /// True if the tenant has extensions.
-    pub(crate) fn has_installed(&self, tenant: &str) -> bool {
-        self.lock().installed.get(tenant).is_some_and(|installed| installed.iter().next().is_some())
+        extensions
     }
 
     /// Removes the pins of a task that will not continue.
     pub(crate) fn release(&self, task: &TaskId) {
         self.lock().tasks.pop(task);
-    }
-
-    /// The pinned versions of the owner's task. Empty if the task has no pins.
-    pub(crate) fn of(&self, owner: &Owner, task: &TaskId) -> Vec<Arc<Extension>> {
-        let mut state = self.lock();
-        let pinned = state.tasks.get(task).filter(|pinned| pinned.owner == *owner);
-        pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
-    }
-
-    /// The owner of the task, and its interruption if an extension interrupted it.
-    pub(crate) fn interruption(&self, task: &TaskId) -> Option<(Owner, Option<Interruption>)> {
-        let mut state = self.lock();
-        let pinned = state.tasks.get(task)?;
-        Some((pinned.owner.clone(), pinned.interruption.clone()))
-    }
-
-    /// Ends the task's interruption and returns it. `None` if it has already ended.
-    pub(crate) fn end_interruption(&self, task: &TaskId) -> Option<Interruption> {
-        self.lock().tasks.get_mut(task)?.interruption.take()
     }
 
     /// The number of tasks that have pinned this version.

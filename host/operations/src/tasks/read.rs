@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use annex_conversation::StoredTask;
 use annex_protocol::{
     A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, Owner, StreamResponse, SubscribeToTaskRequest,
     TaskId,
 };
-use annex_tasks::StoredTask;
 
 use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
@@ -14,7 +14,7 @@ use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
-use crate::tasks::record::{Subscription, TaskRecord, runs_elsewhere};
+use crate::tasks::record::{Subscription, TaskRecord};
 
 /// A task that a client wants to read.
 enum Looked {
@@ -103,10 +103,6 @@ impl RequestHandler {
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
             self.watch(call, &record);
             return Ok(self.events(None, Some(reader), until));
-        }
-        // With an exclusive store this process would get no events of another one.
-        if record.runs_elsewhere() && !self.tasks.store().is_shared() {
-            return Err(runs_elsewhere(&request.id));
         }
         let Subscription { snapshot, seq, reader: Some(reader) } = record.subscribe() else {
             return Err(A2aError::UnsupportedOperation {

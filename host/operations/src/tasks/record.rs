@@ -1,18 +1,19 @@
 //! The record of one unfinished task: its current state, its log, and the means to cancel it.
 //!
-//! Every change is stored before a reader gets it (`record/writing.rs`). If no turn runs in this process, the record is
-//! updated from the store periodically while it has a reader (`others.rs`).
+//! A record shows what is stored. A turn of this process stores its entries and shows them here. If no turn runs in this
+//! process, the record is updated from the store periodically while it has a reader (`others.rs`).
 
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_leases::Replica;
+use annex_conversation::{
+    Append, AppendError, Appended, ConversationKey, ConversationStore, Entry, Excess, Fence, Note, Position,
+    StoreError, StoredTask, TaskLimits, TaskSnapshot,
+};
 use annex_leases::wake::Wake;
 use annex_protocol::{
     A2aError, ContextId, Message, Owner, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
     Timestamp,
 };
-use annex_tasks::{Excess, Place, StoreError, StoredTask, TaskLimits, TaskSnapshot, TaskStore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,40 +22,29 @@ use crate::tasks::backlog::Backlog;
 use crate::tasks::log::{LogReader, TaskLog};
 use crate::tasks::running_turn::RunningTurn;
 
-mod writing;
+/// The number and the bytes of entries that one query reads.
+const CATCH_UP: (usize, usize) = (100, 8 << 20);
 
 /// The current task, and a reader of all later events.
 #[derive(Clone)]
 pub(crate) struct Subscription {
     pub(crate) snapshot: TaskSnapshot,
-    /// The number of the last event that the snapshot includes.
+    /// The number of the last entry that the snapshot includes.
     pub(crate) seq: u64,
     /// `None` if there will be no further events.
     pub(crate) reader: Option<LogReader>,
 }
 
-/// A further turn of a task.
-pub(crate) struct NextTurn {
-    /// Cancels the turn.
-    pub(crate) cancel: CancellationToken,
-    /// The replica id under which the turn began. `None` if only one process can use the store.
-    pub(crate) runner: Option<Replica>,
-    /// The data with which another process can continue the turn, if it begins with a message. `None` if the turn would
-    /// fail instead.
-    pub(crate) stored: Option<Arc<str>>,
-}
-
 /// A task while it has a turn or a reader.
 pub(crate) struct TaskRecord {
     id: TaskId,
-    context_id: ContextId,
-    owner: Owner,
-    store: Arc<dyn TaskStore>,
+    key: ConversationKey,
+    store: Arc<dyn ConversationStore>,
     wake: Arc<dyn Wake>,
+    is_shared: bool,
     limits: TaskLimits,
-    /// The place after the last applied event. Locked while an event is stored, so that events are stored and shown in
-    /// the same order.
-    last: tokio::sync::Mutex<Place>,
+    /// Locked while entries of others are read, so that they are shown once and in order.
+    reading: tokio::sync::Mutex<()>,
     /// The time of the last poll of the upstream about this task. Locked during the poll and during the turn that
     /// follows the task.
     asked: OnceLock<Arc<tokio::sync::Mutex<Option<Instant>>>>,
@@ -65,79 +55,89 @@ pub(crate) struct TaskRecord {
 
 struct RecordState {
     task: TaskSnapshot,
-    /// The number of the last event that `task` includes.
-    seq: u64,
-    /// `None` once the task is finished or cannot be stored.
+    /// The number of the last entry that `task` includes.
+    number: u64,
+    /// The versions of extensions for the next turn, as they are stored.
+    pins: Option<Arc<str>>,
+    /// `None` once the task is finished, or cannot be shown any further.
     log: Option<Arc<TaskLog>>,
-    /// `None` while no turn runs.
+    /// The turn of this process.
     turn: Option<RunningTurn>,
     /// True if a turn works on the task, in this or another process.
     is_worked_on: bool,
-    /// True if this process has stored the last event.
-    last_is_ours: bool,
 }
 
 impl RecordState {
     /// A subscription. It has a reader if `is_wanted` is set and further events may come.
     fn subscription(&self, is_wanted: bool) -> Subscription {
         let reader = self.log.as_ref().filter(|_| is_wanted).map(TaskLog::tail);
-        Subscription { snapshot: self.task.clone(), seq: self.seq, reader }
+        Subscription { snapshot: self.task.clone(), seq: self.number, reader }
     }
 }
 
 impl TaskRecord {
-    /// A new task, which is stored as event 1. `turn` is its first turn.
-    pub(crate) fn new(
-        owner: Owner,
-        task: TaskSnapshot,
-        (place, turn): (Place, CancellationToken),
-        tasks: &Tasks,
-    ) -> Self {
-        let turn = RunningTurn::new(turn, &place);
-        let record = Self::make(owner, task, (Place { seq: 1, ..place }, true), tasks);
-        let mut state = record.lock();
-        state.turn = Some(turn);
-        state.last_is_ours = true;
-        drop(state);
-        record
+    /// A new task with its first turn. The task is stored when the record is shown to anybody.
+    pub(crate) fn new(key: ConversationKey, task: TaskSnapshot, turn: RunningTurn, tasks: &Tasks) -> Self {
+        let log = Some(Arc::default());
+        let state = RecordState { task, number: 0, pins: None, log, turn: Some(turn), is_worked_on: true };
+        Self::make(key, state, tasks)
     }
 
     /// A stored task without a turn in this process.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`].
-    pub(crate) fn stored(owner: Owner, stored: &StoredTask, tasks: &Tasks) -> Result<Self, StoreError> {
-        Ok(Self::make(owner, stored.decode()?, (stored.place(), stored.is_worked_on), tasks))
+    pub(crate) fn stored(stored: &StoredTask, tasks: &Tasks) -> Result<Self, StoreError> {
+        let task = stored.decode()?;
+        let log = (!task.state().is_terminal()).then(Arc::default);
+        let (number, pins, is_worked_on) = (stored.number, stored.pins.clone(), stored.is_worked_on);
+        Ok(Self::make(stored.key.clone(), RecordState { task, number, pins, log, turn: None, is_worked_on }, tasks))
     }
 
-    fn make(owner: Owner, task: TaskSnapshot, (last, is_worked_on): (Place, bool), tasks: &Tasks) -> Self {
-        let id = task.id().clone();
-        let context_id = task.context_id().clone();
-        let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
-        let store = Arc::clone(tasks.store());
-        let wake = Arc::clone(tasks.wake());
-        let limits = tasks.limits();
-        let state = RecordState { task, seq: last.seq, log, turn: None, is_worked_on, last_is_ours: false };
-        let (last, state) = (last.into(), Mutex::new(state));
-        let (asked, watcher) = (OnceLock::new(), Mutex::default());
-        Self { id, context_id, owner, store, wake, limits, last, asked, watcher, state }
+    fn make(key: ConversationKey, state: RecordState, tasks: &Tasks) -> Self {
+        let id = state.task.id().clone();
+        let (store, wake) = (Arc::clone(tasks.store()), Arc::clone(tasks.wake()));
+        let (is_shared, limits) = (tasks.process().is_shared(), tasks.limits());
+        let (reading, asked, watcher) = (tokio::sync::Mutex::default(), OnceLock::new(), Mutex::default());
+        Self { id, key, store, wake, is_shared, limits, reading, asked, watcher, state: Mutex::new(state) }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
         &self.id
     }
 
+    pub(crate) fn key(&self) -> &ConversationKey {
+        &self.key
+    }
+
     pub(crate) fn context_id(&self) -> &ContextId {
-        &self.context_id
+        &self.key.context
     }
 
     pub(crate) fn owner(&self) -> &Owner {
-        &self.owner
+        self.key.owner()
     }
 
     /// The current task.
     pub(crate) fn snapshot(&self) -> TaskSnapshot {
         self.lock().task.clone()
+    }
+
+    /// The current task, and the number of its last entry.
+    pub(crate) fn numbered(&self) -> (TaskSnapshot, u64) {
+        let state = self.lock();
+        (state.task.clone(), state.number)
+    }
+
+    /// The time since which the task is SUBMITTED. `None` if the task has an entry already.
+    pub(crate) fn opens(&self) -> Option<Timestamp> {
+        let (task, number) = self.numbered();
+        task.status_at().filter(|_| number == 0)
+    }
+
+    /// The versions of extensions for the next turn, as they are stored.
+    pub(crate) fn stored_pins(&self) -> Option<Arc<str>> {
+        self.lock().pins.clone()
     }
 
     pub(crate) fn task_state(&self) -> TaskState {
@@ -149,7 +149,7 @@ impl TaskRecord {
         self.task_state().is_terminal()
     }
 
-    /// True while a turn of this process works on the task.
+    /// True while a turn of this process works on the task, or waits.
     pub(crate) fn is_running(&self) -> bool {
         self.lock().turn.is_some()
     }
@@ -173,24 +173,31 @@ impl TaskRecord {
         next
     }
 
-    /// True if another process works on the task.
+    /// True if another process works on the task, or will.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
         state.turn.is_none() && state.is_worked_on
     }
 
-    /// True if this process has stored the task's last event.
-    pub(crate) fn last_is_ours(&self) -> bool {
-        self.lock().last_is_ours
+    /// The number of the last shown entry. `None` while entries are being read.
+    pub(super) fn last(&self) -> Option<u64> {
+        let _reading = self.reading.try_lock().ok()?;
+        Some(self.lock().number)
     }
 
-    /// The number of the last applied event. `None` while events are being stored or read.
-    pub(crate) fn last(&self) -> Option<u64> {
-        self.last.try_lock().ok().map(|last| last.seq)
+    /// The fence of the turn of this process.
+    pub(super) fn fence(&self) -> Option<Fence> {
+        self.lock().turn.as_ref().map(|turn| turn.fence.clone())
     }
 
     pub(crate) fn has_readers(&self) -> bool {
         self.lock().log.as_ref().is_some_and(|log| log.has_readers())
+    }
+
+    /// True if the task was deleted, or cannot be shown any further.
+    pub(crate) fn is_gone(&self) -> bool {
+        let state = self.lock();
+        state.log.is_none() && !state.task.state().is_terminal()
     }
 
     /// The current task, and a reader of all later events if there can be any.
@@ -201,73 +208,64 @@ impl TaskRecord {
     /// Like [`subscribe`](Self::subscribe), but without a reader if no turn runs in any process.
     pub(crate) fn subscribe_to_turn(&self) -> Subscription {
         let state = self.lock();
-        let runs = state.turn.is_some() || (state.is_worked_on && self.store.is_shared());
-        state.subscription(runs)
+        state.subscription(state.turn.is_some() || state.is_worked_on)
     }
 
     /// A reader of all events after number `after`, including stored ones. `None` if no further event can come, or if
-    /// event `after` does not exist yet.
+    /// entry `after` does not exist yet.
     pub(crate) fn read_behind(&self, after: u64) -> Option<LogReader> {
         let Subscription { seq, reader, .. } = self.subscribe();
-        if after >= seq {
+        if after >= seq || after == 0 {
             return reader.filter(|_| after == seq);
         }
-        let backlog = Backlog::new(&self.store, (&self.owner, &self.id), (after, seq));
+        let backlog = Backlog::new(&self.store, &self.id, (after, seq));
         Some(match reader {
             Some(reader) => reader.behind(backlog),
             None => LogReader::of_stored(backlog),
         })
     }
 
-    /// Begins another turn of the task, with the client's message if there is one. False if the task is finished or
-    /// another process works on it.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] if the lease of the turn's replica has ended.
-    pub(crate) async fn resume(&self, message: Option<Message>, turn: NextTurn) -> Result<bool, StoreError> {
-        let mut last = self.last.lock().await;
-        if turn.runner.as_ref().is_some_and(Replica::is_over) {
-            return Err(StoreError::Fenced { task: self.id.clone() });
-        }
-        let cancel = turn.cancel.clone();
-        let is_begun = match message {
-            Some(message) => self.join(&mut last, message, turn).await?,
-            None => !self.store.is_shared() || self.take_at(&mut last).await?,
+    /// Begins another turn of the task in this process.
+    pub(crate) fn begin_turn(&self, turn: RunningTurn) {
+        let before = {
+            let mut state = self.lock();
+            state.is_worked_on = true;
+            state.turn.replace(turn)
         };
-        if !is_begun {
-            return Ok(false);
+        if let Some(before) = before {
+            before.end();
         }
-        let mut state = self.lock();
-        let is_open = state.log.is_some();
-        if is_open {
-            state.turn = Some(RunningTurn::new(cancel, &last));
-        }
-        Ok(is_open)
     }
 
-    /// Ends the turn. If the turn was cancelled just before, the task is cancelled now. Otherwise the task may continue
-    /// with another message.
-    pub(crate) async fn end_turn(&self) -> Result<(), StoreError> {
-        let Some(turn) = self.lock().turn.take() else { return Ok(()) };
-        let ended = if turn.cancel.is_cancelled() {
-            let mut last = self.last.lock().await;
-            match self.store(&mut last, &[self.canceled().into()]).await {
-                // The client has continued the task in another process, so the cancellation is too late.
-                Err(StoreError::Fenced { .. }) => Ok(()),
-                other => other,
-            }
-        } else {
-            Ok(())
-        };
-        turn.end();
-        ended
+    /// A turn of this process has entered the queue, so no other turn works on the task.
+    pub(crate) fn is_entered(&self) {
+        self.lock().is_worked_on = false;
     }
 
-    /// Ends the turn in this process. Another process may own the task by now.
-    pub(crate) fn leave_turn(&self) {
+    /// The client of the turn has its answer.
+    pub(crate) fn decide(&self) {
+        if let Some(turn) = &mut self.lock().turn {
+            turn.decide();
+        }
+    }
+
+    /// Waits until it is known whether the turn answers with its task.
+    pub(crate) async fn decided(&self) {
+        let decided = self.lock().turn.as_mut().and_then(RunningTurn::decided);
+        if let Some(decided) = decided {
+            decided.cancelled().await;
+        }
+    }
+
+    /// Ends the turn with this fence in this process. With `goes_on`, another process has the turn or will take it.
+    pub(crate) fn end_turn(&self, fence: &Fence, goes_on: bool) {
         let turn = {
             let mut state = self.lock();
-            state.is_worked_on = !state.task.state().is_terminal();
+            // The next turn may have begun already.
+            if state.turn.as_ref().is_some_and(|turn| turn.fence != *fence) {
+                return;
+            }
+            state.is_worked_on = goes_on && !state.task.state().is_terminal();
             state.turn.take()
         };
         if let Some(turn) = turn {
@@ -275,47 +273,14 @@ impl TaskRecord {
         }
     }
 
-    /// The replica of the running turn. `None` without a turn, or if only one process can use the store.
-    pub(crate) fn runner(&self) -> Option<Replica> {
-        self.lock().turn.as_ref().and_then(|turn| turn.runner.clone())
-    }
-
-    /// The epoch of this process's last write to the task. `None` while events are being stored or read.
-    pub(crate) fn epoch(&self) -> Option<u64> {
-        let of_turn = self.lock().turn.as_ref().map(|turn| turn.epoch);
-        of_turn.or_else(|| self.last.try_lock().ok().map(|last| last.epoch))
-    }
-
-    /// True if a turn runs here although another process may own the task.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lock().turn.as_ref().is_some_and(RunningTurn::is_lost)
-    }
-
-    /// Cancels the running turn of this process, if there is one. The turn then cancels the task.
+    /// Cancels the turn of this process, if there is one. The turn then cancels the task.
     pub(crate) fn stop_turn(&self) {
         if let Some(turn) = &self.lock().turn {
             turn.cancel.cancel();
         }
     }
 
-    /// Continues in this epoch, in which the task was left to this process.
-    pub(crate) async fn adopt(&self, epoch: u64) {
-        self.last.lock().await.epoch = epoch;
-    }
-
-    /// Takes over the task from the process that worked on it in `epoch`. False if another process was faster.
-    pub(crate) async fn take(&self, epoch: u64) -> Result<bool, StoreError> {
-        let mut last = self.last.lock().await;
-        let before = mem::replace(&mut last.epoch, epoch);
-        let taken = self.take_at(&mut last).await;
-        // A turn that runs here continues in its own epoch.
-        if last.epoch == epoch {
-            last.epoch = before;
-        }
-        taken
-    }
-
-    /// Waits until no turn runs.
+    /// Waits until no turn of this process works on the task.
     pub(crate) async fn turn_over(&self) {
         let over = self.lock().turn.as_mut().map(RunningTurn::over);
         if let Some(over) = over {
@@ -331,28 +296,26 @@ impl TaskRecord {
         self.snapshot().check_message(&self.limits, message)
     }
 
-    /// Ends the log of a task that cannot be stored any more. Readers get the stored events and then the error.
+    /// Ends the log of a task that cannot be shown any further. Readers get the stored events and then the error.
     pub(crate) fn break_off(&self, error: A2aError) {
         if let Some(log) = self.lock().log.take() {
             log.break_off(error);
         }
     }
 
-    /// Cancels the running turn, which then cancels the task. Without a turn, stores `canceled` as the task's end.
-    /// Waits for the end of the log.
-    pub(crate) async fn cancel(&self, canceled: StreamResponse) -> Result<(), StoreError> {
-        let (stopping, log) = {
+    /// Cancels the turn of this process, which then cancels the task, and waits for the end of the log. False if this
+    /// process has no turn.
+    pub(crate) async fn cancel_turn(&self) -> bool {
+        let log = {
             let state = self.lock();
-            // Checked under the lock: a turn that ends checks for its cancellation only after it has left the record.
-            let stopping = state.turn.as_ref().map(|turn| turn.cancel.cancel());
-            (stopping, state.log.as_ref().map(TaskLog::tail))
+            let Some(turn) = &state.turn else { return false };
+            turn.cancel.cancel();
+            state.log.as_ref().map(TaskLog::tail)
         };
-        if stopping.is_none() {
-            return self.append([canceled]).await;
+        if let Some(mut log) = log {
+            while log.next().await.is_some() {}
         }
-        let Some(mut log) = log else { return Ok(()) };
-        while log.next().await.is_some() {}
-        Ok(())
+        true
     }
 
     /// The event that cancels the task.
@@ -362,9 +325,120 @@ impl TaskRecord {
     }
 
     pub(crate) fn status_event(&self, status: TaskStatus) -> TaskStatusUpdateEvent {
-        let task_id = self.id.clone();
-        let context_id = self.context_id.clone();
+        let (task_id, context_id) = (self.id.clone(), self.context_id().clone());
         TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
+    }
+
+    /// Stores an update of a task that no turn works on.
+    pub(super) async fn append_alone(&self, update: StreamResponse) -> Result<Appended, AppendError> {
+        let _reading = self.reading.lock().await;
+        let entries = [Entry::from(update)];
+        match self.try_append_alone(&entries).await {
+            // The task has had other turns since this record was read.
+            Err(AppendError::Stale { .. }) => {
+                self.reload().await?;
+                self.try_append_alone(&entries).await
+            }
+            other => other,
+        }
+    }
+
+    async fn try_append_alone(&self, entries: &[Entry]) -> Result<Appended, AppendError> {
+        let (before, number) = self.numbered();
+        let task = before.with(entries);
+        let append = Append { entries, task: Some(&task), ..Append::default() };
+        let at = Position::of_task(self.id.clone(), number);
+        let appended = self.store.append(&self.key, &at, append).await?;
+        self.show(entries, appended.number, task);
+        Ok(appended)
+    }
+
+    /// Reads and shows the entries that other processes have stored.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let _reading = self.reading.lock().await;
+        self.catch_up().await
+    }
+
+    /// Like [`refresh`](Self::refresh), and also reads the number of the last entry and whether a turn works on the task.
+    /// False if the task was deleted.
+    pub(crate) async fn refresh_all(&self) -> Result<bool, StoreError> {
+        let _reading = self.reading.lock().await;
+        self.reload().await
+    }
+
+    async fn reload(&self) -> Result<bool, StoreError> {
+        self.catch_up().await?;
+        let Some(stored) = self.store.task(&self.id).await? else { return Ok(false) };
+        let task = if self.lock().number < stored.number { Some(stored.decode()?) } else { None };
+        let mut state = self.lock();
+        state.is_worked_on = stored.is_worked_on;
+        state.pins = stored.pins;
+        if let Some(task) = task {
+            // The entries in between were none for readers of the task.
+            (state.task, state.number) = (task, stored.number);
+        }
+        Ok(true)
+    }
+
+    async fn catch_up(&self) -> Result<(), StoreError> {
+        loop {
+            let (task, number) = self.numbered();
+            let stored = self.store.entries_after(&self.id, number, CATCH_UP).await?;
+            let Some(last) = stored.last().map(|entry| entry.number) else { return Ok(()) };
+            // A turn of this process shows its entries itself.
+            if self.is_running() {
+                return Ok(());
+            }
+            let what = || format!("task {}", self.id);
+            let unreadable = |source| StoreError::Unreadable { what: what(), source };
+            let mut shown = Vec::with_capacity(stored.len());
+            for entry in &stored {
+                shown.push((entry.number, entry.decode().map_err(unreadable)?));
+            }
+            let entries: Vec<Entry> = shown.iter().map(|(_, entry)| entry.clone()).collect();
+            let task = task.with(&entries);
+            self.show_numbered(shown.iter().map(|(number, entry)| (*number, entry)), last, task);
+        }
+    }
+
+    /// Shows entries that this process has stored. `task` includes the entries, and `number` is the number of the last one.
+    pub(crate) fn show(&self, entries: &[Entry], number: u64, task: TaskSnapshot) {
+        let first = number.saturating_sub(entries.len() as u64).saturating_add(1);
+        self.show_numbered((first..).zip(entries), number, task);
+        if self.is_shared {
+            self.wake.tell(self.id.as_str(), number);
+        }
+    }
+
+    fn show_numbered<'a>(&self, entries: impl Iterator<Item = (u64, &'a Entry)>, number: u64, task: TaskSnapshot) {
+        let mut state = self.lock();
+        let is_final = task.state().is_terminal();
+        (state.task, state.number) = (task, number);
+        // A new reader begins at the end of the log, so an event that is appended without readers would never be read.
+        let log = state.log.as_ref().filter(|log| log.has_readers()).cloned();
+        let mut shown = Vec::new();
+        for (number, entry) in entries {
+            match entry {
+                Entry::Update(update) => {
+                    if let StreamResponse::StatusUpdate(status) = update.as_ref() {
+                        let rests = status.status.state.is_interrupted() || status.status.state.is_terminal();
+                        state.is_worked_on &= !rests || state.turn.is_some();
+                    }
+                    if log.is_some() {
+                        shown.push((number, Arc::clone(update)));
+                    }
+                }
+                Entry::Message(_) => state.is_worked_on = true,
+                Entry::Note(Note::Pins(pins)) => state.pins = Some(Arc::clone(pins)),
+                Entry::Event(_) | Entry::Note(_) => {}
+            }
+        }
+        if let Some(log) = log {
+            log.append(shown);
+        }
+        if is_final && let Some(log) = state.log.take() {
+            log.close();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, RecordState> {

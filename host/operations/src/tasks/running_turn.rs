@@ -1,32 +1,24 @@
-//! The running turn of a task in this process, as other requests see it.
+//! The turn of a task in this process, as other requests see it.
 
-use annex_leases::Replica;
-use annex_tasks::Place;
+use annex_conversation::Fence;
 use tokio_util::sync::CancellationToken;
 
-/// A running turn, as other requests see it.
-pub(super) struct RunningTurn {
+/// A turn that runs or waits in this process, as other requests see it.
+pub(crate) struct RunningTurn {
     /// Cancels the turn.
     pub(super) cancel: CancellationToken,
+    pub(super) fence: Fence,
     /// Cancelled when the turn ends. Created for the first waiter.
     over: Option<CancellationToken>,
-    /// The replica of the turn. `None` if only one process can use the store.
-    pub(super) runner: Option<Replica>,
-    /// The task's epoch in which the turn writes.
-    pub(super) epoch: u64,
-    /// True once the store has refused a write of the turn.
-    pub(super) is_fenced: bool,
+    /// Cancelled when it is known whether the turn answers with its task. Created for the first waiter.
+    decided: Option<CancellationToken>,
+    is_decided: bool,
 }
 
 impl RunningTurn {
-    /// `place` is the place of the turn's first write.
-    pub(super) fn new(cancel: CancellationToken, place: &Place) -> Self {
-        Self { cancel, over: None, runner: place.runner.clone(), epoch: place.epoch, is_fenced: false }
-    }
-
-    /// True if the task may belong to another process. Nothing more is written for this turn then.
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_fenced || self.runner.as_ref().is_some_and(Replica::is_over)
+    /// `is_decided` tells whether the client has its task already.
+    pub(crate) fn new(cancel: CancellationToken, fence: Fence, is_decided: bool) -> Self {
+        Self { cancel, fence, over: None, decided: None, is_decided }
     }
 
     /// A token that is cancelled when the turn ends.
@@ -34,8 +26,22 @@ impl RunningTurn {
         self.over.get_or_insert_default().clone()
     }
 
+    /// A token that is cancelled when it is known whether the turn answers with its task. `None` if that is known.
+    pub(super) fn decided(&mut self) -> Option<CancellationToken> {
+        (!self.is_decided).then(|| self.decided.get_or_insert_default().clone())
+    }
+
+    /// The client has its answer.
+    pub(super) fn decide(&mut self) {
+        self.is_decided = true;
+        if let Some(decided) = self.decided.take() {
+            decided.cancel();
+        }
+    }
+
     /// Ends the turn and wakes all waiters.
-    pub(super) fn end(self) {
+    pub(super) fn end(mut self) {
+        self.decide();
         if let Some(over) = self.over {
             over.cancel();
         }

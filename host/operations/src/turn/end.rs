@@ -1,26 +1,30 @@
-//! The end of a turn: the session gets its last event, and the task its last state.
+//! The end of a turn: one append with the last event, the last state of the task, and the leaving of the queue.
 
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent};
+use annex_conversation::{AppendError, Conversation, Entry, Event, EventError, Excess, StateDelta};
 use annex_fairness::of_same_tenant;
-use annex_protocol::{A2aError, ExtensionUri, Message, Part, StreamResponse, TaskState};
-use annex_session::{Event, EventError, StateDelta};
+use annex_protocol::{Message, Part, StreamResponse, TaskId, TaskState};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::{Ending, Settled, Stage, Turn};
+use super::{Ending, Progress, Settled, Stage, Turn, TurnResult};
 use crate::counters::TurnEnd;
 use crate::fault;
-use crate::tasks::Tasks;
-use crate::tasks::record::TaskRecord;
 
 impl Ending {
     /// The state in which the agent has left its task.
     fn settled(&self) -> Settled {
         match self {
             Self::Returned(_, settled) => *settled,
-            Self::Canceled | Self::Stopped | Self::TookTooLong | Self::Lost | Self::Vetoed(_) | Self::Broken(_) => None,
+            Self::Answered(_)
+            | Self::Canceled
+            | Self::Stopped
+            | Self::TookTooLong
+            | Self::Lost
+            | Self::Vetoed(_)
+            | Self::Broken(_) => None,
         }
     }
 }
@@ -30,11 +34,7 @@ impl Turn {
     ///
     /// # Errors
     /// When the last state cannot be stored.
-    pub(super) async fn end(
-        mut self,
-        ending: Ending,
-        mut events: mpsc::Receiver<AgentEvent>,
-    ) -> Result<Vec<ExtensionUri>, A2aError> {
+    pub(super) async fn end(mut self, ending: Ending, mut events: mpsc::Receiver<AgentEvent>) -> TurnResult {
         let ending = match ending {
             Ending::Returned(result, None) => self.drain(result, &mut events).await,
             other => other,
@@ -46,74 +46,108 @@ impl Turn {
             return Ok(self.leave());
         }
         self.tell_of(&ending).await;
-        let ending = match ending {
-            Ending::Returned(Err(AgentError::Refused(error)), settled) if self.stage.task().is_none() => {
-                // Without a task to hold the refusal, the client gets the error itself.
-                self.context.session.drop_staged();
-                self.refuse(error);
-                Ending::Returned(Err(AgentError::Closed), settled)
+        match ending {
+            Ending::Answered(message) => self.end_with_answer(message).await,
+            // Without a task that the client knows, the client gets the error itself.
+            Ending::Returned(Err(AgentError::Refused(error)), _) if matches!(self.stage, Stage::Opening { .. }) => {
+                self.end_with_refusal(error).await
             }
-            other => other,
-        };
-        let concluded = if self.is_taskless() {
-            self.close_session(None, ending.settled()).await
-        } else {
-            self.conclude(ending).await
-        };
-        if self.is_lost() {
-            return Ok(self.leave());
+            other => self.end_with_task(other).await,
         }
-        let task = self.stage.take_task();
-        self.count(task.as_ref().map_or(TurnEnd::Taskless, |task| task.task_state().into()));
-        match task {
-            Some(task) => close(&self.tasks, &task, concluded).await?,
-            None => concluded?,
-        }
-        Ok(self.active())
     }
 
     /// Processes the events that the agent had sent before it returned.
     async fn drain(&mut self, result: Result<(), AgentError>, events: &mut mpsc::Receiver<AgentEvent>) -> Ending {
         match self.take(events.try_recv().ok(), events).await {
-            Ok(settled) => Ending::Returned(result, settled),
+            Ok(Progress::GoesOn) => Ending::Returned(result, None),
+            Ok(Progress::Ends(Ending::Returned(Ok(()), settled))) => Ending::Returned(result, settled),
+            Ok(Progress::Ends(ending)) => ending,
             Err(error) => Ending::Broken(error),
         }
     }
 
-    /// Brings the task into the state for the ending, unless the agent has done so.
-    async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
+    /// Brings the task into the state for the ending, unless the agent has done so, and stores that.
+    async fn end_with_task(mut self, ending: Ending) -> TurnResult {
         let settled = ending.settled();
         let conclusion = self.conclusion(ending);
-        // The session is closed before the task: if the user's message cannot be stored, no reader must have seen a
-        // task.
-        if let Err(error) = self.close_session(conclusion.as_ref(), settled).await {
-            self.roll_back(error);
-            return Ok(());
-        }
+        let state = conclusion.as_ref().map(|(state, _)| *state).or(settled);
+        let text = conclusion.as_ref().and_then(|(_, text)| text.clone());
+        let mut entries = self.closing(state.map(|state| (state, text)));
         let announced = match conclusion {
             Some((state, text)) => self.status(state, text.map(|text| self.message(text))).await.map(drop),
             None => Ok(()),
         };
-        let concluded = match announced {
-            Ok(()) => self.store().await,
-            Err(error) => Err(error),
+        self.announce();
+        entries.append(&mut self.pending);
+        let stored = match announced {
+            Ok(()) => self.append_last(&entries).await,
+            // The task must reach a final state even if an extension fails on the way.
+            Err(error) => {
+                entries.push(self.failure(error.to_string()));
+                self.append_last(&entries).await
+            }
         };
-        let Err(error) = concluded else { return Ok(()) };
-        // No task could be created, so the client gets the error.
-        if self.is_taskless() {
-            return Err(error);
+        let stored = match stored {
+            // An entry cannot be stored. The end of the turn can.
+            Err(error @ (AppendError::TooLarge(_) | AppendError::Name(_) | AppendError::Full)) => {
+                self.end_with_failure(error, &entries).await
+            }
+            other => other,
+        };
+        match stored {
+            Ok(()) => self.conclude().await,
+            Err(_) if self.is_lost() => Ok(self.leave()),
+            Err(error) => {
+                let error = fault::of_append(error);
+                self.abandon(&error);
+                Err(error)
+            }
         }
-        // The task must reach a final state even if an extension fails on the way.
-        let failed = self.status_update(TaskState::Failed, Some(self.message(error.to_string())));
-        self.pending.push(StreamResponse::StatusUpdate(failed));
-        self.store().await
+    }
+
+    /// Fails the task, because the last entries cannot be stored. Those before the first that cannot are stored.
+    async fn end_with_failure(&mut self, error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
+        if let AppendError::TooLarge(_) = error {
+            for entry in entries {
+                let ends = matches!(entry, Entry::Update(update) if is_final(update));
+                if ends || self.append(std::slice::from_ref(entry)).await.is_err() {
+                    break;
+                }
+            }
+        }
+        let text = match error {
+            // The task is too large, not the conversation.
+            error @ AppendError::TooLarge(Excess::Task { .. }) => fault::of_append(error).to_string(),
+            error => AgentError::unstored(error).to_string(),
+        };
+        let mut last = self.closing(Some((TaskState::Failed, Some(text.clone()))));
+        last.push(self.failure(text));
+        self.append_last(&last).await
+    }
+
+    /// The turn has left the queue: everybody learns that.
+    async fn conclude(mut self) -> TurnResult {
+        self.stage = Stage::Ended;
+        let tasks = &self.handler.tasks;
+        self.count(self.record.task_state().into());
+        self.record.end_turn(self.context.conversation.fence(), false);
+        if self.context.cancel.is_cancelled() && !self.record.is_finished() {
+            // The turn was cancelled just when it had interrupted its task.
+            if let Err(error) = tasks.append_alone(&self.record, self.record.canceled()).await {
+                fault::log(&error);
+            }
+        }
+        tasks.leave_if_finished(&self.record);
+        Ok(self.active())
     }
 
     /// The last state, and its message. `None` if the agent has already brought the task there.
     fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
         Some(match ending {
             // A turn that has lost its task must not change it.
-            Ending::Returned(Ok(()) | Err(AgentError::Closed), Some(_)) | Ending::Lost => return None,
+            Ending::Returned(Ok(()) | Err(AgentError::Closed), Some(_)) | Ending::Lost | Ending::Answered(_) => {
+                return None;
+            }
             Ending::Returned(Ok(()) | Err(AgentError::Closed), None) => (TaskState::Completed, None),
             Ending::Returned(Err(AgentError::Failed { message }), _) => (TaskState::Failed, Some(message)),
             Ending::Returned(Err(error @ AgentError::Internal { .. }), _) => {
@@ -125,8 +159,8 @@ impl Turn {
                 let error_id = fault::log_for_client(&error);
                 (TaskState::Failed, Some(format!("{error} The server's log has the details under {error_id}.")))
             }
-            // A task exists, because otherwise the client has got the refusal above.
-            Ending::Returned(Err(AgentError::Refused(error)), _) => (self.still_waiting(), Some(error.to_string())),
+            // The client has the task already, because otherwise it has got the refusal above.
+            Ending::Returned(Err(AgentError::Refused(error)), _) => (self.after_refusal(), Some(error.to_string())),
             Ending::Canceled => (TaskState::Canceled, None),
             Ending::Stopped => {
                 (TaskState::Failed, Some("The server is shutting down; send the message again.".to_owned()))
@@ -137,46 +171,9 @@ impl Turn {
         })
     }
 
-    /// Stores the agent's last event of the turn in the session. If the agent has stored none, an event without content
-    /// is stored, or one with the reason why there is no answer.
-    ///
-    /// A failure to store the event is logged. The next turn then sees that this one was broken off.
-    ///
-    /// # Errors
-    /// When the user's message cannot be stored either.
-    async fn close_session(
-        &mut self,
-        conclusion: Option<&(TaskState, Option<String>)>,
-        settled: Settled,
-    ) -> Result<(), A2aError> {
-        if !self.context.session.is_unanswered() {
-            return Ok(());
-        }
-        let state = conclusion.map(|(state, _)| *state).or(settled);
-        let author = self.context.session.key().app.clone();
-        let invocation = self.context.task_id.clone();
-        let event = match state.filter(|state| state.is_terminal() && *state != TaskState::Completed) {
-            Some(state) => {
-                let text = conclusion.and_then(|(_, text)| text.clone());
-                let message = text.unwrap_or_else(|| "The turn ended without an answer.".to_owned());
-                Event::failed(author, invocation, EventError { code: state.name().to_owned(), message })
-            }
-            None => Event::new(author, invocation, Vec::new(), StateDelta::new()),
-        };
-        let session = self.context.session.clone();
-        match session.append_last(event).await {
-            Err(error) if !session.is_stored() => Err(fault::of_session(&error)),
-            Err(error) => {
-                fault::log(&error);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// True if there is no task and none will be created.
-    fn is_taskless(&self) -> bool {
-        matches!(self.stage, Stage::Taskless)
+    /// The update that fails the task.
+    fn failure(&self, text: String) -> Entry {
+        StreamResponse::StatusUpdate(self.status_update(TaskState::Failed, Some(self.message(text)))).into()
     }
 
     fn message(&self, text: String) -> Message {
@@ -185,40 +182,63 @@ impl Turn {
     }
 }
 
-/// Ends the turn of a task in its last state, or abandons the task if that state could not be stored.
-async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2aError>) -> Result<(), A2aError> {
-    if record.is_lost() {
-        record.leave_turn();
-        return Ok(());
+/// The last event of a turn whose agent has stored none: an event without content, or one with the reason why there is no
+/// answer.
+pub(crate) fn closing_event(
+    conversation: &Conversation,
+    task: &TaskId,
+    end: Option<(TaskState, Option<String>)>,
+) -> Event {
+    let author = Arc::clone(&conversation.key().app);
+    match end.filter(|(state, _)| state.is_terminal() && *state != TaskState::Completed) {
+        Some((state, text)) => {
+            let message = text.unwrap_or_else(|| "The turn ended without an answer.".to_owned());
+            Event::failed(author, task.clone(), EventError { code: state.name().to_owned(), message })
+        }
+        None => Event::new(author, task.clone(), Vec::new(), StateDelta::new()),
     }
-    if let Err(error) = &concluded {
-        tasks.abandon(record, error);
-    }
-    let ended = record.end_turn().await.map_err(fault::of_store);
-    if let Err(error) = &ended {
-        tasks.abandon(record, error);
-    }
-    tasks.leave_if_finished(record);
-    concluded.and(ended)
+}
+
+fn is_final(update: &StreamResponse) -> bool {
+    matches!(update, StreamResponse::StatusUpdate(update) if update.status.state.is_terminal())
 }
 
 /// A turn that breaks off, because the agent panicked or the runtime shuts down, must not leave readers waiting.
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(record) = self.stage.take_task() else { return };
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+        if matches!(stage, Stage::Ended) {
+            return;
+        }
         let (tenant, context) = (self.tenant(), &self.context.context_id);
         tracing::error!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "the turn broke off");
         self.count(TurnEnd::Failed);
-        let failed = self.status_update(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
-        let event = StreamResponse::StatusUpdate(failed);
-        let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };
+        let text = "The agent broke off.".to_owned();
+        let mut entries = self.closing(Some((TaskState::Failed, Some(text.clone()))));
+        let (conversation, record) = (self.context.conversation.clone(), Arc::clone(&self.record));
+        let tasks = Arc::clone(&self.handler.tasks);
+        let is_unknown = matches!(stage, Stage::Opening { .. });
+        if !is_unknown {
+            entries.push(self.failure(text));
+        }
         // Counted as a running turn, so that a shutdown waits for the write.
         let fails = async move {
-            let failed = record.append([event]).await.map_err(fault::of_store);
-            // The error is ignored, because the cause is already logged.
-            let _ = close(&tasks, &record, failed).await;
+            let stored = match is_unknown {
+                // The client has got no task, only an error.
+                true => conversation.refuse(&entries).await.map(|_| tasks.let_go(record.id())),
+                false => conversation
+                    .end(&entries)
+                    .await
+                    .map(|appended| record.show(&entries, appended.number, record.snapshot().with(&entries))),
+            };
+            if let Err(error) = &stored {
+                fault::log(error);
+            }
+            record.end_turn(conversation.fence(), stored.is_err());
+            tasks.leave_if_finished(&record);
+            tasks.tell_queue(record.key());
         };
-        self.running.spawn_on(of_same_tenant(fails), &runtime);
+        self.handler.running.spawn_on(of_same_tenant(fails), &runtime);
     }
 }

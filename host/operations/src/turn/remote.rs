@@ -1,26 +1,25 @@
 //! The parts of a turn that only a remote agent needs.
 
-use std::mem;
 use std::time::Duration;
 
-use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskState, Timestamp};
+use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskState};
 
-use super::{Ending, Settled, Stage, Turn};
+use super::{Ending, Progress, Turn};
 
 /// The time limit for a remote agent to notify its upstream of the end of a task.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Turn {
     /// Passes on an event of the upstream, under the ids of this server.
-    pub(super) async fn relay(&mut self, event: StreamResponse) -> Result<Settled, A2aError> {
+    pub(super) async fn relay(&mut self, event: StreamResponse) -> Result<Progress, A2aError> {
         match event {
-            StreamResponse::Message(message) => self.answer(message).await.map(|()| None),
-            StreamResponse::StatusUpdate(update) => self.relayed_status(update).await,
+            StreamResponse::Message(message) => self.answer(message).await,
+            StreamResponse::StatusUpdate(update) => self.relayed_status(update).await.map(Progress::from),
             StreamResponse::ArtifactUpdate(update) => {
                 let task_id = self.context.task_id.clone();
                 let context_id = self.context.context_id.clone();
                 let update = TaskArtifactUpdateEvent { task_id, context_id, ..update };
-                self.respond(StreamResponse::ArtifactUpdate(update)).await.map(|()| None)
+                self.respond(StreamResponse::ArtifactUpdate(update)).await.map(|()| Progress::GoesOn)
             }
             StreamResponse::Task(_) => {
                 let reason = "the agent relayed a whole task".to_owned();
@@ -32,40 +31,31 @@ impl Turn {
     /// Answers the client with the task before the upstream's first event, to show that the upstream works on it.
     pub(super) async fn open_task(&mut self) -> Result<(), A2aError> {
         self.store().await?;
-        match mem::replace(&mut self.stage, Stage::Taskless) {
-            Stage::Joined { task, client } => {
-                self.announce(client, &task, task.subscribe());
-                self.stage = Stage::Working { task };
-                Ok(())
-            }
-            // No reader must see a task before the user's message is stored.
-            opening @ Stage::Opening { .. } if self.context.session.is_stored() => {
-                self.stage = opening;
-                self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
-                self.create(Vec::new()).await
-            }
-            other => {
-                self.stage = other;
-                Ok(())
-            }
+        if self.turn_task.state().is_none() {
+            self.turn_task.show(TaskState::Submitted, self.record.snapshot().status_at());
         }
+        self.announce();
+        Ok(())
     }
 
     /// Notifies a remote agent of an ending that it has not caused.
     pub(super) async fn tell_of(&mut self, ending: &Ending) {
         // A vetoed turn never reached the agent, and an agent that returned knows about its end.
-        let is_its_own = matches!(ending, Ending::Returned(..) | Ending::Vetoed(_));
+        let is_its_own = matches!(ending, Ending::Returned(..) | Ending::Answered(_) | Ending::Vetoed(_));
         let Some(remote) = self.context.remote.as_ref().filter(|_| !is_its_own) else { return };
-        let told = self.agent.give_up(&self.context.task_id, remote);
+        let told = self.handler.agent.give_up(&self.context.task_id, remote);
         if tokio::time::timeout(GIVE_UP_PATIENCE, told).await.is_err() {
             let (tenant, context) = (self.tenant(), &self.context.context_id);
             tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "notifying the remote agent of the end of a task took too long");
         }
     }
 
-    /// The state of a task that keeps waiting, because the agent has refused the message.
-    pub(super) fn still_waiting(&self) -> TaskState {
-        let state = self.stage.task().map(|task| task.task_state());
-        state.filter(|state| state.is_interrupted()).unwrap_or(TaskState::Failed)
+    /// The state of the task after a refusal by the agent: a task that waited keeps waiting.
+    pub(super) fn after_refusal(&self) -> TaskState {
+        match self.record.task_state() {
+            state if state.is_interrupted() => state,
+            _ if self.opened => TaskState::Rejected,
+            _ => TaskState::Failed,
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::Turn;
 use crate::fault;
 
 /// The result of a turn: the extensions that were active until the end, or the error of storing that end.
-type TurnResult = Result<Vec<ExtensionUri>, A2aError>;
+pub(crate) type TurnResult = Result<Vec<ExtensionUri>, A2aError>;
 
 /// A turn that has begun.
 pub(crate) enum Running {
@@ -32,13 +32,13 @@ impl Turn {
     /// Begins the turn. Only the turn's own limits end it. A turn that never waits needs no task and no switch of
     /// threads.
     pub(crate) fn begin_running(self) -> Running {
-        let tracker = self.running.clone();
+        let tracker = self.handler.running.clone();
         // The turn may run inside its client's request, which a panic of the agent must not end. Dropping the turn
         // fails its task.
         let turn = of_same_request(of_same_tenant(self.run())).instrument(Span::current());
         let turn = AssertUnwindSafe(turn).catch_unwind();
         let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
-        let mut turn: Pin<Box<_>> = Box::pin(tracker.track_future(turn));
+        let mut turn: Pin<Box<dyn Future<Output = TurnResult> + Send>> = Box::pin(tracker.track_future(turn));
         match turn.as_mut().now_or_never() {
             Some(ended) => Running::Ended(ended),
             None => Running::Waiting(tokio::spawn(turn)),

@@ -1,5 +1,6 @@
 //! The changes of a task's state in a turn, and the extensions' say in them.
 
+use annex_conversation::{Entry, Note};
 use annex_protocol::{
     A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
@@ -43,9 +44,10 @@ impl Turn {
         let state = update.status.state;
         if state.is_interrupted() {
             let interrupted = by.map(|by| (by, self.requested.clone()));
-            // Stored before any reader sees the interruption and can answer it.
-            let held = self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
-            self.tasks.keep_pins(&self.context.task_id, held).await.map_err(fault::of_store)?;
+            // Stored together with the interruption, which a reader can answer at once.
+            let pins = self.handler.tasks.pins();
+            let held = pins.hold(self.record.owner(), self.record.id(), self.chain.extensions(), interrupted);
+            self.pending.extend(held.map(|pins| Entry::Note(Note::Pins(pins))));
         }
         self.respond(StreamResponse::StatusUpdate(update)).await?;
         Ok(Some(state).filter(|state| state.is_terminal() || state.is_interrupted()))

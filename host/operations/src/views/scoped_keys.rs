@@ -1,42 +1,28 @@
 //! Keys that extensions store with a task or a conversation, and that are deleted together with it.
 //!
-//! A running turn marks its keys as in use. At its end, keys of a task or session that was never created are removed.
-//! Keys of tasks and sessions that are deleted later, and keys that a crash has left, are found by a periodic sweep of
+//! A running turn marks its keys as in use. At its end, keys of a task or conversation that was never created are removed.
+//! Keys of tasks and conversations that are deleted later, and keys that a crash has left, are found by a periodic sweep of
 //! the store.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use annex_conversation::{Conversation, ConversationKey, ConversationStore, StoreError, Window};
 use annex_fairness::of_same_tenant;
 use annex_protocol::{ContextId, Owner, TaskId};
-use annex_runtime::{KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
-use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
-use annex_tasks::{StoreError, TaskStore};
+use annex_runtime::{KeyValueError, KeyValueStore, SCOPES_PER_PAGE, Scope, ScopeKind};
 use tokio::runtime::Handle;
 
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
 use crate::views::agent_names::AgentNames;
 
-/// The name that stands for an extension's URI when the ids of an upstream agent are stored. It is not a URI, so no
-/// extension has it.
-const AGENT: &str = "agent";
-/// Each task and conversation has one note, and their number is limited in other places.
-const QUOTA: Quota = Quota {
-    max_keys: 1,
-    max_value_bytes: 64 << 10,
-    max_total_bytes: 128 << 10,
-    max_scoped_keys: usize::MAX,
-    max_scoped_bytes: usize::MAX,
-};
-
 /// The keys of all tasks and conversations.
 pub struct ScopedKeys {
     store: Arc<dyn KeyValueStore>,
-    tasks: Arc<dyn TaskStore>,
-    sessions: Arc<dyn SessionService>,
-    /// The agents' names, under which sessions are stored.
+    conversations: Arc<dyn ConversationStore>,
+    /// The agents' names, under which conversations are stored.
     apps: AgentNames,
     /// The number of turns that use each scope.
     in_use: Mutex<HashMap<Scope, usize>>,
@@ -62,37 +48,22 @@ struct ScopeOfTurn {
 pub(crate) enum SweepError {
     #[error("the keys of extensions cannot be read or removed")]
     Keys(#[from] KeyValueError),
-    #[error("cannot list the tasks that still own keys")]
-    Tasks(#[from] StoreError),
-    #[error("cannot list the sessions that still own keys")]
-    Sessions(#[from] SessionError),
-}
-
-/// The session key of an owner's conversation.
-pub fn session_key(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> SessionKey {
-    let tenant = if owner.tenant.is_empty() { Arc::default() } else { owner.tenant.as_str().into() };
-    let app = app.into();
-    let context = context.clone();
-    match owner.principal.as_str() {
-        "" => SessionKey::anonymous(tenant, app, context),
-        // The prefix ensures that no principal has the name of an anonymous user.
-        principal => SessionKey::new(tenant, app, format!("principal:{principal}"), context),
-    }
+    #[error("cannot list the tasks and conversations that still own keys")]
+    Conversations(#[from] StoreError),
 }
 
 impl ScopedKeys {
     pub fn new(
         store: Arc<dyn KeyValueStore>,
-        tasks: Arc<dyn TaskStore>,
-        sessions: Arc<dyn SessionService>,
+        conversations: Arc<dyn ConversationStore>,
         apps: AgentNames,
     ) -> Arc<Self> {
         let in_use = Mutex::default();
         let locks = KeyedLocks::new();
-        Arc::new(Self { store, tasks, sessions, apps, in_use, locks })
+        Arc::new(Self { store, conversations, apps, in_use, locks })
     }
 
-    /// The keys for a turn. A conversation without a session begins without keys: any existing ones belong to an older
+    /// The keys for a turn. A conversation without events begins without keys: any existing ones belong to an older
     /// conversation with the same id and are removed.
     ///
     /// # Errors
@@ -100,14 +71,14 @@ impl ScopedKeys {
     pub(crate) async fn of_turn(
         self: &Arc<Self>,
         owner: &Owner,
-        session: &TurnSession,
+        conversation: &Conversation,
         task: &TaskId,
     ) -> Result<TurnKeys, KeyValueError> {
-        let context = Scope::context(&owner.tenant, &owner.principal, &session.key().context);
+        let context = Scope::context(&owner.tenant, &owner.principal, &conversation.key().context);
         let task = Scope::task(&owner.tenant, &owner.principal, task);
         // The lock makes a sweep of this conversation wait until its keys are marked as in use.
         let _locked = self.locks.lock(&context).await;
-        if !session.exists() {
+        if !conversation.exists() {
             self.store.remove(&context).await?;
         }
         let mut in_use = self.in_use();
@@ -115,20 +86,6 @@ impl ScopedKeys {
             *in_use.entry(scope.clone()).or_insert(0) += 1;
         }
         Ok(TurnKeys { keys: Arc::clone(self), context: ScopeOfTurn::new(context), task: ScopeOfTurn::new(task) })
-    }
-
-    /// The ids of an upstream agent in a scope.
-    pub(crate) async fn note(&self, scope: Scope, key: &str) -> Result<Option<String>, KeyValueError> {
-        let space = Space { extension: AGENT.into(), scope };
-        let note = self.store.get(&space, key).await?;
-        // Only text is ever stored here.
-        Ok(note.and_then(|note| String::from_utf8(note).ok()))
-    }
-
-    /// Replaces the ids of an upstream agent in a scope.
-    pub(crate) async fn set_note(&self, scope: Scope, key: &str, note: &str) -> Result<(), KeyValueError> {
-        let space = Space { extension: AGENT.into(), scope };
-        self.store.set(&space, key, note.as_bytes().to_vec(), &QUOTA).await
     }
 
     /// Closes the key-value store.
@@ -172,9 +129,13 @@ impl ScopedKeys {
             ScopeKind::Lasting => Ok(true),
             ScopeKind::Context => {
                 let context = ContextId::from(scope.id.as_str());
-                Ok(self.sessions.exists(&session_key(app, &owner, &context)).await?)
+                let key = ConversationKey::of(app, &owner, &context);
+                Ok(self.conversations.conversation(&key, Window::NONE).await?.exists())
             }
-            ScopeKind::Task => Ok(self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await?),
+            ScopeKind::Task => {
+                let stored = self.conversations.task(&TaskId::from(scope.id.as_str())).await?;
+                Ok(stored.is_some_and(|task| task.is_of(&owner)))
+            }
         }
     }
 

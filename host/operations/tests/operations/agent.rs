@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_conversation::{Conversation, Event, StateDelta};
 use annex_protocol::{A2aError, Artifact, ArtifactId, ContextId, Json, Message, Part, SendMessageRequest, TaskState};
-use annex_session::{Event, StateDelta, TurnSession};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
@@ -25,14 +25,12 @@ pub(crate) struct Agent {
     arrived: Semaphore,
     /// A permit for each step `wait` that may end.
     go: Semaphore,
-    reaches_out: bool,
 }
 
 impl Agent {
-    /// `reaches_out` tells whether the agent may cause effects outside of its turns.
-    pub(crate) fn new(reaches_out: bool) -> Self {
+    pub(crate) fn new() -> Self {
         let (arrived, go) = (Semaphore::new(0), Semaphore::new(0));
-        Self { turns: AtomicUsize::default(), heard: Mutex::default(), arrived, go, reaches_out }
+        Self { turns: AtomicUsize::default(), heard: Mutex::default(), arrived, go }
     }
 
     /// The number of turns that have begun.
@@ -68,19 +66,19 @@ impl Agent {
             "large" => events.send(artifact(&"x".repeat(text.parse().expect("a number")), false)).await,
             "answer" => events.send(AgentEvent::Message(message(text))).await,
             "begun" => events.send(AgentEvent::Begun).await,
-            "say" => say(&turn.session, turn, text, StateDelta::new()).await,
+            "say" => say(&turn.conversation, turn, text, StateDelta::new()).await,
             "set" => {
                 let (key, value) = text.split_once(' ').expect("a key and a value");
                 let mut delta = StateDelta::new();
                 delta.insert(key, Json::string(value));
-                say(&turn.session, turn, "", delta).await
+                say(&turn.conversation, turn, "", delta).await
             }
             "read" => {
                 let value =
-                    turn.session.value(text).map_or_else(|| "nothing".to_owned(), |value| value.get().to_owned());
+                    turn.conversation.value(text).map_or_else(|| "nothing".to_owned(), |value| value.get().to_owned());
                 events.send(artifact(&value, false)).await
             }
-            "history" => events.send(artifact(&history(&turn.session).await, false)).await,
+            "history" => events.send(artifact(&history(&turn.conversation).await, false)).await,
             "fail" => Err(AgentError::Failed { message: text.to_owned() }),
             "break" => Err(AgentError::internal(std::io::Error::other(text.to_owned()))),
             "refuse" => Err(AgentError::Refused(A2aError::UnsupportedOperation { reason: text.to_owned() })),
@@ -113,14 +111,10 @@ impl AgentExecutor for Agent {
         100
     }
 
-    fn reaches_out(&self) -> bool {
-        self.reaches_out
-    }
-
     fn before_turn(
         &self,
         request: &SendMessageRequest,
-        _session: &TurnSession,
+        _conversation: &Conversation,
         delta: &mut StateDelta,
     ) -> Result<(), A2aError> {
         let text = request.message.text();
@@ -144,15 +138,15 @@ impl AgentExecutor for Agent {
     }
 }
 
-async fn say(session: &TurnSession, turn: &TurnContext, text: &str, delta: StateDelta) -> Result<(), AgentError> {
+async fn say(conversation: &Conversation, turn: &TurnContext, text: &str, delta: StateDelta) -> Result<(), AgentError> {
     let invocation = turn.task_id.clone();
     let event = Event::new(NAME, invocation, vec![Part::text(text)], delta);
-    session.append(event).await.map_err(AgentError::unstored)
+    conversation.append([event.into()]).await.map(drop).map_err(AgentError::unstored)
 }
 
 /// The events that the turn sees, such as `user: hello | scripted: hi`.
-async fn history(session: &TurnSession) -> String {
-    let events = session.history(100).await.expect("a history");
+async fn history(conversation: &Conversation) -> String {
+    let events = conversation.history(100).await.expect("a history");
     let line = |event: &std::sync::Arc<Event>| {
         let text = Message { parts: event.parts.clone(), ..Message::default() }.text();
         let error = event.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();

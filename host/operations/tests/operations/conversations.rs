@@ -1,17 +1,16 @@
 //! Conversations: what a turn leaves for the next one.
 
-use annex_operations::views::scoped_keys::session_key;
+use annex_conversation::{ConversationKey, Window};
 use annex_protocol::{ContextId, Owner, PartContent};
-use annex_session::EventFilter;
 
 use crate::agent::NAME;
-use crate::fixture::{Door, Settings, anonymous, door, door_with, say};
+use crate::fixture::{Door, Settings, door, door_with, say};
 use crate::in_words::{artifacts, status};
 
 /// True if the anonymous conversation `c` is stored.
 async fn exists(door: &Door) -> bool {
-    let key = session_key(NAME, &Owner::default(), &ContextId::new("c"));
-    door.sessions.exists(&key).await.expect("a store that answers")
+    let key = ConversationKey::of(NAME, &Owner::default(), &ContextId::new("c"));
+    door.store.conversation(&key, Window::NONE).await.expect("a store that answers").exists()
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +109,7 @@ async fn the_delta_that_an_agent_adds_before_its_turn_is_stored_with_the_message
 #[tokio::test(start_paused = true)]
 async fn a_state_that_is_too_large_fails_the_turn_and_leaves_the_state() {
     let mut settings = Settings::default();
-    settings.sessions.limits.state_bytes = 100;
+    settings.store.limits.state_bytes = 100;
     let door = door_with(settings).await;
     door.task(say("set color blue").context("c")).await;
     let task = door.task(say(&format!("set color {}", "x".repeat(200))).context("c")).await;
@@ -121,14 +120,14 @@ async fn a_state_that_is_too_large_fails_the_turn_and_leaves_the_state() {
 #[tokio::test(start_paused = true)]
 async fn the_oldest_events_leave_a_long_conversation() {
     let mut settings = Settings::default();
-    settings.sessions.limits.events = 3;
+    settings.store.limits.events = 3;
     let door = door_with(settings).await;
     for text in ["say one", "say two"] {
         door.task(say(text).context("c")).await;
     }
-    let key = session_key(NAME, &Owner::default(), &ContextId::new("c"));
-    let stored = door.sessions.read(&key, EventFilter::recent(10)).await.expect("a conversation");
-    let texts: Vec<_> = stored.events.iter().map(|event| event.parts[0].content.clone()).collect();
+    let key = ConversationKey::of(NAME, &Owner::default(), &ContextId::new("c"));
+    let stored = door.store.conversation(&key, Window::latest(10)).await.expect("a conversation");
+    let texts: Vec<_> = stored.history.iter().map(|event| event.parts[0].content.clone()).collect();
     assert_eq!(texts, ["one", "say two", "two"].map(|text| PartContent::Text(text.to_owned())));
 }
 
@@ -141,27 +140,10 @@ async fn a_message_that_the_agent_refuses_before_its_turn_leaves_no_conversation
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_message_of_an_agent_that_reaches_out_is_stored_before_the_agent_runs() {
+async fn a_message_that_the_agent_refuses_in_its_turn_stays_in_the_conversation() {
     let door = door().await;
     door.refusal(say("refuse not now").context("c")).await;
     assert!(exists(&door).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_first_message_of_an_agent_that_does_not_reach_out_goes_with_its_refusal() {
-    let door = door_with(Settings { reaches_out: false, ..Settings::default() }).await;
-    door.refusal(say("refuse not now").context("c")).await;
-    assert!(!exists(&door).await);
-    assert_eq!(status(&door.task(say("work").context("c")).await), "COMPLETED");
-    assert!(exists(&door).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_message_is_stored_before_an_agent_that_does_not_reach_out_waits() {
-    let door = door_with(Settings { reaches_out: false, ..Settings::default() }).await;
-    let task = door.waiting_turn(say("work, wait").context("c")).await;
-    assert!(exists(&door).await);
-    door.cancel(&anonymous(), &task.id).await.expect("a cancelled task");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,16 +6,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use annex_conversation::{
+    ConversationStore, Keep, MemoryBounds, MemoryStore, Retention, Store, TaskLimits, WaitingBounds,
+};
 use annex_egress::{Resolver, Screen, ScreenConfig};
 use annex_leases::wake::LocalWake;
 use annex_operations::answer::{EventStream, Sent};
+use annex_operations::claims::Claims;
 use annex_operations::counters::Counters;
-use annex_operations::deduplication::Deduplication;
 use annex_operations::extension_set::{ExtensionSet, ExtensionSets};
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::permits::shared::SharedPlaces;
 use annex_operations::permits::{TurnBounds, TurnLimiter};
+use annex_operations::process::Process;
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores, TenantQuota};
 use annex_operations::request_handler::RequestHandler;
@@ -33,8 +37,6 @@ use annex_protocol::{
 };
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore};
-use annex_session::{Bounds, InMemorySessionService, SessionService, Turns};
-use annex_tasks::{MemoryBounds, MemoryTaskStore, Retention, TaskLimits, TaskStore, WaitingBounds};
 use annex_tenants::TenantStores;
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
@@ -47,10 +49,8 @@ use crate::in_words::rest;
 /// What differs between handlers. The defaults leave room for everything.
 pub(crate) struct Settings {
     pub(crate) turns: TurnBounds,
-    pub(crate) max_waiting_turns: usize,
     pub(crate) limits: TaskLimits,
     pub(crate) store: MemoryBounds,
-    pub(crate) sessions: Bounds,
     pub(crate) quota: Option<TenantQuota>,
     pub(crate) input_modes: Vec<String>,
     pub(crate) has_push: bool,
@@ -58,26 +58,21 @@ pub(crate) struct Settings {
     pub(crate) passed_on: Vec<AgentExtension>,
     pub(crate) extended_card: Option<AgentCard>,
     pub(crate) shows_all_anonymous: bool,
-    /// False for an agent that causes no effects outside of its turns.
-    pub(crate) reaches_out: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let waiting = WaitingBounds { age: Duration::MAX, per_owner: 1_000, anonymous: 1_000 };
         Self {
-            turns: TurnBounds { in_all: 100, per_caller: 100, longest: Duration::from_secs(600) },
-            max_waiting_turns: 100,
+            turns: TurnBounds { in_all: 100, per_caller: 100, waiting: 100, longest: Duration::from_secs(600) },
             limits: TaskLimits { bytes: 1 << 20, messages: 100, artifacts: 100 },
-            store: MemoryBounds { max_tasks: 1_000, max_bytes: 64 << 20, waiting },
-            sessions: Bounds::default(),
+            store: MemoryBounds { max_tasks: 1_000, max_task_bytes: 64 << 20, waiting, ..MemoryBounds::default() },
             quota: None,
             input_modes: vec!["text/plain".to_owned()],
             has_push: false,
             passed_on: Vec::new(),
             extended_card: None,
             shows_all_anonymous: false,
-            reaches_out: true,
         }
     }
 }
@@ -87,7 +82,7 @@ impl Default for Settings {
 pub(crate) struct Door {
     pub(crate) handler: Arc<RequestHandler>,
     pub(crate) agent: Arc<Agent>,
-    pub(crate) sessions: Arc<dyn SessionService>,
+    pub(crate) store: Arc<dyn Store>,
 }
 
 /// A handler with the default settings.
@@ -96,38 +91,38 @@ pub(crate) async fn door() -> Door {
 }
 
 /// Notifications of which no test opens a socket: each event is too long to be sent.
-fn notifications(store: &Arc<dyn TaskStore>, closing: &CancellationToken) -> Arc<PushNotifications> {
+fn notifications(store: &Arc<dyn Store>, process: &Process, closing: &CancellationToken) -> Arc<PushNotifications> {
     let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
     let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
     let notifier = Notifier::new(&config).expect("a notifier");
-    Arc::new(PushNotifications::new(notifier, Arc::clone(store), closing.clone()))
+    Arc::new(PushNotifications::new(notifier, (Arc::clone(store), process.clone()), closing.clone()))
 }
 
 /// A handler with these settings.
 pub(crate) async fn door_with(settings: Settings) -> Door {
-    let agent = Arc::new(Agent::new(settings.reaches_out));
-    let store: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::new(settings.store));
-    let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(settings.sessions));
+    let agent = Arc::new(Agent::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(settings.store));
+    let conversations: Arc<dyn ConversationStore> = store.clone();
+    let process = Process::with_memory();
     let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
     let places = SharedPlaces::new(None);
     places.look().await.expect("a store that answers");
     let usage = TenantStores::in_memory().usage;
-    let stores = Stores { tasks: Arc::clone(&store), sessions: Arc::clone(&sessions), keys: Arc::clone(&keys), usage };
+    let stores = Stores { conversations: Arc::clone(&store), keys: Arc::clone(&keys), usage };
     let quotas = Quotas::new(stores, Arc::clone(&places));
     let used = match settings.quota {
         Some(quota) => Some(quotas.begin(quotas.ledger("tenant"), quota).await),
         None => None,
     };
     let closing = CancellationToken::new();
-    let push = settings.has_push.then(|| notifications(&store, &closing));
+    let push = settings.has_push.then(|| notifications(&store, &process, &closing));
     let bounds = TaskBounds {
         limits: settings.limits,
-        waiting: settings.store.waiting,
-        retention: Retention { age: Duration::MAX, count: u64::MAX },
+        retention: Retention { conversations: Keep::ALL, tasks: Keep::ALL, waiting: settings.store.waiting },
     };
     let wake = Arc::new(LocalWake);
-    let scoped_keys = ScopedKeys::new(keys, Arc::clone(&store), Arc::clone(&sessions), AgentNames::default());
-    let lister = Lister { store: Arc::clone(&store), shows_all_anonymous: settings.shows_all_anonymous };
+    let scoped_keys = ScopedKeys::new(keys, Arc::clone(&conversations), AgentNames::default());
+    let lister = Lister { store: Arc::clone(&conversations), shows_all_anonymous: settings.shows_all_anonymous };
     let set = ExtensionSet {
         number: 1,
         installed: Installed::default(),
@@ -135,7 +130,6 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
         extended_card: settings.extended_card.map(Arc::new),
     };
     let executor = Arc::clone(&agent);
-    let service = Arc::clone(&sessions);
     let handler = Arc::new_cyclic(|me| RequestHandler {
         me: Weak::clone(me),
         extensions: ExtensionSets::new(Arc::new(set)),
@@ -145,11 +139,9 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
         on_lost_turn: OnLostTurn::Fail,
         input_modes: InputModes::new(&settings.input_modes),
         push,
-        sessions: service,
-        turns: Turns::new(settings.max_waiting_turns),
-        tasks: Tasks::new(Arc::clone(&store), Arc::new(Pins::default()), bounds, wake.clone()),
+        tasks: Tasks::new((Arc::clone(&conversations), process), Arc::new(Pins::default()), bounds, wake.clone()),
         views: ExtensionViews { keys: scoped_keys, lister },
-        deduplication: Deduplication::new(store, wake),
+        claims: Claims::new(conversations, wake),
         turn_limiter: TurnLimiter::new(settings.turns, used.clone(), places),
         used,
         running: TaskTracker::new(),
@@ -159,7 +151,7 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
         stop: CancellationToken::new(),
         closing,
     });
-    Door { handler, agent, sessions }
+    Door { handler, agent, store }
 }
 
 /// Knows no name.

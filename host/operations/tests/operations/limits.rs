@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use annex_conversation::{MemoryBounds, TaskLimits, WaitingBounds};
 use annex_operations::permits::TurnBounds;
 use annex_protocol::{A2aError, TaskId};
-use annex_tasks::{MemoryBounds, TaskLimits, WaitingBounds};
 use tokio::time::Instant;
 
 use crate::fixture::{Door, Settings, anonymous, by, door, door_with, one_millisecond, say};
@@ -19,7 +19,7 @@ async fn small() -> Door {
 /// A handler that keeps few tasks.
 async fn keeping(max_tasks: usize, per_owner: usize) -> Door {
     let waiting = WaitingBounds { age: Duration::MAX, per_owner, anonymous: per_owner };
-    let store = MemoryBounds { max_tasks, max_bytes: 1 << 20, waiting };
+    let store = MemoryBounds { max_tasks, max_task_bytes: 1 << 20, waiting, ..MemoryBounds::default() };
     door_with(Settings { store, ..Settings::default() }).await
 }
 
@@ -149,7 +149,7 @@ async fn waiting_tasks_of_one_caller_do_not_count_for_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_takes_too_long_fails() {
-    let turns = TurnBounds { in_all: 10, per_caller: 10, longest: Duration::from_secs(30) };
+    let turns = TurnBounds { in_all: 10, per_caller: 10, waiting: 100, longest: Duration::from_secs(30) };
     let door = door_with(Settings { turns, ..Settings::default() }).await;
     let began = Instant::now();
     let task = door.task("work, artifact part, sleep 60").await;
@@ -159,7 +159,7 @@ async fn a_turn_that_takes_too_long_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_within_its_time_is_completed() {
-    let turns = TurnBounds { in_all: 10, per_caller: 10, longest: Duration::from_secs(30) };
+    let turns = TurnBounds { in_all: 10, per_caller: 10, waiting: 100, longest: Duration::from_secs(30) };
     let door = door_with(Settings { turns, ..Settings::default() }).await;
     assert_eq!(status(&door.task("work, sleep 29").await), "COMPLETED");
 }

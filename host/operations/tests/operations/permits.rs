@@ -14,7 +14,7 @@ async fn limited(in_all: usize, per_caller: usize) -> Door {
 }
 
 fn bounds(in_all: usize, per_caller: usize) -> TurnBounds {
-    TurnBounds { in_all, per_caller, longest: Duration::from_secs(600) }
+    TurnBounds { in_all, per_caller, waiting: 100, longest: Duration::from_secs(600) }
 }
 
 fn overloaded(reason: &str) -> A2aError {
@@ -109,14 +109,17 @@ async fn a_message_that_waits_in_the_queue_has_a_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_while_its_message_waits_gives_the_permit_back() {
+async fn a_message_that_waits_keeps_its_permit_when_its_client_goes_away() {
     let door = limited(2, 2).await;
     door.waiting_turn(say("work, wait").context("c")).await;
     let second = door.sending(say("work").context("c"));
     tokio::task::yield_now().await;
     second.abort();
     assert!(second.await.expect_err("an aborted request").is_cancelled());
-    assert_eq!(door.handler.turn_limiter.running(), 1);
+    assert_eq!(door.handler.turn_limiter.running(), 2);
+    door.agent.go_on();
+    door.turns_over().await;
+    assert_eq!((door.handler.turn_limiter.running(), door.agent.turns()), (0, 2));
 }
 
 #[tokio::test(start_paused = true)]

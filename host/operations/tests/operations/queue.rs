@@ -8,6 +8,13 @@ use tokio::time::Instant;
 use crate::fixture::{Settings, anonymous, door, door_with, say};
 use crate::in_words::{artifacts, next, rest, status};
 
+/// A handler in whose conversations so many turns may wait.
+fn waiting_turns(waiting: usize) -> Settings {
+    let mut settings = Settings::default();
+    settings.turns.waiting = waiting;
+    settings
+}
+
 #[tokio::test(start_paused = true)]
 async fn turns_of_one_conversation_run_one_after_the_other() {
     let door = door().await;
@@ -56,7 +63,7 @@ async fn one_context_id_of_two_principals_is_two_conversations() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_is_full_refuses_the_next_message() {
-    let door = door_with(Settings { max_waiting_turns: 1, ..Settings::default() }).await;
+    let door = door_with(waiting_turns(1)).await;
     let first = door.sending(say("work, wait").context("c"));
     door.agent.waits().await;
     let second = door.sending(say("work").context("c"));
@@ -71,7 +78,7 @@ async fn a_queue_that_is_full_refuses_the_next_message() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_the_full_queue_refused_may_come_again() {
-    let door = door_with(Settings { max_waiting_turns: 0, ..Settings::default() }).await;
+    let door = door_with(waiting_turns(0)).await;
     let first = door.sending(say("work, wait").context("c"));
     door.agent.waits().await;
     door.refusal(say("work").context("c").id("m")).await;
@@ -121,51 +128,129 @@ async fn a_message_to_the_context_of_a_task_that_waits_for_input_is_a_new_task()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stream_of_a_message_that_waits_is_opened_after_a_second() {
+async fn the_stream_of_a_message_that_waits_begins_at_once_with_its_task() {
     let door = door().await;
     door.waiting_turn(say("work, wait").context("c")).await;
     let began = Instant::now();
     let mut stream = door.stream(say("work, artifact two").context("c")).await.expect("a stream");
-    assert_eq!(began.elapsed(), Duration::from_secs(1));
-    assert_eq!(door.agent.turns(), 1);
-    door.agent.go_on();
     assert_eq!(next(&mut stream).await.as_deref(), Some("task SUBMITTED"));
+    assert_eq!((began.elapsed(), door.agent.turns()), (Duration::ZERO, 1));
+    door.agent.go_on();
     assert_eq!(rest(stream).await, ["WORKING", "artifact two", "COMPLETED"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_refusal_of_a_message_that_waited_is_the_last_event_of_its_stream() {
+async fn a_message_that_waits_is_answered_at_once_with_its_task_and_its_turn_runs_later() {
+    let door = door().await;
+    door.waiting_turn(say("work, wait").context("c")).await;
+    let began = Instant::now();
+    let task = door.task(say("work, artifact two").context("c").at_once()).await;
+    assert_eq!((began.elapsed(), status(&task).as_str()), (Duration::ZERO, "SUBMITTED"));
+    let stored = door.get(&anonymous(), &task.id).await.expect("a stored task");
+    assert_eq!((stored.status, stored.history.len()), (task.status, 0), "it has no turn yet");
+    door.agent.go_on();
+    door.turns_over().await;
+    let done = door.get(&anonymous(), &task.id).await.expect("a task");
+    assert_eq!((status(&done).as_str(), artifacts(&done).as_str(), done.history.len()), ("COMPLETED", "two", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_for_a_task_of_its_context_is_answered_with_that_task() {
+    let door = door().await;
+    let asked = door.task(say("ask Which one?").context("c")).await;
+    door.waiting_turn(say("work, wait").context("c")).await;
+    let task = door.task(say("artifact this").task(&asked).at_once()).await;
+    assert_eq!((&task.id, status(&task).as_str()), (&asked.id, "INPUT_REQUIRED: Which one?"));
+    let error = door.refusal(say("more").task(&asked)).await;
+    assert!(matches!(error, A2aError::UnsupportedOperation { .. }), "one message at a time: {error}");
+    door.agent.go_on();
+    door.turns_over().await;
+    let done = door.get(&anonymous(), &asked.id).await.expect("a task");
+    assert_eq!((status(&done).as_str(), artifacts(&done).as_str()), ("COMPLETED", "this"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_refused_when_its_turn_comes_rejects_its_task() {
     let door = door().await;
     door.waiting_turn(say("work, wait").context("c")).await;
     let stream = door.stream(say("not this").context("c")).await.expect("a stream");
     door.agent.go_on();
-    assert_eq!(rest(stream).await, ["error: unsupported operation: not this"]);
+    assert_eq!(rest(stream).await, ["task SUBMITTED", "REJECTED: unsupported operation: not this"]);
+    door.turns_over().await;
+    assert_eq!((door.ended("rejected"), door.agent.turns()), (1, 1));
+    assert_eq!(
+        artifacts(&door.task(say("history").context("c")).await),
+        "user: work, wait | scripted:  | user: history"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_drops_its_stream_gives_up_its_place_in_the_queue() {
-    let door = door_with(Settings { max_waiting_turns: 1, ..Settings::default() }).await;
+async fn an_answer_to_a_message_that_waited_is_the_end_of_its_task() {
+    let door = door().await;
+    door.waiting_turn(say("work, wait").context("c")).await;
+    let waiting = door.sending(say("answer hello").context("c"));
+    tokio::task::yield_now().await;
+    door.agent.go_on();
+    assert_eq!(status(&waiting.await.expect("a task")), "COMPLETED: hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repetition_of_a_message_that_waits_gets_its_task() {
+    let door = door().await;
+    door.waiting_turn(say("work, wait").context("c")).await;
+    let task = door.task(say("work").context("c").id("m").at_once()).await;
+    assert_eq!(door.task(say("work").context("c").id("m").at_once()).await.id, task.id);
+    door.agent.go_on();
+    assert_eq!(status(&door.task(say("work").context("c").id("m")).await), "COMPLETED");
+    assert_eq!(door.agent.turns(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_waits_runs_also_when_its_client_goes_away() {
+    let door = door_with(waiting_turns(1)).await;
     let first = door.sending(say("work, wait").context("c"));
     door.agent.waits().await;
     drop(door.stream(say("second").context("c")).await.expect("a stream"));
-    let third = door.sending(say("third").context("c"));
-    tokio::task::yield_now().await;
+    let error = door.refusal(say("third").context("c")).await;
+    assert!(matches!(error, A2aError::Overloaded { .. }), "its place is taken: {error}");
     door.agent.go_on();
     first.await.expect("a task");
-    third.await.expect("a task");
-    assert_eq!(door.agent.heard(), ["work, wait", "third"]);
+    door.turns_over().await;
+    assert_eq!(door.agent.heard(), ["work, wait", "second"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_waits_when_its_task_is_finished_is_refused() {
+async fn a_new_task_that_waits_is_cancelled_without_a_turn() {
+    let door = door().await;
+    door.waiting_turn(say("work, wait").context("c")).await;
+    let waiting = door.task(say("work").context("c").at_once()).await;
+    let canceled = door.cancel(&anonymous(), &waiting.id).await.expect("a cancelled task");
+    assert_eq!((status(&canceled).as_str(), canceled.history.len()), ("CANCELED", 1));
+    door.agent.go_on();
+    door.turns_over().await;
+    assert_eq!(door.agent.turns(), 1);
+    assert_eq!(status(&door.task(say("work").context("c")).await), "COMPLETED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_ends_with_its_task_when_that_is_cancelled() {
     let door = door().await;
     let asked = door.task(say("ask").context("c")).await;
     door.waiting_turn(say("work, wait").context("c")).await;
-    let (waiting, said) = (door.clone(), say("more").task(&asked));
-    let waiting = tokio::spawn(async move { waiting.refusal(said).await });
+    let waiting = door.sending(say("more").task(&asked));
     tokio::task::yield_now().await;
     door.cancel(&anonymous(), &asked.id).await.expect("a cancelled task");
-    door.agent.go_on();
-    let error = waiting.await.expect("a refusal");
-    assert!(error.to_string().contains("is in terminal state TASK_STATE_CANCELED"), "{error}");
+    assert_eq!(status(&waiting.await.expect("a task")), "CANCELED");
+    assert_eq!(door.agent.turns(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_in_memory_fails_when_the_server_stops() {
+    let door = door().await;
+    door.waiting_turn(say("work, wait").context("c")).await;
+    let waiting = door.sending(say("work").context("c"));
+    tokio::task::yield_now().await;
+    door.handler.stop.cancel();
+    let expected = "FAILED: The server is shutting down; send the message again.";
+    assert_eq!(status(&waiting.await.expect("a task")), expected);
 }

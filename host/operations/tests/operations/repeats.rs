@@ -223,7 +223,12 @@ async fn a_failed_task_is_not_tried_again_by_a_repetition() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repetition_needs_no_permit() {
-    let bounds = annex_operations::permits::TurnBounds { in_all: 1, per_caller: 1, longest: Duration::from_secs(60) };
+    let bounds = annex_operations::permits::TurnBounds {
+        in_all: 1,
+        per_caller: 1,
+        waiting: 100,
+        longest: Duration::from_secs(60),
+    };
     let door = crate::fixture::door_with(crate::fixture::Settings { turns: bounds, ..Default::default() }).await;
     let first = door.waiting_turn(question("work, wait").by("ada")).await;
     assert_eq!(door.task(question("work, wait").by("ada").at_once()).await.id, first.id);

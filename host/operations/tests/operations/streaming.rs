@@ -105,7 +105,8 @@ async fn a_turn_goes_on_when_the_reader_of_its_stream_goes_away() {
 async fn each_event_has_a_number_in_its_task_in_rising_order() {
     let stream = door().await.stream("work, artifact one, artifact two").await.expect("a stream");
     let numbers: Vec<_> = stream.map(|event| event.expect("an event").seq().expect("a number")).collect().await;
-    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    // Other entries of the task have numbers too.
+    assert_eq!(numbers, [1, 3, 4, 5, 6]);
 }
 
 #[tokio::test(start_paused = true)]

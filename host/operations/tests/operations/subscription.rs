@@ -112,7 +112,7 @@ async fn a_reader_that_has_all_events_gets_those_that_follow() {
     let door = door().await;
     let asked = door.task("work, ask").await;
     let mut call = anonymous();
-    call.last_event = Some(3);
+    call.last_event = Some(4);
     let stream = door.subscribe(&call, &asked.id).await.expect("a stream");
     door.task(say("artifact done").task(&asked)).await;
     assert_eq!(rest(stream).await, ["artifact done", "COMPLETED"]);
@@ -135,7 +135,7 @@ async fn the_first_event_of_a_subscription_has_the_number_of_the_last_event_in_i
     let mut stream = door.subscribe(&anonymous(), &asked.id).await.expect("a stream");
     let first = stream.next().await.expect("an event").expect("a task");
     assert!(matches!(first.event(), StreamResponse::Task(task) if *task == asked));
-    assert_eq!(first.seq(), Some(3));
+    assert_eq!(first.seq(), Some(4));
 }
 
 #[tokio::test(start_paused = true)]

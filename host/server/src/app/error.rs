@@ -9,10 +9,9 @@ use crate::config::ConfigError;
 use crate::config::tenant_text::TenantTextError;
 use crate::installation::installer::InstallError;
 use crate::installation::signing::SigningError;
+use crate::stores::conversation_store::ConversationStoreError;
 use crate::stores::editions::EditionsOpenError;
 use crate::stores::keyvalue_store::KeyValueStoreError;
-use crate::stores::session_store::SessionStoreError;
-use crate::stores::task_store::TaskStoreError;
 use crate::stores::tenant_store::TenantStoreOpenError;
 use crate::stores::turn_places::TurnPlacesOpenError;
 use crate::stores::wake::WakeOpenError;
@@ -53,9 +52,9 @@ pub enum AppError {
     /// The token of the admin API cannot be used.
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),
-    /// The store of tasks cannot be opened.
-    #[error("cannot open the store of tasks")]
-    Tasks(#[from] TaskStoreError),
+    /// The store of conversations and tasks cannot be opened.
+    #[error("cannot open the store of conversations and tasks")]
+    Conversations(#[from] ConversationStoreError),
     /// The store of tenants cannot be opened.
     #[error("cannot open the store of tenants")]
     Tenants(#[from] TenantStoreOpenError),
@@ -68,9 +67,6 @@ pub enum AppError {
     /// The table of editions, by which replicas agree on the installed extensions, cannot be opened.
     #[error("cannot read which extensions the replicas have installed")]
     Editions(#[from] EditionsOpenError),
-    /// The store of sessions cannot be opened.
-    #[error("cannot open the store of sessions")]
-    Sessions(#[from] SessionStoreError),
     /// The agent of a tenant takes too long to load.
     #[error("[agent] took too long to load: it waited for {peers}")]
     AgentLate {

@@ -10,9 +10,9 @@ use crate::redaction::Redaction;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionsConfig {
-    /// Folder of the SQLite file with the sessions. It is created if missing. Default: the store of the tasks.
+    /// The same folder as `tasks.data_dir`, if set: sessions and tasks are in one store.
     pub data_dir: Option<PathBuf>,
-    /// Name of the environment variable with the URL of a PostgreSQL database for the sessions.
+    /// The same variable as `tasks.postgres_env`, if set: sessions and tasks are in one store.
     pub postgres_env: Option<String>,
     /// Days after its last change for which a session is kept. Default 30.
     pub keep_days: u64,
@@ -50,15 +50,15 @@ impl SessionsConfig {
 
 impl Default for SessionsConfig {
     fn default() -> Self {
-        let bounds = annex_session::Bounds::default();
+        let bounds = annex_conversation::MemoryBounds::default();
         let limits = bounds.limits;
         Self {
             data_dir: None,
             postgres_env: None,
             keep_days: 30,
             keep_count: 100_000,
-            max_sessions: bounds.max_sessions,
-            max_bytes: bounds.max_bytes,
+            max_sessions: bounds.max_conversations,
+            max_bytes: bounds.max_conversation_bytes,
             max_state_bytes: limits.state_bytes,
             max_state_keys: limits.state_keys,
             max_state_depth: limits.state_depth,

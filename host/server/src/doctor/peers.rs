@@ -57,15 +57,10 @@ fn difference(whose: &str, theirs: SystemTime, between: Duration) -> Option<Find
 
 async fn databases(config: &Config) -> Vec<Finding> {
     let kept = [
-        ("tasks.postgres_env", &config.tasks.postgres_env, annex_tasks::POSTGRES_MIGRATIONS),
+        ("tasks.postgres_env", &config.tasks.postgres_env, annex_conversation::POSTGRES_MIGRATIONS),
         ("tasks.postgres_env", &config.tasks.postgres_env, annex_leases::MIGRATIONS),
         ("tasks.postgres_env", &config.tasks.postgres_env, annex_tenants::POSTGRES_MIGRATIONS),
-        // Sessions and keys without a store of their own are stored with the tasks.
-        (
-            "sessions.postgres_env",
-            beside(&config.sessions.postgres_env, &config.sessions.data_dir, config),
-            annex_session::POSTGRES_MIGRATIONS,
-        ),
+        // Keys without a store of their own are stored with the tasks.
         (
             "keyvalue.postgres_env",
             beside(&config.keyvalue.postgres_env, &config.keyvalue.data_dir, config),

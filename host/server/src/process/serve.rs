@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_tasks::LostTurn;
+use annex_conversation::LostTurn;
 use futures::future::BoxFuture;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -177,7 +177,6 @@ fn keep_house(app: &App) -> DropGuard {
     if let Some(peers) = app.peers.clone() {
         tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
     }
-    let sessions = Arc::clone(&app.settings.session_sweep);
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();
     tokio::spawn(async move { others.watch_others(stopped).await });
@@ -194,7 +193,7 @@ fn keep_house(app: &App) -> DropGuard {
         tokio::spawn(async move { push.send_left(&tasks, stopped).await });
     }
     let stopped = stop.clone();
-    tokio::spawn(async move { tasks.keep_house(&sessions, &keys, stopped).await });
+    tokio::spawn(async move { tasks.keep_house(&keys, stopped).await });
     stop.drop_guard()
 }
 
@@ -211,9 +210,9 @@ fn watch_lost(app: &App, stop: CancellationToken) {
             let tasks = Arc::clone(&tasks);
             // A tenant may have to be loaded first.
             tokio::spawn(async move {
-                match tenants.serving_owner(&lost.owner).await {
+                match tenants.serving_owner(lost.key.owner()).await {
                     Some(handler) => handler.go_on_with(lost),
-                    None => tasks.fail_lost_turn(&lost).await,
+                    None => tasks.end_lost_turn(&lost).await,
                 }
             });
         };
@@ -292,7 +291,6 @@ fn close_stores(app: &App) -> BoxFuture<'_, ()> {
         let stores = async {
             let handler = app.tenants().own();
             app.tenant_stores.close().await;
-            handler.sessions.close().await;
             handler.tasks.close().await;
             handler.views.keys.close().await;
         };

@@ -1,4 +1,4 @@
-//! The check for `/readyz` that the stores answer.
+//! The check for `/readyz` that the store answers.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use annex_telemetry::fault;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// Time limit for the stores to answer.
+/// Time limit for the store to answer.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The time for which a result is reused. The stores are asked at most once in this time, however many requests come.
+/// The time for which a result is reused. The store is asked at most once in this time, however many requests come.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Asks the stores of tasks and sessions, only on request.
+/// Asks the store of conversations and tasks, only on request.
 #[derive(Default)]
 pub(crate) struct StoreProbe {
     /// The time and result of the last check. Locked during a check, so that concurrent requests share its result.
@@ -20,7 +20,7 @@ pub(crate) struct StoreProbe {
 }
 
 impl StoreProbe {
-    /// True if both stores answer now or did within [`FRESH`].
+    /// True if the store answers now or did within [`FRESH`].
     pub(crate) async fn answers(&self, handler: &RequestHandler) -> bool {
         let mut last = self.last.lock().await;
         if let Some((asked, answered)) = *last
@@ -31,8 +31,8 @@ impl StoreProbe {
         let answered = ask(handler).await;
         let was_well = last.is_none_or(|(_, answered)| answered);
         match &answered {
-            Err(reason) if was_well => tracing::warn!(%reason, "a store does not answer; the server is not ready"),
-            Ok(()) if !was_well => tracing::info!("the stores answer again"),
+            Err(reason) if was_well => tracing::warn!(%reason, "the store does not answer; the server is not ready"),
+            Ok(()) if !was_well => tracing::info!("the store answers again"),
             _ => {}
         }
         *last = Some((Instant::now(), answered.is_ok()));
@@ -40,11 +40,8 @@ impl StoreProbe {
     }
 }
 
-/// Asks both stores. The error is the reason, for the log.
+/// Asks the store. The error is the reason, for the log.
 async fn ask(handler: &RequestHandler) -> Result<(), String> {
-    let both = async {
-        handler.tasks.probe().await.map_err(|error| fault::text(&error))?;
-        handler.sessions.probe().await.map_err(|error| fault::text(&error))
-    };
-    timeout(LIMIT, both).await.unwrap_or_else(|_| Err(format!("no answer within {} seconds", LIMIT.as_secs())))
+    let asked = async { handler.tasks.probe().await.map_err(|error| fault::text(&error)) };
+    timeout(LIMIT, asked).await.unwrap_or_else(|_| Err(format!("no answer within {} seconds", LIMIT.as_secs())))
 }

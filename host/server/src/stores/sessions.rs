@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annex_operations::views::agent_names::AgentNames;
-use annex_operations::views::scoped_keys::session_key;
-use annex_protocol::{ContextId, Owner, Part, PartContent, Timestamp};
-use annex_session::{
-    Event, EventFilter, Session, SessionCursor, SessionError, SessionKey, SessionNames, SessionQuery, SessionService,
-    State, Turns,
+use annex_conversation::{
+    AppendError, ConversationCursor, ConversationKey, ConversationNames, ConversationQuery, ConversationSnapshot,
+    Departure, Entrance, Event, Fence, Store, StoreError, Submission, Window,
 };
+use annex_operations::process::Process;
+use annex_operations::views::agent_names::AgentNames;
+use annex_protocol::{ContextId, JsonObject, Owner, Part, PartContent, TaskId, Timestamp};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use tokio::task::{JoinError, spawn_blocking};
@@ -18,8 +18,8 @@ use crate::admin_api::sessions::{self as shown, DeletedSession, EventError, Even
 use crate::config::served::ServedConfig;
 use crate::config::{Config, ConfigError};
 use crate::redaction::Redaction;
+use crate::stores::conversation_store::{self, ConversationStoreError};
 use crate::stores::postgres::PostgresDatabases;
-use crate::stores::session_store::{self, SessionStoreError};
 
 /// The most sessions or events in one answer.
 pub const MAX_SHOWN: usize = 1_000;
@@ -31,8 +31,9 @@ const SHOWN_BYTES: usize = 8 << 20;
 
 /// Shows and deletes sessions.
 pub struct Sessions {
-    pub(crate) service: Arc<dyn SessionService>,
-    pub(crate) turns: Turns,
+    pub(crate) store: Arc<dyn Store>,
+    /// This process. `None` beside a server, where no turn can run.
+    pub(crate) process: Option<Process>,
     /// The agents of all tenants. Sessions are stored under the names of agents.
     pub(crate) apps: AgentNames,
     pub(crate) redaction: Redaction,
@@ -119,13 +120,13 @@ pub enum SessionsError {
     },
     /// The store failed.
     #[error("the sessions cannot be read")]
-    Store(#[from] SessionError),
+    Store(#[from] StoreError),
     /// The redaction of the session was cancelled or panicked.
     #[error("the session cannot be redacted")]
     BrokeOff(#[source] JoinError),
     /// The store cannot be opened.
     #[error(transparent)]
-    Open(#[from] SessionStoreError),
+    Open(#[from] ConversationStoreError),
     /// The config names no agent, or the config of a tenant is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -139,7 +140,8 @@ impl Sessions {
     /// [`SessionsError::Open`], and [`SessionsError::Config`] if the config names no agent, under whose name sessions
     /// are stored.
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
-        let service = session_store::open(config, folder, &PostgresDatabases::new(&config.postgres), None).await?;
+        let databases = PostgresDatabases::new(&config.postgres);
+        let store = conversation_store::open_beside(config, folder, &databases).await?;
         let apps = AgentNames::default();
         apps.set("", config.agent()?.name());
         let config = Arc::new(config.clone());
@@ -147,7 +149,7 @@ impl Sessions {
             let of_tenant = ServedConfig::of_tenant(tenant, &config, folder)?;
             apps.set(&tenant.name, of_tenant.agent()?.name());
         }
-        Ok(Self { service, turns: Turns::default(), apps, redaction: config.sessions.redaction() })
+        Ok(Self { store, process: None, apps, redaction: config.sessions.redaction() })
     }
 
     /// Lists sessions without their values.
@@ -158,8 +160,8 @@ impl Sessions {
         let (tenant, app) = self.app(filter.tenant)?;
         let limit = filter.limit.clamp(1, MAX_SHOWN);
         let after = filter.after.map(|token| place(&token)).transpose()?;
-        let query = SessionQuery { tenant, app: app.to_string(), user: filter.user, after, limit };
-        let sessions = self.service.list(&query).await?;
+        let query = ConversationQuery { tenant, app: app.to_string(), user: filter.user, after, limit };
+        let sessions = self.store.list(&query).await?;
         // A full page may be the last one. The page after it is then empty.
         let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
         Ok(shown::List { sessions: sessions.into_iter().map(SessionSummary::from).collect(), next })
@@ -171,16 +173,16 @@ impl Sessions {
     /// [`SessionsError::NoTenant`], [`SessionsError::NotFound`], [`SessionsError::SeveralUsers`],
     /// [`SessionsError::Store`].
     pub async fn show(&self, name: &SessionName) -> Result<shown::Session, SessionsError> {
-        let session = self.read(name, EventFilter::NONE).await?;
-        let SessionNames { tenant, app, user, context } = &*session.key;
+        let session = self.read(name, Window::NONE).await?;
+        let ConversationNames { tenant, app, user, context } = &*session.key;
         let state = session.state.merged();
         Ok(shown::Session {
             context: context.to_string(),
             user: user.to_string(),
             agent: app.to_string(),
             tenant: Some(tenant.to_string()).filter(|tenant| !tenant.is_empty()),
-            revision: session.revision,
-            last_update: session.last_update.to_string(),
+            revision: session.number,
+            last_update: session.updated_at.to_string(),
             state: self.hidden(move |redaction| redaction.state(&state)).await?,
         })
     }
@@ -190,10 +192,10 @@ impl Sessions {
     /// # Errors
     /// As [`Sessions::show`].
     pub async fn events(&self, name: &SessionName, last: usize) -> Result<Events, SessionsError> {
-        let filter = EventFilter { max_bytes: Some(SHOWN_BYTES), ..EventFilter::recent(last.min(MAX_SHOWN)) };
-        let session = self.read(name, filter).await?;
+        let window = Window { events: last.min(MAX_SHOWN), bytes: SHOWN_BYTES };
+        let session = self.read(name, window).await?;
         let shown = move |redaction: &Redaction| {
-            session.events.iter().map(|event| shown_event(event, redaction)).collect::<Vec<_>>()
+            session.history.iter().map(|event| shown_event(event, redaction)).collect::<Vec<_>>()
         };
         Ok(Events { events: self.hidden(shown).await? })
     }
@@ -204,13 +206,43 @@ impl Sessions {
     /// As [`Sessions::show`], and [`SessionsError::Busy`].
     pub async fn delete(&self, name: &SessionName) -> Result<DeletedSession, SessionsError> {
         let key = self.key(name)?;
-        let busy = || SessionsError::Busy { context: name.context.clone() };
-        // The turn lock is held to the end, so that no turn begins in the session during the deletion.
-        let _turn = self.turns.try_begin(&key).ok_or_else(busy)?;
-        if self.service.delete(&key).await? {
+        // The queue is held to the end, so that no turn begins in the session during the deletion.
+        let held = match &self.process {
+            Some(process) => Some(self.hold(&key, process).await?),
+            None => None,
+        };
+        let deleted = self.store.delete(&key).await;
+        if let Some(fence) = held {
+            self.store.leave(&key, &fence, Departure::Refused).await?;
+        }
+        if deleted? {
             Ok(DeletedSession { deleted: name.context.clone(), user: key.user.to_string() })
         } else {
             Err(not_found(Some(&*key.user.to_string()), &key))
+        }
+    }
+
+    /// Enters the queue of the session, unless a turn is in it.
+    async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Fence, SessionsError> {
+        let submission = Submission {
+            replica: process.replica(),
+            task: TaskId::generate(),
+            since: Timestamp::now(),
+            message: None,
+            request: None,
+            resume: None,
+            max_waiting: 0,
+        };
+        match self.store.enter(key, submission, Window::NONE).await {
+            Ok(Entrance::Runs(fence, _)) => Ok(fence),
+            Ok(Entrance::Waits(fence)) => {
+                self.store.leave(key, &fence, Departure::Refused).await?;
+                Err(SessionsError::Busy { context: key.context.to_string() })
+            }
+            Err(AppendError::Store(error)) => Err(error.into()),
+            // A name that cannot be stored was never stored.
+            Err(AppendError::Name(_)) => Err(not_found(Some(&*key.user), key)),
+            Err(_) => Err(SessionsError::Busy { context: key.context.to_string() }),
         }
     }
 
@@ -223,21 +255,24 @@ impl Sessions {
         spawn_blocking(move || hide(&redaction)).await.map_err(SessionsError::BrokeOff)
     }
 
-    async fn read(&self, name: &SessionName, filter: EventFilter) -> Result<Session, SessionsError> {
+    async fn read(&self, name: &SessionName, window: Window) -> Result<ConversationSnapshot, SessionsError> {
         let key = self.key(name)?;
-        if let Some(session) = self.service.get(&key, filter).await? {
+        let session = self.store.conversation(&key, window).await?;
+        if session.exists() {
             return Ok(session);
         }
         if name.user.is_some() {
             return Err(not_found(name.user.as_deref(), &key));
         }
         // The operator may know only the context. A single user with a session in it is found.
-        let mut users = self.service.users_in(&key.tenant, &key.app, &key.context, MAX_USERS_SHOWN).await?;
+        let mut users = self.store.users_in(&key.tenant, &key.app, &key.context, MAX_USERS_SHOWN).await?;
         match (users.pop(), users.is_empty()) {
             (None, _) => Err(not_found(None, &key)),
             (Some(user), true) => {
-                let key = SessionKey::new(key.tenant.clone(), key.app.clone(), user.as_str(), key.context.clone());
-                self.service.get(&key, filter).await?.ok_or_else(|| not_found(None, &key))
+                let (tenant, app) = (Arc::clone(&key.tenant), Arc::clone(&key.app));
+                let key = ConversationKey::new(tenant, app, user.as_str(), key.context.clone());
+                let session = self.store.conversation(&key, window).await?;
+                if session.exists() { Ok(session) } else { Err(not_found(None, &key)) }
             }
             (Some(user), false) => {
                 users.push(user);
@@ -246,13 +281,16 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn key(&self, name: &SessionName) -> Result<SessionKey, SessionsError> {
+    pub(crate) fn key(&self, name: &SessionName) -> Result<ConversationKey, SessionsError> {
         let (tenant, app) = self.app(name.tenant.clone())?;
         let context = ContextId::from(name.context.as_str());
-        let anonymous = session_key(app, &Owner { tenant, principal: String::new() }, &context);
+        let anonymous = ConversationKey::of(app, &Owner { tenant, principal: String::new() }, &context);
         Ok(match &name.user {
             // The user comes from a list, so it already has its prefix.
-            Some(user) => SessionKey::new(anonymous.tenant.clone(), anonymous.app.clone(), user.as_str(), context),
+            Some(user) => {
+                let (tenant, app) = (Arc::clone(&anonymous.tenant), Arc::clone(&anonymous.app));
+                ConversationKey::new(tenant, app, user.as_str(), context)
+            }
             None => anonymous,
         })
     }
@@ -278,7 +316,7 @@ fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
         part.metadata = redaction.state(&part.metadata);
         part
     };
-    let delta: State = event.state_delta.clone().into();
+    let delta: JsonObject = event.state_delta.clone().into();
     let error = event.error.as_ref();
     shown::Event {
         id: event.id.clone(),
@@ -291,21 +329,21 @@ fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
     }
 }
 
-impl From<Session> for SessionSummary {
-    fn from(session: Session) -> Self {
+impl From<ConversationSnapshot> for SessionSummary {
+    fn from(session: ConversationSnapshot) -> Self {
         let keys = session.state.own().keys().map(str::to_owned).collect();
-        let Session { key, revision, last_update, .. } = session;
+        let ConversationSnapshot { key, number, updated_at, .. } = session;
         Self {
             context: key.context.to_string(),
             user: key.user.to_string(),
-            revision,
-            last_update: last_update.to_string(),
+            revision: number,
+            last_update: updated_at.to_string(),
             keys,
         }
     }
 }
 
-fn not_found(user: Option<&str>, key: &SessionKey) -> SessionsError {
+fn not_found(user: Option<&str>, key: &ConversationKey) -> SessionsError {
     SessionsError::NotFound { user: user.map(str::to_owned), context: key.context.to_string() }
 }
 
@@ -317,17 +355,17 @@ fn none_of(user: Option<&str>, context: &str) -> String {
 }
 
 /// Encodes a position in a list as an opaque token.
-fn token(cursor: &SessionCursor) -> String {
-    let place = (cursor.last_update.as_millis(), &*cursor.user, cursor.context.as_str());
+fn token(cursor: &ConversationCursor) -> String {
+    let place = (cursor.updated_at.as_millis(), &*cursor.user, cursor.context.as_str());
     BASE64.encode(serde_json::to_vec(&place).unwrap_or_default())
 }
 
-fn place(token: &str) -> Result<SessionCursor, SessionsError> {
+fn place(token: &str) -> Result<ConversationCursor, SessionsError> {
     let decoded = BASE64.decode(token).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let (millis, user, context): (i64, String, String) =
         decoded.ok_or_else(|| SessionsError::NoPlace { token: token.to_owned() })?;
-    Ok(SessionCursor {
-        last_update: Timestamp::from_millis(millis),
+    Ok(ConversationCursor {
+        updated_at: Timestamp::from_millis(millis),
         user: user.into(),
         context: ContextId::from(context),
     })

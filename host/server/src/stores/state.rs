@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_session::{EventFilter, Scope, SessionKey, SessionNames};
+use annex_conversation::{ConversationKey, ConversationNames, Scope, Window};
 
 use crate::admin_api::sessions::{DeletedKeys, DeletedUserState, SharedState};
 use crate::stores::sessions::{SessionName, Sessions, SessionsError};
@@ -24,12 +24,12 @@ impl Sessions {
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::Store`].
     pub async fn shared_state(&self, owner: &StateOwner) -> Result<SharedState, SessionsError> {
-        let SessionNames { tenant, app, user, .. } = &*self.key(&name(owner))?;
+        let ConversationNames { tenant, app, user, .. } = &*self.key(&name(owner))?;
         let is_named = owner.user.is_some() || owner.context.is_some();
         let user = if is_named { Arc::clone(user) } else { "".into() };
         // Reading a session needs a context. The shared state is the same in every context, so any name will do.
-        let key = SessionKey::new(Arc::clone(tenant), Arc::clone(app), user, "-");
-        let state = self.service.read(&key, EventFilter::NONE).await?.state.shared();
+        let key = ConversationKey::new(Arc::clone(tenant), Arc::clone(app), user, "-");
+        let state = self.store.conversation(&key, Window::NONE).await?.state.shared();
         let user = is_named.then(|| key.user.to_string());
         let state = self.hidden(move |redaction| redaction.state(&state)).await?;
         Ok(SharedState { agent: key.app.to_string(), user, state })
@@ -45,7 +45,7 @@ impl Sessions {
         let owner = self.key(&name(owner))?;
         let mut done = DeletedKeys { deleted: Vec::new(), missing: Vec::new() };
         for key in keys {
-            let is_deleted = self.service.delete_key(&owner, &key).await?;
+            let is_deleted = self.store.delete_key(&owner, &key).await?;
             if is_deleted { &mut done.deleted } else { &mut done.missing }.push(key);
         }
         if done.deleted.is_empty() { Err(SessionsError::NoKeys) } else { Ok(done) }
@@ -61,7 +61,7 @@ impl Sessions {
         user: String,
     ) -> Result<DeletedUserState, SessionsError> {
         let owner = self.key(&SessionName { tenant, user: Some(user.clone()), context: String::new() })?;
-        match self.service.delete_user_state(&owner).await? {
+        match self.store.delete_user_state(&owner).await? {
             0 => Err(SessionsError::NoUserState { user }),
             keys => Ok(DeletedUserState { user, keys }),
         }
@@ -77,9 +77,9 @@ fn check(owner: &StateOwner, key: &str) -> Result<(), SessionsError> {
     let reason = match Scope::of(key).0 {
         Scope::App => return Ok(()),
         Scope::User if owner.user.is_some() || owner.context.is_some() => return Ok(()),
-        Scope::Session if owner.context.is_some() => return Ok(()),
+        Scope::Conversation if owner.context.is_some() => return Ok(()),
         Scope::User => "it belongs to a user; name the user, or the context of an anonymous one",
-        Scope::Session => "it belongs to a session; name the context",
+        Scope::Conversation => "it belongs to a session; name the context",
         Scope::Temp => "`temp:` keys end with their turn and are not stored",
     };
     Err(SessionsError::NoOwner { key: key.to_owned(), reason })

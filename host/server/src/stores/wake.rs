@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_database::{OpenError, PostgresConnections};
 use annex_leases::wake::{LocalWake, PostgresWake, Wake, WakeError};
-use annex_tasks::TaskStore;
+use annex_operations::process::Process;
 
 use crate::config::Config;
 use crate::stores::place::{self, NoVariable};
@@ -35,13 +35,13 @@ pub enum WakeOpenError {
 const TASKS: &str = "tasks.postgres_env";
 const LISTEN: &str = "postgres.listen_env";
 
-/// Opens the channel. With a task store that is not shared, the channel stays inside the process.
+/// Opens the channel. With a store that is not shared, the channel stays inside the process.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,
-    store: &dyn TaskStore,
+    process: &Process,
 ) -> Result<Arc<dyn Wake>, WakeOpenError> {
-    let Some(tasks) = config.tasks.postgres_env.as_ref().filter(|_| store.is_shared()) else {
+    let Some(tasks) = config.tasks.postgres_env.as_ref().filter(|_| process.is_shared()) else {
         return Ok(Arc::new(LocalWake));
     };
     let is_none = |key, name: &String, source| WakeOpenError::Url { key, name: name.clone(), source };

@@ -217,7 +217,7 @@ async fn a_message_that_comes_again_while_its_turn_runs_follows_that_turn() {
 
 /// Runs SQL on the file of a running server.
 async fn sql(folder: &Path, sql: &str) {
-    let url = format!("sqlite://{}", folder.join("data/tasks.sqlite").display());
+    let url = format!("sqlite://{}", folder.join("data/conversations.sqlite").display());
     let mut connection = SqliteConnection::connect(&url).await.expect("a database");
     sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.expect("valid SQL");
     connection.close().await.expect("closed");

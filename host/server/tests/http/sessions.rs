@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
-use annex_protocol::{Message, Part, TaskState};
-use annex_session::{
-    Event, EventFilter, Limits, SessionKey, SessionService, SqliteSessionService, StateDelta, USER_AUTHOR,
+use annex_conversation::{
+    ConversationKey, ConversationStore, Event, Limits, SqliteStore, StateDelta, USER_AUTHOR, Window,
 };
+use annex_protocol::{Message, Part, TaskState};
 use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
@@ -16,18 +16,12 @@ use crate::auth::{ADA, BOB, api_keys};
 
 /// An agent that stores the value of `set KEY VALUE` and answers with its knowledge and the number of its turns. It
 /// fails on `fail`, panics on `panic`, asks on `ask`, waits on `wait`, and stores nothing for `hello`.
-struct Diary {
-    reaches_out: bool,
-}
+struct Diary;
 
 #[async_trait]
 impl AgentExecutor for Diary {
     fn name(&self) -> &str {
         "diary"
-    }
-
-    fn reaches_out(&self) -> bool {
-        self.reaches_out
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
@@ -49,10 +43,10 @@ impl AgentExecutor for Diary {
             delta.insert(key, value);
         }
         let event = Event::new(self.name(), turn.task_id.as_str(), vec![Part::text("noted")], delta);
-        turn.session.append(event).await.map_err(AgentError::internal)?;
-        let history = turn.session.history(100).await.map_err(AgentError::internal)?;
+        turn.conversation.append([event.into()]).await.map_err(AgentError::internal)?;
+        let history = turn.conversation.history(100).await.map_err(AgentError::internal)?;
         let times = history.iter().filter(|event| event.is_from_user()).count();
-        events.send(answer(&turn, format!("{times} {}", turn.session.state().to_json_string()))).await
+        events.send(answer(&turn, format!("{times} {}", turn.conversation.state().to_json_string()))).await
     }
 }
 
@@ -61,12 +55,8 @@ fn answer(turn: &TurnContext, text: String) -> AgentEvent {
 }
 
 async fn serve(more: &str) -> TestServer {
-    serve_diary(Diary { reaches_out: true }, more).await
-}
-
-async fn serve_diary(diary: Diary, more: &str) -> TestServer {
     let config = TestConfig::without_agent().set("server.drain_seconds", 0).with(more);
-    config.start_with(Arc::new(diary)).await.expect("a server")
+    config.start_with(Arc::new(Diary)).await.expect("a server")
 }
 
 async fn serve_on(folder: &Path) -> TestServer {
@@ -88,10 +78,10 @@ async fn events(folder: &Path) -> Vec<Arc<Event>> {
 }
 
 async fn events_of(folder: &Path, context: &str) -> Vec<Arc<Event>> {
-    let file = folder.join("data/sessions.sqlite");
-    let service = SqliteSessionService::open(&file, Limits::default()).await.expect("a store");
-    let key = SessionKey::new("", "diary", format!("A2A_USER_{context}"), context);
-    service.read(&key, EventFilter::ALL).await.expect("a session").events
+    let file = folder.join("data/conversations.sqlite");
+    let store = SqliteStore::open(&file, None, Limits::default()).await.expect("a store");
+    let key = ConversationKey::new("", "diary", format!("A2A_USER_{context}"), context);
+    store.conversation(&key, Window::ALL).await.expect("a conversation").history
 }
 
 /// Author and code of the error of each event.
@@ -101,7 +91,7 @@ fn outline(events: &[Arc<Event>]) -> Vec<(&str, &str)> {
 }
 
 async fn sql(folder: &Path, sql: &str) {
-    let url = format!("sqlite://{}", folder.join("data/sessions.sqlite").display());
+    let url = format!("sqlite://{}", folder.join("data/conversations.sqlite").display());
     let mut connection = SqliteConnection::connect(&url).await.expect("a database");
     sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.expect("valid SQL");
     connection.close().await.expect("closed");
@@ -161,15 +151,14 @@ async fn a_store_that_fails_is_told_by_an_error_id_and_works_again_without_a_res
     let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(folder.path()).await;
     say(&server, "set a 1").await;
-    let trigger = "CREATE TRIGGER broken BEFORE INSERT ON session_event BEGIN SELECT RAISE(ABORT, 'secret'); END";
+    let trigger = "CREATE TRIGGER broken BEFORE INSERT ON entry BEGIN SELECT RAISE(ABORT, 'secret'); END";
     sql(folder.path(), trigger).await;
     let reply = say(&server, "set a 2").await;
     assert_eq!(reply.code(), -32_603, "{}", reply.text);
     assert!(reply.text.contains("error id") && !reply.text.contains("secret"), "{}", reply.text);
     sql(folder.path(), "DROP TRIGGER broken").await;
 
-    sql(folder.path(), &trigger.replace("session_event BEGIN", "session_event WHEN NEW.json LIKE '%noted%' BEGIN"))
-        .await;
+    sql(folder.path(), &trigger.replace("entry BEGIN", "entry WHEN NEW.json LIKE '%noted%' BEGIN")).await;
     let failed = say(&server, "set a 3").await;
     assert_eq!(failed.task()["status"]["state"], "TASK_STATE_FAILED", "{}", failed.text);
     sql(folder.path(), "DROP TRIGGER broken").await;
@@ -179,19 +168,15 @@ async fn a_store_that_fails_is_told_by_an_error_id_and_works_again_without_a_res
     assert_eq!(outline(&events), expected.concat());
 }
 
-/// The first message of a conversation, to an agent whose answer can be stored in the same write.
 #[tokio::test]
-async fn a_message_is_stored_with_its_answer_or_refused() {
+async fn a_message_is_stored_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let tasks = format!("[tasks]\ndata_dir = {:?}", folder.path().join("data"));
-    let server = serve_diary(Diary { reaches_out: false }, &tasks).await;
+    let server = serve_on(folder.path()).await;
     let say = async |words: &str, context: &str| {
         server.say(words).context(context).field("messageId", words).send().await.expect("a reply")
     };
-    let words = ["hello", "set a 1", "ask", "fail", "wait"];
-    let broken = "CREATE TRIGGER broken BEFORE INSERT ON session_event BEGIN SELECT RAISE(ABORT, 'secret'); END";
-    sql(folder.path(), broken).await;
-    for words in words {
+    sql(folder.path(), "CREATE TRIGGER broken BEFORE INSERT ON entry BEGIN SELECT RAISE(ABORT, 'secret'); END").await;
+    for words in ["hello", "set a 1", "ask", "fail", "wait"] {
         let reply = say(words, words).await;
         let is_told = reply.text.contains("error id") && !reply.text.contains("secret");
         assert!(reply.code() == -32_603 && is_told, "{words}: {}", reply.text);
@@ -219,9 +204,6 @@ async fn a_message_is_stored_with_its_answer_or_refused() {
         [(USER_AUTHOR, "")],
         "it is stored before the agent waits"
     );
-    say("panic", "panic").await;
-    assert!(events_of(folder.path(), "panic").await.is_empty());
-    assert_eq!(text(&say("set a 2", "panic").await), r#"1 {"a":2}"#);
 }
 
 #[tokio::test]

@@ -240,7 +240,7 @@ async fn of_too_many_waiting_tasks_the_oldest_fails_and_its_readers_hear_why() {
 
 /// Sets back when a task began to wait.
 async fn age(folder: &Path, id: &str) {
-    let url = format!("sqlite://{}", folder.join("tasks.sqlite").display());
+    let url = format!("sqlite://{}", folder.join("conversations.sqlite").display());
     let mut connection = SqliteConnection::connect(&url).await.expect("the database");
     let aged = sqlx::query("UPDATE task SET status_at = 1 WHERE id = ?").bind(id);
     assert_eq!(aged.execute(&mut connection).await.expect("a row").rows_affected(), 1);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_conversation::{Conversation, StateDelta};
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_protocol::{A2aError, Artifact, Json, Message, Part, PartContent, SendMessageRequest, TaskState};
-use annex_session::{StateDelta, TurnSession};
 use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ impl AgentExecutor for Mirror {
     fn before_turn(
         &self,
         request: &SendMessageRequest,
-        _session: &TurnSession,
+        _conversation: &Conversation,
         _delta: &mut StateDelta,
     ) -> Result<(), A2aError> {
         match request.message.text().as_str() {

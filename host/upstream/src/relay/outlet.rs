@@ -1,8 +1,8 @@
 //! The relay's output: changes of the session, and events for the client.
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext};
+use annex_conversation::{Event, StateDelta};
 use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
-use annex_session::{Event, StateDelta};
 
 use super::measure::{metadata_of, remove_from_parts};
 
@@ -53,13 +53,14 @@ impl<'a> Outlet<'a> {
         if delta.is_empty() {
             return Ok(());
         }
-        self.turn.session.append(self.event(Vec::new(), delta)).await.map_err(AgentError::unstored)
+        let event = self.event(Vec::new(), delta);
+        self.turn.conversation.append(vec![event.into()]).await.map(drop).map_err(AgentError::unstored)
     }
 
     /// Adds the answer to the session's history, with a last change of its state.
     pub(super) async fn remember(&self, answer: String, delta: StateDelta) -> Result<(), AgentError> {
         let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
-        self.turn.session.append_last(self.event(parts, delta)).await.map_err(AgentError::unstored)
+        self.turn.conversation.stage(self.event(parts, delta)).await.map_err(AgentError::unstored)
     }
 
     fn event(&self, parts: Vec<Part>, delta: StateDelta) -> Event {

@@ -8,11 +8,11 @@ use annex_agent::{
     AgentError, AgentEvent, AgentExecutor, EventSender, Steps, TurnContext, UpstreamContext, UpstreamIds,
     UpstreamIdsError,
 };
-use annex_protocol::{ContextId, Message, Metadata, TaskId};
-use annex_session::{
-    Beginning, Bounds, Event, EventFilter, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession,
-    Turns, USER_AUTHOR,
+use annex_conversation::{
+    Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Entry, Event, MemoryBounds, MemoryStore,
+    StateDelta, Submission, TaskLimits, USER_AUTHOR, Window,
 };
+use annex_protocol::{ContextId, Message, Metadata, TaskId, Timestamp};
 use annex_upstream::{LostContext, StateMapping, UpstreamAgent, UpstreamConfig};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(crate) fn mapping(table: Value) -> StateMapping {
 /// An agent in front of a test's upstream, with one conversation.
 pub(crate) struct Bench {
     pub(crate) agent: UpstreamAgent,
-    service: Arc<dyn SessionService>,
+    store: Arc<dyn ConversationStore>,
     ids: Arc<Mutex<Ids>>,
 }
 
@@ -127,8 +127,8 @@ impl Bench {
 
     pub(crate) async fn with(config: UpstreamConfig) -> Self {
         let agent = UpstreamAgent::connect(config).await.unwrap();
-        let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
-        Self { agent, service, ids: Arc::default() }
+        let store: Arc<dyn ConversationStore> = Arc::new(MemoryStore::new(MemoryBounds::default()));
+        Self { agent, store, ids: Arc::default() }
     }
 
     /// The upstream's ids that are stored.
@@ -148,9 +148,10 @@ impl Bench {
 
     /// Runs a turn as the server does: the user's event first.
     pub(crate) async fn call(&self, call: Call) -> Turn {
-        let session = TurnSession::open(&self.service, key(), &Turns::default(), Beginning::default()).await.unwrap();
+        let conversation = self.open(call.task).await;
         let delta = StateDelta::parse(call.delta).unwrap();
-        session.append(Event::new(USER_AUTHOR, call.task, call.message.parts.clone(), delta)).await.unwrap();
+        let said = Event::new(USER_AUTHOR, call.task, call.message.parts.clone(), delta);
+        conversation.append([said.into()]).await.unwrap();
         let mut remote = self.remote(call.task);
         (call.told)(&mut remote);
         let turn = TurnContext {
@@ -158,7 +159,7 @@ impl Bench {
             context_id: ContextId::new("ours"),
             message: Arc::new(call.message),
             metadata: Arc::new(call.metadata),
-            session,
+            conversation: conversation.clone(),
             steps: Steps::default(),
             cancel: CancellationToken::new(),
             remote: Some(Arc::new(remote)),
@@ -173,23 +174,45 @@ impl Bench {
                 event => panic!("not relayed: {event:?}"),
             });
         }
+        conversation.end(Vec::<Entry>::new()).await.unwrap();
         Turn { events, result }
+    }
+
+    /// Begins a turn of the task, which may have had others.
+    async fn open(&self, task: &'static str) -> Conversation {
+        let stored = self.store.task(&task.into()).await.unwrap();
+        let submission = Submission {
+            replica: "one".into(),
+            task: task.into(),
+            since: Timestamp::now(),
+            message: None,
+            request: None,
+            resume: None,
+            max_waiting: 0,
+        };
+        let limits = TaskLimits { bytes: 1 << 20, messages: 1_000, artifacts: 100 };
+        let task = stored.map(|stored| (stored.decode().unwrap(), stored.number));
+        let beginning = Beginning { task, limits, history: 0 };
+        match Conversation::enter(&self.store, key(), submission, beginning).await.unwrap() {
+            Arrival::Runs(conversation) => conversation,
+            Arrival::Waits(_) => panic!("another turn runs"),
+        }
     }
 
     /// The state of the session.
     pub(crate) async fn state(&self) -> Value {
-        let session = self.service.read(&key(), EventFilter::NONE).await.unwrap();
+        let session = self.store.conversation(&key(), Window::NONE).await.unwrap();
         serde_json::from_str(&session.state.merged().to_json_string()).unwrap()
     }
 
     /// The authors and texts of the session's events, without events that have no text.
     pub(crate) async fn said(&self) -> Value {
-        let session = self.service.read(&key(), EventFilter::ALL).await.unwrap();
-        let spoken = session.events.iter().filter(|event| !event.parts.is_empty());
+        let session = self.store.conversation(&key(), Window::ALL).await.unwrap();
+        let spoken = session.history.iter().filter(|event| !event.parts.is_empty());
         spoken.map(|event| json!([&*event.author, &event.parts])).collect()
     }
 }
 
-fn key() -> SessionKey {
-    SessionKey::new("", "front", "ada", "ours")
+fn key() -> ConversationKey {
+    ConversationKey::new("", "front", "ada", "ours")
 }

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use annex_agent::AgentExecutor;
-use annex_upstream::{Credentials, UpstreamAgent, UpstreamConfig};
+use annex_upstream::{Credentials, UpstreamConfig};
 use serde_json::json;
 
 use crate::bench::{config, mapping};
-use crate::upstream::Upstream;
 
 type Change<'a> = &'a dyn Fn(&mut UpstreamConfig);
 
@@ -60,22 +58,4 @@ fn the_keys_of_a_mapping_belong_together() {
     }
     let one_key_for_both = mapping(json!({"send": "data-part", "key": "k", "receive": "data-part"}));
     UpstreamConfig { state: one_key_for_both, ..config("http://agent.example") }.check().unwrap();
-}
-
-#[tokio::test]
-async fn shared_state_is_read_only_where_the_mapping_names_it() {
-    let upstream = Upstream::completing().await;
-    let cases = [
-        (json!({}), false),
-        (json!({"send": "data-part", "key": "k"}), false),
-        (json!({"send": "data-part", "key": "k", "keys": ["name"]}), false),
-        (json!({"send": "data-part", "key": "k", "keys": ["name", "app:all"]}), true),
-        (json!({"send": "text-part", "template": "{name}"}), false),
-        (json!({"send": "text-part", "template": "{user:name?}"}), true),
-    ];
-    for (table, expected) in cases {
-        let state = mapping(table.clone());
-        let agent = UpstreamAgent::connect(UpstreamConfig { state, ..config(&upstream.url) }).await.unwrap();
-        assert_eq!(agent.reads_shared_state(), expected, "{table}");
-    }
 }

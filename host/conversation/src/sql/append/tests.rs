@@ -21,14 +21,16 @@ fn update(task: &Task, state: TaskState) -> Entry {
 async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits::default();
-    let store = SqliteStore::open(&folder.path().join("c"), &"one".into(), limits).await.unwrap();
+    let store = SqliteStore::open(&folder.path().join("c"), Some(&"one".into()), limits).await.unwrap();
     let key = ConversationKey::new("", "agent", "user", "c");
     let message = MessageKey { context: "c".into(), message: "m".into(), digest: [0; 32] };
     store.claim(key.owner(), &message, &"t".into(), &"one".into()).await.unwrap();
     let submission = Submission {
         replica: "one".into(),
         task: "t".into(),
+        since: Timestamp::now(),
         message: Some(message),
+        request: None,
         resume: Some("again".into()),
         max_waiting: 1,
     };
@@ -44,7 +46,8 @@ async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     for (entries, ends) in [(begin, false), (end, true)] {
         task = task.with(&entries);
         let submission = Some(&submission).filter(|_| !ends);
-        let append = Append { by: Some(&fence), submission, entries: &entries, task: Some(&task), ends, answer: None };
+        let append =
+            Append { by: Some(&fence), submission, entries: &entries, task: Some(&task), ends, outcome: Outcome::Task };
         let at = Position::of_task("t".into(), number);
         let write = Write::new::<SqliteDatabase>(&key, &at, &append, &limits).unwrap();
         let (steps, last) = write.steps().unwrap();
@@ -66,7 +69,7 @@ async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
 async fn an_append_that_was_stored_in_a_failed_attempt_is_not_stored_again() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits::default();
-    let store = SqliteStore::open(&folder.path().join("c"), &"one".into(), limits).await.unwrap();
+    let store = SqliteStore::open(&folder.path().join("c"), Some(&"one".into()), limits).await.unwrap();
     let key = ConversationKey::new("", "agent", "user", "c");
     let task = TaskSnapshot::submitted("t".into(), "c".into(), Timestamp::now());
     let entry = update(&task, TaskState::Completed);

@@ -1,0 +1,241 @@
+//! Claims of messages: a repeated message is processed only once (A2A 1.0 section 3.1.1).
+//!
+//! The store has the claim of each message, with the task that the message begins or joins. A claim is open until the
+//! message is accepted, and a repetition waits that long. The process that decides sends a hint, and the repetition also
+//! claims again from time to time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use annex_conversation::{AppendError, Claim, ConversationStore, MessageKey};
+use annex_fairness::of_same_tenant;
+use annex_leases::Replica;
+use annex_leases::wake::Wake;
+use annex_protocol::{A2aError, Message, Owner, SendMessageRequest, TaskId};
+use futures::FutureExt;
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use crate::answer::encode;
+use crate::fault;
+
+/// The longest wait for the decision about a message.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The first pause before a message is claimed again, and the longest one. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The pause before a failed release is tried again, and the most attempts.
+const RETRY: Duration = Duration::from_millis(500);
+const RETRIES: usize = 120;
+
+/// Claims messages.
+pub struct Claims {
+    store: Arc<dyn ConversationStore>,
+    /// Notifies other processes of decided messages, and receives their notifications.
+    wake: Arc<dyn Wake>,
+    /// The repetitions that wait in this process, by the task of the message.
+    waiting: Mutex<HashMap<TaskId, Arc<Notify>>>,
+}
+
+/// The result of a claim.
+pub(crate) enum Claimed {
+    /// The caller processes the message, for the task of the claim.
+    New(HeldClaim),
+    /// The message is a repetition, and this is its task.
+    Repeated(TaskId),
+    /// The message is a repetition, and this was its answer.
+    Answered(Box<Message>),
+}
+
+/// The claim of a message that is being decided. Dropping it without [`settle`](Self::settle) releases the message, as if
+/// it had never arrived.
+pub(crate) struct HeldClaim {
+    claims: Arc<Claims>,
+    owner: Owner,
+    key: MessageKey,
+    /// The task that the message begins or joins.
+    task: TaskId,
+    by: Replica,
+    is_held: bool,
+}
+
+/// The digest that identifies a message: of its content and its metadata, as the client sent them.
+pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError> {
+    let mut digest = Sha256::new();
+    digest.update(encode(&request.message)?);
+    // A line break separates the two texts. JSON on one line contains none, so different pairs of texts have different
+    // digests.
+    digest.update(b"\n");
+    digest.update(encode(&request.metadata)?);
+    Ok(digest.finalize().into())
+}
+
+impl Claims {
+    /// Claims in this store.
+    pub fn new(store: Arc<dyn ConversationStore>, wake: Arc<dyn Wake>) -> Arc<Self> {
+        Arc::new(Self { store, wake, waiting: Mutex::default() })
+    }
+
+    /// Claims the message for `task`. Waits while the same message is being decided.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] if another message has the same id, and [`A2aError::Overloaded`] if the decision takes
+    /// too long.
+    pub(crate) async fn claim(
+        self: &Arc<Self>,
+        owner: &Owner,
+        key: &MessageKey,
+        task: &TaskId,
+        by: &Replica,
+    ) -> Result<Claimed, A2aError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        let mut hints = None;
+        loop {
+            let decided_elsewhere = match self.claim_once(owner, key, task, by).await? {
+                (Claim::New(_), Some(held)) => return Ok(Claimed::New(held)),
+                (Claim::Repeated(task), _) => return Ok(Claimed::Repeated(task)),
+                (Claim::Answered(answer), _) => return Ok(Claimed::Answered(answer)),
+                (Claim::Different, _) => {
+                    let description = "names another message that came before; give each message an id of its own";
+                    return Err(A2aError::invalid_field("message.messageId", description));
+                }
+                (Claim::Open(task) | Claim::New(task), _) => task,
+            };
+            if Instant::now() >= deadline {
+                let reason =
+                    "this server has not decided about this message yet; send it again under the same messageId";
+                return Err(A2aError::Overloaded { reason: reason.to_owned() });
+            }
+            // A notification before this subscription is missed, but the next claim sees its effect.
+            let decided = self.decided(&decided_elsewhere);
+            tokio::select! {
+                () = decided.notified() => {}
+                () = hints.get_or_insert_with(|| self.wake.hints()).of(decided_elsewhere.as_str()) => {}
+                () = sleep(pause) => {}
+            }
+            self.forget(&decided_elsewhere, &decided);
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Claims the message, to the end even if the client hangs up: the claim must be released then.
+    async fn claim_once(
+        self: &Arc<Self>,
+        owner: &Owner,
+        key: &MessageKey,
+        task: &TaskId,
+        by: &Replica,
+    ) -> Result<(Claim, Option<HeldClaim>), A2aError> {
+        let mut held = HeldClaim {
+            claims: Arc::clone(self),
+            owner: owner.clone(),
+            key: key.clone(),
+            task: task.clone(),
+            by: by.clone(),
+            is_held: false,
+        };
+        let mut claiming = Box::pin(of_same_tenant(async move {
+            let claims = Arc::clone(&held.claims);
+            match claims.store.claim(&held.owner, &held.key, &held.task, &held.by).await {
+                Ok(Claim::New(task)) => {
+                    (held.task, held.is_held) = (task.clone(), true);
+                    Ok((Claim::New(task), Some(held)))
+                }
+                Ok(claim) => Ok((claim, None)),
+                Err(error) => {
+                    // The store may have made the claim although it reported an error.
+                    if let AppendError::Store(_) = error {
+                        held.is_held = true;
+                        drop(held);
+                    }
+                    Err(fault::of_append(error))
+                }
+            }
+        }));
+        match claiming.as_mut().now_or_never() {
+            Some(claimed) => claimed,
+            None => tokio::spawn(claiming).await.map_err(|error| fault::internal(&error))?,
+        }
+    }
+
+    /// Fires when this process has decided about the message of a task.
+    fn decided(&self, task: &TaskId) -> Arc<Notify> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(waiting.entry(task.clone()).or_default())
+    }
+
+    /// Forgets a task for which nobody waits any more.
+    fn forget(&self, task: &TaskId, decided: &Arc<Notify>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // This one, and the one in the map.
+        if Arc::strong_count(decided) <= 2 {
+            waiting.remove(task);
+        }
+    }
+
+    /// Wakes the repetitions of a message.
+    fn tell(&self, task: &TaskId) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(decided) = waiting.get(task) {
+            decided.notify_waiters();
+        }
+        drop(waiting);
+        self.wake.tell(task.as_str(), 0);
+    }
+}
+
+impl HeldClaim {
+    /// The task of the message. A message that another process has claimed before keeps its task.
+    pub(crate) fn task(&self) -> &TaskId {
+        &self.task
+    }
+
+    /// The message, as the store knows it.
+    pub(crate) fn key(&self) -> &MessageKey {
+        &self.key
+    }
+
+    /// Keeps the claim: the message is accepted.
+    pub(crate) fn settle(mut self) {
+        self.is_held = false;
+        self.claims.tell(&self.task);
+    }
+
+    /// Releases the claim. Retries while the store fails. The retries end with the lease of this process, because any
+    /// process can take over the claim from then on.
+    async fn release(&self) {
+        for attempt in 0..RETRIES {
+            if self.by.is_over() {
+                return;
+            }
+            match self.claims.store.release(&self.owner, &self.key, &self.by).await {
+                Ok(()) => break,
+                Err(error) if attempt == 0 => fault::log(&error),
+                Err(_) => {}
+            }
+            sleep(RETRY).await;
+        }
+        self.claims.tell(&self.task);
+    }
+}
+
+impl Drop for HeldClaim {
+    fn drop(&mut self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !std::mem::take(&mut self.is_held) {
+            return;
+        }
+        let (claims, owner, key) = (Arc::clone(&self.claims), self.owner.clone(), self.key.clone());
+        let (task, by) = (self.task.clone(), self.by.clone());
+        let released = Self { claims, owner, key, task, by, is_held: false };
+        let mut release = Box::pin(of_same_tenant(async move { released.release().await }));
+        // The store in memory needs no task for that.
+        if release.as_mut().now_or_never().is_none() {
+            runtime.spawn(release);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Begun: a message that is stored, with the turn that is going to run.
+
+use std::sync::Arc;
+
+use annex_agent::TurnContext;
+use annex_conversation::AppendError;
+use annex_protocol::{A2aError, TaskPushNotificationConfig};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::fault;
+use crate::request_handler::RequestHandler;
+use crate::send_message::STREAMING;
+use crate::send_message::asked::{Asked, Refused};
+use crate::send_message::entered::Entered;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::Tasks;
+use crate::tasks::record::TaskRecord;
+use crate::tasks::running_turn::RunningTurn;
+use crate::turn::{Outcome, Stage, TaskOutcome, Turn, TurnResult};
+
+/// A turn whose message is stored.
+pub(crate) struct Begun {
+    turn: Turn,
+    outcome: oneshot::Receiver<Result<Outcome, A2aError>>,
+    call: ServiceParameters,
+    push_config: Option<TaskPushNotificationConfig>,
+    continues: bool,
+    counted: TaskTrackerToken,
+}
+
+impl RequestHandler {
+    /// Stores the message with its change of state and its task, in one append. From here on the message is accepted.
+    pub(crate) async fn begun(&self, asked: Asked) -> Result<Begun, Box<Refused>> {
+        let Some(handler) = self.me.upgrade() else {
+            let error =
+                A2aError::Overloaded { reason: "the agent is being replaced; send the message again".to_owned() };
+            return Err(Box::new(Refused { entered: asked.entered, error }));
+        };
+        let Asked { mut entered, chain, beginning, said, remote } = asked;
+        let fence = entered.conversation.fence().clone();
+        // A task that was accepted before is known, and so is its turn.
+        let cancel = entered.waited.clone().unwrap_or_default();
+        let is_answered = entered.waited.is_some() || entered.incoming.again.is_some();
+        let running = || RunningTurn::new(cancel.clone(), fence.clone(), is_answered);
+        let continues = entered.incoming.record.is_some();
+        let record = match &entered.incoming.record {
+            Some(record) => {
+                if entered.waited.is_none() {
+                    record.begin_turn(running());
+                }
+                Arc::clone(record)
+            }
+            None => {
+                let task = entered.conversation.task().await;
+                let record = Arc::new(TaskRecord::new(entered.incoming.key.clone(), task, running(), &self.tasks));
+                // Nobody knows the id of the task before the message is stored.
+                self.tasks.insert(&record);
+                record
+            }
+        };
+        // The interruption ends here, so that no extension can resume the task for it again.
+        let entries: Vec<_> = said.into_iter().chain(Tasks::end_of_interruption(&record)).collect();
+        if !entries.is_empty() {
+            match entered.conversation.append(&entries).await {
+                Ok(appended) => {
+                    record.show(&entries, appended.number, entered.conversation.task().await);
+                    self.tasks.follow(&appended);
+                }
+                Err(error) => {
+                    record.end_turn(&fence, false);
+                    if !continues {
+                        self.tasks.remove(&record);
+                    }
+                    let error = match error {
+                        AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
+                        error => fault::of_append(error),
+                    };
+                    return Err(Box::new(Refused { entered, error }));
+                }
+            }
+        }
+        if let Some(claim) = entered.claim.take() {
+            claim.settle();
+        }
+        let Entered { incoming, permit, conversation, counted, waited, .. } = entered;
+        let (client, outcome) = oneshot::channel();
+        let stage = match (is_answered, continues) {
+            (true, _) => Stage::Working,
+            (false, true) => Stage::Joined { client },
+            (false, false) => Stage::Opening { client },
+        };
+        let push_config = incoming.request.configuration.task_push_notification_config;
+        let streams = incoming.operation == STREAMING;
+        let turn = Turn {
+            is_followed: streams || push_config.is_some() || continues,
+            _permit: permit,
+            chain,
+            requested: incoming.lasting,
+            context: TurnContext {
+                task_id: incoming.task_id,
+                context_id: incoming.key.context.clone(),
+                message: Arc::new(incoming.request.message),
+                metadata: Arc::new(incoming.request.metadata),
+                conversation,
+                steps: incoming.steps,
+                cancel,
+                remote: remote.map(Arc::new),
+            },
+            turn_task: incoming.turn_task,
+            stage,
+            beginning: Some(beginning),
+            pending: Vec::new(),
+            opened: waited.is_some() || !continues,
+            began: Instant::now(),
+            handler,
+            record,
+        };
+        Ok(Begun { turn, outcome, call: incoming.call, push_config, continues, counted })
+    }
+
+    /// Starts the push notifications of a turn without a client.
+    pub(crate) async fn forward(&self, record: &Arc<TaskRecord>) {
+        let (Some(push), Some(reader)) = (&self.push, record.subscribe().reader) else { return };
+        if let Err(error) = push.forward(record, reader).await {
+            fault::log(&error);
+        }
+    }
+
+    /// Starts the push notifications for the events of the task.
+    pub(super) async fn notify(
+        &self,
+        task: &TaskOutcome,
+        call: &ServiceParameters,
+        (config, continues): (Option<TaskPushNotificationConfig>, bool),
+    ) -> Result<(), A2aError> {
+        let (Some(reader), Some(push)) = (&task.subscription.reader, &self.push) else { return Ok(()) };
+        if config.is_some() {
+            self.watch(call, &task.record);
+        }
+        match config {
+            Some(config) => push.put(&task.record, task.subscription.clone(), config).await.map(drop),
+            None if continues => push.forward(&task.record, reader.clone()).await,
+            // A new task has no other configs. A later registration brings its own reader.
+            None => Ok(()),
+        }
+    }
+}
+
+impl Begun {
+    /// Runs the turn, and waits for its answer to the client.
+    pub(crate) async fn run(self) -> Result<Outcome, A2aError> {
+        let Self { turn, outcome, call, push_config, continues, counted } = self;
+        let handler = Arc::clone(&turn.handler);
+        let running = turn.begin_running();
+        // The turn is now counted by itself.
+        drop(counted);
+        let mut outcome = outcome.await.map_err(|gone| fault::internal(&gone))??;
+        if let Outcome::Task(task) = &mut outcome {
+            task.running = Some(running);
+            handler.notify(task, &call, (push_config, continues)).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Runs the turn to its end, where no client waits for the first answer.
+    pub(crate) async fn run_to_the_end(self) -> TurnResult {
+        self.turn.begin_running().ended().await
+    }
+
+    /// The task of the turn.
+    pub(crate) fn record(&self) -> &Arc<TaskRecord> {
+        &self.turn.record
+    }
+}

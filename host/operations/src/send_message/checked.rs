@@ -1,0 +1,114 @@
+//! Checked: a message that this server can process, as far as the request alone tells.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use annex_agent::Steps;
+use annex_conversation::{Excess, TaskSize};
+use annex_protocol::{A2aError, Message, SendMessageRequest};
+use annex_runtime::{Extension, Installed};
+
+use crate::activation::{self, Occasion};
+use crate::extension_set::ExtensionSet;
+use crate::request_handler::RequestHandler;
+use crate::send_message::incoming::Incoming;
+use crate::send_message::request_check;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::record::TaskRecord;
+
+/// A checked message with its task, if it names one, and its active extensions.
+pub(super) struct Checked {
+    pub(super) incoming: Incoming,
+    pub(super) extensions: Arc<ExtensionSet>,
+    pub(super) active: Vec<Arc<Extension>>,
+}
+
+impl RequestHandler {
+    /// Checks the request, finds the task that it names, and negotiates the extensions.
+    pub(super) async fn checked(
+        &self,
+        call: &ServiceParameters,
+        operation: &'static str,
+        request: SendMessageRequest,
+    ) -> Result<Checked, A2aError> {
+        request_check::check(&request)?;
+        // This check needs no query, so it comes before those of the store.
+        self.check_work()?;
+        // One set is used for the whole request, so that a concurrent change is seen as a whole or not at all.
+        let extensions = self.extensions.current()?;
+        let record = self.record_of(call, &request.message).await;
+        let pinned = match &record {
+            Ok(Some(record)) => self.tasks.pinned(record),
+            // `record?` below returns the error.
+            Ok(None) | Err(_) => Vec::new(),
+        };
+        let installed = installed_with(&pinned, &extensions);
+        // Negotiated before any task, conversation or guest exists, so that a client without a required extension leaves
+        // nothing behind.
+        let active = activation::negotiate(&installed, &extensions.passed_on, &Occasion::message(call, &request))?;
+        if let Ok(Some(record)) = &record {
+            // A waiting task of a remote agent is brought up to date with that agent.
+            self.catch_up_now(call, record).await;
+        }
+        self.check_push(&request).await?;
+        let mut incoming = self.incoming(call, operation, request, record?)?;
+        incoming.steps = self.counted(steps_for(&active));
+        incoming.lasting = activation::to_ask_again(&call.requested, &extensions.passed_on, &active);
+        self.input_modes.check(&incoming.request.message)?;
+        // A named context may already have a conversation. That is known once the conversation is read.
+        if incoming.is_new {
+            self.check_new_session()?;
+        }
+        Ok(Checked { incoming, extensions, active })
+    }
+
+    /// The task that the message names, if any.
+    async fn record_of(
+        &self,
+        call: &ServiceParameters,
+        message: &Message,
+    ) -> Result<Option<Arc<TaskRecord>>, A2aError> {
+        let Some(task_id) = &message.task_id else { return Ok(None) };
+        self.tasks.open(&call.owner, task_id).await.map(Some)
+    }
+
+    /// Checks that the message leaves room in its task for an answer.
+    pub(super) fn check_size(&self, incoming: &Incoming) -> Result<(), A2aError> {
+        let message = &incoming.request.message;
+        let Some(record) = &incoming.record else {
+            let too_large = |excess: Excess| {
+                let description = format!("is too large for any task: {excess}, of which the answer gets a part");
+                A2aError::invalid_field("message", description)
+            };
+            return self.tasks.limits().check_message(&TaskSize::default(), message).map_err(too_large);
+        };
+        record.check_message(message).map_err(|excess| {
+            let task_id = &incoming.task_id;
+            let reason = format!(
+                "with this message task {task_id} would have {excess}, of which the answer gets a part; send the \
+                 message without taskId to go on in the context with a new task"
+            );
+            A2aError::UnsupportedOperation { reason }
+        })
+    }
+}
+
+/// The installed extensions, with the versions that the task has pinned in place of newer ones. The current settings
+/// decide for which requests each extension is active.
+pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a ExtensionSet) -> Cow<'a, Installed> {
+    if pinned.is_empty() {
+        return Cow::Borrowed(&extensions.installed);
+    }
+    extensions.installed.with_versions(pinned).map_or_else(
+        |error| {
+            tracing::warn!(target: crate::LOG_TARGET, %error, "a waiting task continues with the installed versions, because its pinned versions do not fit together");
+            Cow::Borrowed(&extensions.installed)
+        },
+        Cow::Owned,
+    )
+}
+
+/// The record of the agent's steps. Kept only if an active extension may read it.
+pub(crate) fn steps_for(active: &[Arc<Extension>]) -> Steps {
+    if active.iter().any(|extension| extension.grants().agent_steps) { Steps::default() } else { Steps::unread() }
+}

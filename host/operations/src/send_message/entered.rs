@@ -1,0 +1,145 @@
+//! Entered: a message whose turn has a permit and a place in the queue of its conversation.
+
+use std::sync::Arc;
+
+use annex_conversation::{AppendError, Arrival, Beginning, Conversation, QueuedTurn, Submission};
+use annex_leases::Replica;
+use annex_protocol::{A2aError, Timestamp};
+use annex_runtime::Extension;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::claims::HeldClaim;
+use crate::extension_set::ExtensionSet;
+use crate::fault;
+use crate::permits::TurnPermit;
+use crate::request_handler::RequestHandler;
+use crate::send_message::asked::Refused;
+use crate::send_message::claimed::{Claimed, check_task};
+use crate::send_message::incoming::Incoming;
+use crate::tasks::record::{self, TaskRecord};
+
+/// A message whose turn runs.
+pub(crate) struct Entered {
+    pub(crate) incoming: Incoming,
+    pub(crate) extensions: Arc<ExtensionSet>,
+    pub(crate) active: Vec<Arc<Extension>>,
+    /// `None` for a message that was accepted before, or that is not claimed.
+    pub(crate) claim: Option<HeldClaim>,
+    pub(crate) permit: TurnPermit,
+    pub(crate) conversation: Conversation,
+    /// Makes a draining server wait for the turn.
+    pub(crate) counted: TaskTrackerToken,
+    /// Cancels a turn that has waited. Its client has the task already.
+    pub(crate) waited: Option<CancellationToken>,
+}
+
+/// A message that is accepted, and whose turn waits.
+pub(crate) struct Accepted {
+    pub(crate) incoming: Incoming,
+    pub(crate) extensions: Arc<ExtensionSet>,
+    pub(crate) active: Vec<Arc<Extension>>,
+    pub(crate) permit: TurnPermit,
+    pub(crate) queued: Box<QueuedTurn>,
+    pub(crate) counted: TaskTrackerToken,
+}
+
+/// The two places in the queue.
+pub(crate) enum Place {
+    Runs(Box<Entered>),
+    Waits(Box<Accepted>),
+}
+
+impl RequestHandler {
+    /// Takes a permit and enters the queue of the conversation.
+    pub(super) async fn entered(&self, claimed: Claimed) -> Result<Place, A2aError> {
+        let Claimed { incoming, extensions, active, claim, replica } = claimed;
+        // The permit comes before the queue, so that waiting turns are limited as well.
+        let permit = self.turn_limiter.take(&incoming.call.owner).await?;
+        // The message counts as a turn from here on, so a draining server waits for it.
+        let counted = self.running.token();
+        self.check_begins()?;
+        match self.enter(&incoming, claim.as_ref(), replica).await? {
+            Arrival::Runs(conversation) => {
+                let waited = None;
+                let entered = Entered { incoming, extensions, active, claim, permit, conversation, counted, waited };
+                match self.check_entered(&entered).await {
+                    Ok(()) => Ok(Place::Runs(Box::new(entered))),
+                    Err(error) => Err(Refused { entered, error }.leave_nothing().await),
+                }
+            }
+            Arrival::Waits(queued) => {
+                if let Some(claim) = claim {
+                    claim.settle();
+                }
+                Ok(Place::Waits(Box::new(Accepted { incoming, extensions, active, permit, queued, counted })))
+            }
+        }
+    }
+
+    /// Enters the queue of the conversation.
+    pub(crate) async fn enter(
+        &self,
+        incoming: &Incoming,
+        claim: Option<&HeldClaim>,
+        replica: Replica,
+    ) -> Result<Arrival, A2aError> {
+        let beginning = self.beginning(incoming.record.as_deref());
+        let submission = Submission {
+            replica: replica.clone(),
+            task: incoming.task_id.clone(),
+            since: Timestamp::now(),
+            message: claim.map(|claim| claim.key().clone()),
+            request: self.stored_request(incoming),
+            resume: self.stored_turn(&incoming.lasting),
+            max_waiting: self.turn_limiter.bounds().waiting,
+        };
+        let arrival = Conversation::enter(self.tasks.store(), incoming.key.clone(), submission, beginning).await;
+        arrival.map_err(|error| match (&error, &incoming.record) {
+            // Another turn has entered for the task since the task was read.
+            (AppendError::Fenced, Some(record)) if !replica.is_over() => record::worked_on(record),
+            _ => fault::of_append(error),
+        })
+    }
+
+    /// The input of a turn, on this task or a new one.
+    pub(crate) fn beginning(&self, record: Option<&TaskRecord>) -> Beginning {
+        let task = record.map(TaskRecord::numbered);
+        Beginning { task, limits: self.tasks.limits(), history: self.agent.reads_history() }
+    }
+
+    /// Checks what only the turn that runs can know.
+    async fn check_entered(&self, entered: &Entered) -> Result<(), A2aError> {
+        if !entered.incoming.is_new && !entered.conversation.exists() {
+            self.check_new_session()?;
+        }
+        if let Some(record) = &entered.incoming.record {
+            // The task may have changed before the turn entered. From now on nobody else changes it.
+            entered.follow_task(record).await?;
+            check_task(Some(record))?;
+        }
+        Ok(())
+    }
+}
+
+impl Entered {
+    /// Reads the task as it is stored. From the entrance on, nobody but this turn changes the task.
+    pub(crate) async fn follow_task(&self, record: &TaskRecord) -> Result<(), A2aError> {
+        let is_there = record.refresh_all().await.map_err(fault::of_store)?;
+        if !is_there {
+            return Err(A2aError::TaskNotFound { task_id: record.id().clone() });
+        }
+        let (task, number) = record.numbered();
+        self.conversation.follow(task, number).await;
+        record.is_entered();
+        Ok(())
+    }
+
+    /// The time since which the task is SUBMITTED, if the message opens the task.
+    pub(super) async fn opens(&self) -> Option<Timestamp> {
+        match &self.incoming.record {
+            Some(record) => record.opens(),
+            None => self.conversation.task().await.status_at(),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The message on its way to its turn.
+
+use std::sync::Arc;
+
+use annex_agent::{Steps, TurnStart};
+use annex_conversation::{Conversation, ConversationKey};
+use annex_protocol::{A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId};
+use annex_runtime::{TurnRequest, TurnView};
+use tracing::Span;
+use tracing::field::display;
+
+use crate::request_handler::RequestHandler;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::record::TaskRecord;
+use crate::views::VisibleTurn;
+use crate::views::turn_task::TurnTask;
+
+/// A message with its conversation and its task, in all steps of SendMessage.
+pub(crate) struct Incoming {
+    pub(crate) call: ServiceParameters,
+    /// The URIs that find the same extensions when the turn is made again.
+    pub(crate) lasting: Vec<ExtensionUri>,
+    pub(crate) operation: &'static str,
+    pub(crate) request: SendMessageRequest,
+    pub(crate) key: ConversationKey,
+    pub(crate) task_id: TaskId,
+    /// The task that the message continues. `None` for a new task.
+    pub(crate) record: Option<Arc<TaskRecord>>,
+    /// True if this server has just made the context id. No other client can know such a context.
+    pub(crate) is_new: bool,
+    /// Set for a turn without a message of the client: the last message of the task was processed before.
+    pub(crate) again: Option<TurnStart>,
+    /// The task as extensions see it.
+    pub(crate) turn_task: TurnTask,
+    /// The recorded steps of the agent, which extensions may read.
+    pub(crate) steps: Steps,
+}
+
+impl RequestHandler {
+    /// Determines the ids of the conversation and the task (A2A 1.0 section 3.4) and adds them to the log. `record`
+    /// belongs to the task that the message names.
+    pub(super) fn incoming(
+        &self,
+        call: &ServiceParameters,
+        operation: &'static str,
+        request: SendMessageRequest,
+        record: Option<Arc<TaskRecord>>,
+    ) -> Result<Incoming, A2aError> {
+        let named = request.message.context_id.clone();
+        let is_new = record.is_none() && named.is_none();
+        let incoming = match record {
+            Some(record) if named.as_ref().is_some_and(|named| named != record.context_id()) => {
+                let description = format!("is not the context of task {}; leave it out", record.id());
+                return Err(A2aError::invalid_field("message.contextId", description));
+            }
+            Some(record) => Incoming::of_task((call.clone(), operation, request), record),
+            None => {
+                let context_id = named.unwrap_or_else(ContextId::generate);
+                let task_id = TaskId::generate();
+                Incoming {
+                    call: call.clone(),
+                    lasting: Vec::new(),
+                    operation,
+                    request,
+                    key: ConversationKey::of(Arc::clone(&self.app), &call.owner, &context_id),
+                    turn_task: TurnTask::new(task_id.clone(), context_id),
+                    task_id,
+                    record: None,
+                    is_new,
+                    again: None,
+                    steps: Steps::default(),
+                }
+            }
+        };
+        incoming.tell_context();
+        Ok(incoming)
+    }
+
+    /// A turn of an existing task without a message of the client, with the last message of its user.
+    pub(crate) fn incoming_again(
+        &self,
+        call: ServiceParameters,
+        (record, starts): (&Arc<TaskRecord>, TurnStart),
+    ) -> Result<Incoming, A2aError> {
+        let snapshot = record.snapshot();
+        let is_users = |message: &&Message| message.role == annex_protocol::Role::User;
+        let reason = || format!("task {} has no message", record.id());
+        let message = snapshot.history.iter().rev().find(is_users).cloned();
+        let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
+        let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let (lasting, steps) = (call.requested.clone(), self.counted(Steps::default()));
+        let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(record));
+        Ok(Incoming { again: Some(starts), lasting, steps, ..incoming })
+    }
+}
+
+impl Incoming {
+    /// A message to an existing task.
+    pub(crate) fn of_task(
+        (call, operation, request): (ServiceParameters, &'static str, SendMessageRequest),
+        record: Arc<TaskRecord>,
+    ) -> Self {
+        let task_id = record.id().clone();
+        let key = record.key().clone();
+        let turn_task = TurnTask::new(task_id.clone(), key.context.clone());
+        let snapshot = record.snapshot();
+        turn_task.show(snapshot.state(), snapshot.status_at());
+        let (record, is_new, again, steps) = (Some(record), false, None, Steps::default());
+        let lasting = Vec::new();
+        Self { call, lasting, operation, request, key, task_id, record, is_new, again, turn_task, steps }
+    }
+
+    pub(crate) fn context_id(&self) -> &ContextId {
+        &self.key.context
+    }
+
+    /// Adds the ids to the log lines of the request. The message may still get another task, or none.
+    fn tell_context(&self) {
+        Span::current().record("context", display(self.context_id())).record("task", display(&self.task_id));
+        annex_telemetry::with(|request| request.is_about(Some(self.context_id().clone().into()), None));
+    }
+
+    /// Adds the task to the request's log line. Called once the message is known to be new.
+    pub(super) fn tell_task(&self) {
+        annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
+    }
+
+    /// Takes the task id of a process that had claimed the message before.
+    pub(super) fn take_task_id(&mut self, task: &TaskId) {
+        // A message that continues a task has the same task id in both processes.
+        if *task != self.task_id {
+            Span::current().record("task", display(task));
+            self.turn_task = TurnTask::new(task.clone(), self.context_id().clone());
+            self.task_id = task.clone();
+        }
+    }
+
+    /// The parts of the turn that extensions may see.
+    pub(crate) fn visible<'a>(&'a self, conversation: &'a Conversation) -> VisibleTurn<'a> {
+        VisibleTurn { conversation, task: &self.turn_task, steps: &self.steps }
+    }
+
+    /// The request as the hooks see it.
+    pub(crate) fn for_hooks<'a>(&'a self, operation: &'a str, view: Arc<dyn TurnView>) -> TurnRequest<'a> {
+        TurnRequest {
+            operation,
+            context_id: Some(self.context_id()),
+            task_id: self.request.message.task_id.as_ref(),
+            requested: &self.call.requested,
+            message: &self.request.message,
+            request: &self.request.metadata,
+            view,
+            resumed: self.again.is_some(),
+        }
+    }
+
+    /// Sets the ids of the message. A task id tells a hook that the message continues a task, so this comes after the
+    /// hooks.
+    pub(super) fn place(&mut self) {
+        self.request.message.context_id = Some(self.key.context.clone());
+        self.request.message.task_id = Some(self.task_id.clone());
+    }
+}

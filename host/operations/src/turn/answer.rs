@@ -1,0 +1,99 @@
+//! The outcomes of a turn without a task: an answer that is a message, and a refusal by the agent.
+
+use annex_conversation::{AppendError, Entry};
+use annex_protocol::{A2aError, Message, StreamResponse, TaskState};
+
+use super::{Ending, Outcome, Progress, Stage, Turn, TurnResult, closing_event};
+use crate::counters::TurnEnd;
+use crate::fault;
+
+impl Turn {
+    /// Answers with a message instead of a task. That is possible only as the agent's first event.
+    pub(super) async fn answer(&mut self, mut message: Message) -> Result<Progress, A2aError> {
+        if matches!(self.stage, Stage::Working) && self.opened && self.turn_task.state().is_none() {
+            // The client has the task already, because the message had to wait. The task gets the answer.
+            let settled = self.status(TaskState::Completed, Some(message)).await?;
+            return Ok(Progress::Ends(Ending::Returned(Ok(()), settled)));
+        }
+        if !self.pending.is_empty() || !matches!(self.stage, Stage::Opening { .. } | Stage::Joined { .. }) {
+            let reason = "the agent sent a message after its task had begun".to_owned();
+            return Err(A2aError::InvalidAgentResponse { reason });
+        }
+        message.context_id = Some(self.context.context_id.clone());
+        let mut event = StreamResponse::Message(message);
+        let answer = match (self.chain.run_response_hooks(&mut event).await, event) {
+            (Ok(()), StreamResponse::Message(message)) => Ok(message),
+            (Ok(()), _) => {
+                let reason = "an extension replaced the message by another kind of event".to_owned();
+                Err(A2aError::InvalidAgentResponse { reason })
+            }
+            (Err(fault), _) => Err(fault::of_extension(&fault)),
+        };
+        match (answer, &self.stage) {
+            (Ok(message), Stage::Opening { .. }) => Ok(Progress::Ends(Ending::Answered(message))),
+            (Err(error), Stage::Opening { .. }) => {
+                Ok(Progress::Ends(Ending::Returned(Err(annex_agent::AgentError::Refused(error)), None)))
+            }
+            // The task existed before, and goes on. The client gets the message.
+            (answer, _) => {
+                let active = self.active();
+                let outcome = answer.map(|message| Outcome::Message { message: Box::new(message), active });
+                if let Some(client) = self.take_client() {
+                    // A client that has hung up needs no answer.
+                    let _ = client.send(outcome);
+                }
+                Ok(Progress::GoesOn)
+            }
+        }
+    }
+
+    /// Ends the turn with a message. The task is deleted, and a repeated message gets the same answer.
+    pub(super) async fn end_with_answer(self, message: Message) -> TurnResult {
+        let entries = self.closing(None);
+        let stored = self.context.conversation.answer(&entries, &message).await.map(drop);
+        let active = self.active();
+        self.end_without_task(stored, |active| Ok(Outcome::Message { message: Box::new(message), active }), active)
+    }
+
+    /// Ends the turn with a refusal by the agent. The task is deleted, and a repeated message is new.
+    pub(super) async fn end_with_refusal(self, error: A2aError) -> TurnResult {
+        let entries = self.closing(Some((TaskState::Rejected, Some(error.to_string()))));
+        let stored = self.context.conversation.refuse(&entries).await.map(drop);
+        self.end_without_task(stored, |_| Err(error), Vec::new())
+    }
+
+    fn end_without_task(
+        mut self,
+        stored: Result<(), AppendError>,
+        outcome: impl FnOnce(Vec<annex_protocol::ExtensionUri>) -> Result<Outcome, A2aError>,
+        active: Vec<annex_protocol::ExtensionUri>,
+    ) -> TurnResult {
+        if let Err(error) = stored {
+            if self.is_lost() {
+                return Ok(self.leave());
+            }
+            let error = fault::of_append(error);
+            self.tell_error(error.clone());
+            self.abandon(&error);
+            return Err(error);
+        }
+        self.handler.tasks.tell_queue(self.record.key());
+        let client = self.take_client();
+        self.stage = Stage::Ended;
+        self.count(TurnEnd::Taskless);
+        // Whoever has opened the task in between learns that it is gone.
+        self.handler.tasks.let_go(self.record.id());
+        self.record.end_turn(self.context.conversation.fence(), false);
+        if let Some(client) = client {
+            let _ = client.send(outcome(active.clone()));
+        }
+        Ok(active)
+    }
+
+    /// The last event of the history, if the message has no answer there.
+    pub(super) fn closing(&self, state: Option<(TaskState, Option<String>)>) -> Vec<Entry> {
+        let conversation = &self.context.conversation;
+        let event = conversation.is_unanswered().then(|| closing_event(conversation, self.record.id(), state));
+        event.into_iter().map(Entry::from).collect()
+    }
+}
