@@ -106,11 +106,11 @@ impl Turn {
     }
 
     /// Fails the task, because the last entries cannot be stored. Those before the first that cannot are stored.
-    async fn end_with_failure(&mut self, error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
+    async fn end_with_failure(&mut self, mut error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
         if let AppendError::TooLarge(_) = error {
-            for entry in entries {
-                let ends = matches!(entry, Entry::Update(update) if is_final(update));
-                if ends || self.append(std::slice::from_ref(entry)).await.is_err() {
+            for entry in entries.iter().filter(|entry| !matches!(entry, Entry::Update(update) if is_final(update))) {
+                if let Err(of_entry) = self.append(std::slice::from_ref(entry)).await {
+                    error = of_entry;
                     break;
                 }
             }

@@ -46,7 +46,7 @@ impl AgentExecutor for Echo {
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let own = turn.message.parts.last().map(text).unwrap_or_default();
         let heard = turn
-            .session
+            .conversation
             .history(100)
             .await
             .unwrap_or_default()
