@@ -88,10 +88,8 @@ impl Turn {
             }
         };
         let stored = match stored {
-            // An entry cannot be stored. The end of the turn can.
-            Err(error @ (AppendError::TooLarge(_) | AppendError::Name(_) | AppendError::Full)) => {
-                self.end_with_failure(error, &entries).await
-            }
+            // An entry cannot be stored. The end of the turn may be.
+            Err(error) if !self.is_lost() => self.end_with_failure(error, &entries).await,
             other => other,
         };
         match stored {
