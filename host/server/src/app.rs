@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator, Principal};
-use annex_conversation::{ConversationStore, Store};
+use annex_conversation::{ConversationStore, LostTurn, Store};
 use annex_leases::Description;
 use annex_operations::claims::Claims;
 use annex_operations::counters::Counters;
@@ -166,6 +166,11 @@ impl App {
         if let Some(peers) = &self.peers {
             describe(peers, &self.base_url, phase);
         }
+    }
+
+    /// Ends the turns of the process that had the file before, and returns those that can go on.
+    pub(crate) async fn end_turns_of_before(&self) -> Result<Vec<LostTurn>, AppError> {
+        Ok(self.tenants.own().tasks.end_turns_of_before().await?)
     }
 
     /// The request handlers by tenant.

@@ -22,6 +22,13 @@ fn talkative() -> String {
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}]", step.repeat(300))
 }
 
+/// Gives the turn of a task to the replica `other`.
+const TAKE: &str = "WITH taken AS (UPDATE task SET replica = 'other', epoch = 0 WHERE id = $1 RETURNING conversation_id)
+    UPDATE conversation SET turns = '<other/0>' FROM taken WHERE id = conversation_id";
+
+const TAKEN: &str = "SELECT attempts + (SELECT count(*) FROM log_entry
+    WHERE task_id = $1 AND kind = 'event' AND json LIKE '%BROKEN_OFF%') FROM task WHERE id = $1";
+
 /// The database of the servers, without them.
 struct DatabaseObserver(PgConnection);
 
@@ -45,16 +52,19 @@ impl DatabaseObserver {
         Ok(sqlx::query_scalar(sql).bind(task).fetch_one(&mut self.0).await?)
     }
 
+    /// What readers of the task see.
     async fn events(&mut self, task: &str) -> Result<i64> {
-        self.number("SELECT count(*) FROM task_event WHERE task_id = $1", task).await
+        self.number("SELECT count(*) FROM log_entry WHERE task_id = $1 AND kind IN ('message', 'update')", task).await
     }
 
-    async fn epoch(&mut self, task: &str) -> Result<i64> {
-        self.number("SELECT epoch FROM task WHERE id = $1", task).await
+    /// How often another process has taken the turn of the task to run it, or to end it after its message.
+    async fn taken(&mut self, task: &str) -> Result<i64> {
+        self.number(TAKEN, task).await
     }
 
-    async fn session_events(&mut self) -> Result<i64> {
-        Ok(sqlx::query_scalar("SELECT count(*) FROM session_event").fetch_one(&mut self.0).await?)
+    async fn said(&mut self) -> Result<i64> {
+        let sql = "SELECT count(*) FROM log_entry WHERE kind IN ('message', 'event')";
+        Ok(sqlx::query_scalar(sql).fetch_one(&mut self.0).await?)
     }
 
     /// Stops the process during an append to the task: the append waits in the database for the row lock of the task.
@@ -88,9 +98,9 @@ async fn added_after(replicas: &Replicas, server: &Server, id: &str, taking: &'s
     let task = sent["result"]["task"]["id"].as_str().with_context(|| sent.to_string())?.to_owned();
     stored.until(&task, 4).await?;
     stored.execute(taking, &task).await?;
-    let before = (stored.events(&task).await?, stored.session_events().await?);
+    let before = (stored.events(&task).await?, stored.said().await?);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let after = (stored.events(&task).await?, stored.session_events().await?);
+    let after = (stored.events(&task).await?, stored.said().await?);
     Ok((after.0 - before.0, after.1 - before.1))
 }
 
@@ -100,11 +110,10 @@ async fn a_turn_whose_task_another_process_has_taken_writes_nothing_more() -> Re
     let server = replicas.start(&talkative())?;
     let mut stored = DatabaseObserver::of(&replicas).await?;
     stored.begin_lease("other").await?;
-    let taken = "UPDATE task SET runner = 'other', epoch = epoch + 1 WHERE id = $1";
-    assert_eq!(added_after(&replicas, &server, "m-1", taken).await?, (0, 0));
-    // It is the epoch that stops it: without another one the turn writes on.
-    let unfenced = "UPDATE task SET runner = 'other' WHERE id = $1";
-    let (events, _) = added_after(&replicas, &server, "m-2", unfenced).await?;
+    assert_eq!(added_after(&replicas, &server, "m-1", TAKE).await?, (0, 0));
+    // It is the fence that stops it: with its own one the turn writes on.
+    let untouched = "UPDATE task SET epoch = epoch WHERE id = $1";
+    let (events, _) = added_after(&replicas, &server, "m-2", untouched).await?;
     assert!(events > 3, "{events} events");
     drop(server);
     replicas.remove().await;
@@ -160,8 +169,8 @@ fn again(url: &str, talk: &str) -> Result<Server> {
     lost::start_at(url, &agent, "")
 }
 
-/// The other process has the task and has added nothing yet, so that the late event would be the next one: only the epoch is
-/// another one.
+/// The other process has the task and has added nothing yet, so that the late event would be the next one: only the fence
+/// is another one.
 async fn held_back_for(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;
@@ -175,7 +184,7 @@ async fn held_back_for(time: Duration) -> Result<()> {
     tokio::time::sleep(Duration::from_millis(600)).await;
     stopped.signal(Signal::STOP)?;
     let begin = Instant::now();
-    while stored.epoch(&task).await? == 0 {
+    while stored.taken(&task).await? == 0 {
         ensure!(begin.elapsed() < LEASE_AND_LOOK, "nobody has taken it");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -220,7 +229,7 @@ async fn a_task_is_cancelled_by_the_process_that_runs_it_whichever_one_is_asked(
         assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
         println!("cancelled after {took:?}");
         // One that had not heard of it would have lost its task after two seconds.
-        assert_eq!(stored.epoch(&task).await?, 0, "round {round}: {took:?}");
+        assert_eq!(stored.taken(&task).await?, 0, "round {round}: {took:?}");
         let last = events?.pop().context("an event")?;
         assert_eq!(last["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_CANCELED", "{last}");
     }
@@ -243,7 +252,7 @@ async fn the_task_of_a_process_that_does_not_answer_is_taken_to_be_cancelled() -
     let (canceled, took) = canceled?;
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
     assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(5), "{took:?}");
-    assert_eq!(stored.epoch(&task).await?, 1);
+    assert_eq!(stored.taken(&task).await?, 1);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(stored.events(&task).await?, events);
     drop((stopped, other));
@@ -302,9 +311,8 @@ async fn two_answers_for_a_waiting_task_at_two_processes_are_one_turn() -> Resul
         let done =
             answers.iter().filter(|answer| answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED");
         assert_eq!(done.count(), 1, "{answers:?}");
-        assert_eq!(stored.epoch(task).await?, 1, "one turn has begun");
-        let messages = "SELECT count(*) FROM task_event WHERE task_id = $1 AND kind = 'message'";
-        assert_eq!(stored.number(messages, task).await?, 1);
+        let messages = "SELECT count(*) FROM log_entry WHERE task_id = $1 AND kind = 'message'";
+        assert_eq!(stored.number(messages, task).await?, 2, "one answer has come to the agent");
     }
     drop((one, other));
     replicas.remove().await;
@@ -333,9 +341,9 @@ async fn unstored(replicas: &Replicas, server: &Server, stored: &mut DatabaseObs
     sent["message"]["contextId"] = json!(id);
     let task = replicas.begin_by(server, sent).await?;
     stored.until(&task, 2).await?;
-    sqlx::query("ALTER TABLE task_event RENAME TO lost").execute(&mut stored.0).await?;
+    sqlx::query("ALTER TABLE log_entry RENAME TO lost").execute(&mut stored.0).await?;
     let events = replicas.stream(server, "SubscribeToTask", json!({"id": task})).await;
-    sqlx::query("ALTER TABLE lost RENAME TO task_event").execute(&mut stored.0).await?;
+    sqlx::query("ALTER TABLE lost RENAME TO log_entry").execute(&mut stored.0).await?;
     let last = events?.pop().context("an event")?;
     ensure!(last["error"].is_object(), "its end was stored: {last}");
     Ok(task)
@@ -348,13 +356,12 @@ async fn a_turn_that_could_not_store_its_end_does_not_fail_what_its_client_has_g
     let mut stored = DatabaseObserver::of(&replicas).await?;
     stored.begin_lease("other").await?;
     let gone_on = unstored(&replicas, &server, &mut stored, "m-1").await?;
-    stored.execute("UPDATE task SET runner = 'other', epoch = epoch + 1 WHERE id = $1", &gone_on).await?;
+    stored.execute(TAKE, &gone_on).await?;
     let task = replicas.call(&server, "GetTask", json!({"id": gone_on})).await?;
     assert_eq!(task["result"]["status"]["state"], "TASK_STATE_WORKING", "{task}");
-    // One that nobody has gone on with is failed by whoever looks at it.
+    // One that nobody has gone on with is failed soon.
     let left = unstored(&replicas, &server, &mut stored, "m-2").await?;
-    let task = replicas.call(&server, "GetTask", json!({"id": left})).await?;
-    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_FAILED", "{task}");
+    replicas.until(&server, &left, "TASK_STATE_FAILED", Duration::from_secs(5)).await?;
     drop(server);
     replicas.remove().await;
     Ok(())

@@ -124,8 +124,12 @@ pub(crate) async fn register(replicas: &Replicas, server: &Server, task: &str, r
     Ok(())
 }
 
+/// True if no event of a finished task is missing. The agent's last event in the conversation has a number before the last
+/// one of the task.
 pub(crate) fn is_without_gap(numbers: &[u64]) -> bool {
-    numbers.windows(2).all(|pair| pair[1] == pair[0] + 1)
+    let [shown @ .., last] = numbers else { return true };
+    let follows = |after: &u64| [1, 2].contains(&(last - after));
+    shown.windows(2).all(|pair| pair[1] == pair[0] + 1) && shown.last().is_none_or(follows)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,7 +213,7 @@ async fn a_task_that_cannot_be_read_keeps_no_notification_of_another_one_and_is_
     killed.process.kill()?;
     killed.process.wait()?;
     let mut database = PgConnection::connect(replicas.url()).await?;
-    let broken = "UPDATE task SET json = '{', json_seq = NULL WHERE id = $1";
+    let broken = "UPDATE task SET json = '{' WHERE id = $1";
     sqlx::query(broken).bind(&tasks[0]).execute(&mut database).await?;
     receiver.set_down(false);
     let other = start(&replicas)?;

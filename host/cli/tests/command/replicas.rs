@@ -142,11 +142,14 @@ impl Replicas {
     pub(crate) async fn conversation(&self) -> Result<Vec<String>> {
         let mut connection = PgConnection::connect(&self.url).await?;
         let events: Vec<String> =
-            sqlx::query_scalar("SELECT json FROM session_event ORDER BY seq").fetch_all(&mut connection).await?;
+            sqlx::query_scalar("SELECT json FROM log_entry WHERE kind IN ('message', 'event') ORDER BY seq")
+                .fetch_all(&mut connection)
+                .await?;
         connection.close().await?;
         let shown = |event: String| {
             let event: Value = serde_json::from_str(&event)?;
-            let text = event["parts"][0]["text"].as_str().or(event["error"]["code"].as_str()).unwrap_or("-");
+            let texts = [&event["message"]["parts"][0]["text"], &event["parts"][0]["text"], &event["error"]["code"]];
+            let text = texts.into_iter().find_map(Value::as_str).unwrap_or("-");
             anyhow::Ok(text.to_owned())
         };
         events.into_iter().map(shown).collect()
@@ -409,7 +412,7 @@ async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Res
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut connection = PgConnection::connect(replicas.url()).await?;
         // Nothing can be appended any more.
-        sqlx::query("ALTER TABLE task_event RENAME TO lost").execute(&mut connection).await?;
+        sqlx::query("ALTER TABLE log_entry RENAME TO lost").execute(&mut connection).await?;
         connection.close().await?;
         anyhow::Ok(())
     };

@@ -335,7 +335,7 @@ async fn a_task_that_is_approved_through_two_processes_at_once_goes_on_once() ->
         let [first, second] = [first?, second?];
         assert!(first["result"].is_object() || second["result"].is_object(), "{first} {second}");
         completed(&shared, &other, &id).await?;
-        let count = "SELECT count(*) FROM task_event WHERE task_id = $1 AND json LIKE '%TASK_STATE_WORKING%'";
+        let count = "SELECT count(*) FROM log_entry WHERE task_id = $1 AND kind = 'update' AND json LIKE '%TASK_STATE_WORKING%'";
         let count: i64 = sqlx::query_scalar(count).bind(id.as_str()).fetch_one(&mut connection).await?;
         assert_eq!(count, 1, "turns of one task");
     }

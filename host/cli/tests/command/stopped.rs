@@ -14,6 +14,7 @@ use crate::proxy::{Proxy, Way};
 use crate::push::{self, Receiver};
 use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
 use crate::support::Server;
+use crate::turns::QUEUED;
 
 /// How long the tests stop a process. A lease is five seconds, so these are 1.2 to 3 leases.
 pub(crate) const STOPS: [Duration; 3] = [Duration::from_secs(6), Duration::from_secs(10), Duration::from_secs(15)];
@@ -77,7 +78,7 @@ async fn taken_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<(Server, St
             PERFORM pg_advisory_xact_lock_shared(1);
             RETURN NEW;
         END $$ LANGUAGE plpgsql;
-        CREATE TRIGGER wait BEFORE UPDATE ON task FOR EACH ROW WHEN (NEW.epoch > OLD.epoch) EXECUTE FUNCTION wait()";
+        CREATE TRIGGER wait BEFORE UPDATE ON task FOR EACH ROW WHEN (NEW.attempts > OLD.attempts) EXECUTE FUNCTION wait()";
     let mut connection = PgConnection::connect(replicas.url()).await?;
     sqlx::raw_sql(wait).execute(&mut connection).await?;
     connection.close().await?;
@@ -89,7 +90,7 @@ async fn taken_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<(Server, St
     lock.is_waited_for().await?;
     proxy.set(Way::AnswersHeld);
     lock.give_back().await?;
-    until(replicas, "SELECT epoch FROM task", 1).await?;
+    until(replicas, "SELECT attempts FROM task", 1).await?;
     Ok((taker, task))
 }
 
@@ -104,12 +105,11 @@ async fn check_takeover(time: Duration) -> Result<()> {
     let other = replicas.start("")?;
     let failed = replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await?;
     tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
-    let written = "SELECT 1000 * epoch + seq FROM task";
+    let written = "SELECT number FROM task";
     let before = replicas.number(written).await?;
     stopped.signal(Signal::CONT)?;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(replicas.number(written).await?, before, "stopped for {time:?}");
-    assert_eq!(before / 1_000, 2, "each of the two has taken it once");
     let found = replicas.call(&other, "GetTask", json!({"id": task})).await?;
     assert_eq!(found["result"], failed);
     drop((stopped, other));
@@ -133,7 +133,7 @@ async fn a_task_that_a_process_has_taken_without_hearing_of_it_is_ended_by_it() 
     proxy.reset();
     proxy.set(Way::Open);
     replicas.until(&taker, &task, "TASK_STATE_FAILED", Duration::from_secs(5)).await?;
-    assert_eq!(replicas.number("SELECT epoch FROM task").await?, 1, "it was taken once");
+    assert_eq!(replicas.conversation().await?, ["long", "BROKEN_OFF"], "it was ended once");
     drop(taker);
     replicas.remove().await;
     Ok(())
@@ -148,13 +148,13 @@ async fn check_queue(time: Duration) -> Result<()> {
     let begun = replicas.call(&other, "SendMessage", said("hello", "m-1")).await?;
     assert_eq!(state(&begun), COMPLETED, "{begun}");
     let sent = said("joins", "m-2");
-    let mut lock = Lock::take(&replicas, "SELECT id FROM session FOR UPDATE").await?;
+    let mut lock = Lock::take(&replicas, "SELECT id FROM conversation FOR UPDATE").await?;
     let late = replicas.call(&stopped, "SendMessage", sent.clone());
     let others = async {
         lock.is_waited_for().await?;
         proxy.set(Way::AnswersHeld);
         lock.give_back().await?;
-        until(&replicas, "SELECT sum(cardinality(turns))::BIGINT FROM session", 1).await?;
+        until(&replicas, QUEUED, 1).await?;
         stopped.signal(Signal::STOP)?;
         proxy.set(Way::Open);
         let begin = Instant::now();

@@ -14,9 +14,10 @@ use crate::support::Server;
 const BRIEF: &str =
     "[[agent.rule]]\ntext = \"brief\"\nsteps = [{ wait_ms = 100 }, { status = { state = \"completed\" } }]";
 
-const QUEUED: &str = "SELECT coalesce(sum(cardinality(turns)), 0)::BIGINT FROM session";
+pub(crate) const QUEUED: &str =
+    "SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0)::BIGINT FROM conversation";
 /// The number of turns that are queued or have ended.
-const JOINED: &str = "SELECT (SELECT coalesce(sum(cardinality(turns)), 0) FROM session)::BIGINT
+const JOINED: &str = "SELECT (SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0) FROM conversation)::BIGINT
     + (SELECT count(*) FROM task WHERE finished_at IS NOT NULL)";
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
 
@@ -114,7 +115,7 @@ async fn a_process_that_was_stopped_for_longer_than_its_lease_adds_nothing_to_th
     let task = replicas.begin(&stopped, "short").await?;
     let failed = async { replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await.map(drop) };
     stop(&stopped, failed).await?;
-    assert_eq!(replicas.conversation().await?, ["short"]);
+    assert_eq!(replicas.conversation().await?, ["short", "BROKEN_OFF"]);
     let again = replicas.call(&stopped, "SendMessage", said("hello", "m-2")).await?;
     assert_eq!(state(&again), COMPLETED, "{again}");
     assert_eq!(replicas.conversation().await?, ["short", "BROKEN_OFF", "hello", "-"]);

@@ -14,6 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener};
 use tempfile::TempDir;
 
 use crate::proxy::{Proxy, Way};
+use crate::push::is_without_gap;
 use crate::replicas::{Replicas, said};
 use crate::support::Server;
 
@@ -128,11 +129,13 @@ async fn a_reader_that_comes_back_goes_on_behind_its_last_event_in_any_process()
     tokio::time::sleep(Duration::from_millis(300)).await;
     let rest = follow(&replicas, &other, (&task, Some(last)), usize::MAX).await?;
     let end = rest[rest.len() - 1].id;
-    assert_eq!(ids(&rest), (last + 1..=end).collect::<Vec<_>>(), "none is missing, and none comes twice");
+    assert_eq!(rest[0].id, last + 1, "none is missing");
+    assert!(is_without_gap(&ids(&rest)), "none is missing, and none comes twice");
     assert_eq!(last_state(&rest), "TASK_STATE_COMPLETED");
     // The task is finished by now: what is left of it can still be read, and then there is nothing to subscribe to.
-    let again = follow(&replicas, &other, (&task, Some(end - 2)), usize::MAX).await?;
-    assert_eq!(ids(&again), [end - 1, end]);
+    let before = rest[rest.len() - 2].id;
+    let again = follow(&replicas, &other, (&task, Some(before - 1)), usize::MAX).await?;
+    assert_eq!(ids(&again), [before, end]);
     assert!(follow(&replicas, &other, (&task, Some(end)), usize::MAX).await.is_err());
     let rest = replicas.client().get(format!("{}/a2a/rest/tasks/{task}:subscribe?A2A-Version=1.0", one.url));
     assert_eq!(ids(&read(rest.header("Last-Event-ID", end - 1), usize::MAX).await?), [end]);
@@ -184,8 +187,7 @@ async fn a_connection_that_is_lost_while_it_listens_loses_no_event_and_is_made_a
         lose
     )?;
     assert_eq!(lost, 2);
-    let first = there[0].id;
-    assert_eq!(ids(&there), (first..=there[there.len() - 1].id).collect::<Vec<_>>());
+    assert!(is_without_gap(&ids(&there)), "{:?}", ids(&there));
     assert_eq!(last_state(&there), "TASK_STATE_COMPLETED");
     // Those of the end are heard of again.
     let lags = lags(&here[here.len() - 10..], &there);
@@ -209,8 +211,7 @@ async fn notifications_that_are_lost_cost_a_second_at_most_and_no_event() -> Res
     let of_task = (task.as_str(), None);
     let (here, there) =
         tokio::try_join!(follow(&replicas, &one, of_task, usize::MAX), follow(&replicas, &other, of_task, usize::MAX))?;
-    let first = there[0].id;
-    assert_eq!(ids(&there), (first..=there[there.len() - 1].id).collect::<Vec<_>>());
+    assert!(is_without_gap(&ids(&there)), "{:?}", ids(&there));
     assert_eq!(last_state(&there), "TASK_STATE_COMPLETED");
     let lags = lags(&here, &there);
     let longest = lags[lags.len() - 1];

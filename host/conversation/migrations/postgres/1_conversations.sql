@@ -28,7 +28,7 @@ CREATE TABLE conversation (
 -- Retention counts by tenant.
 CREATE INDEX conversation_changed ON conversation (tenant, changed_at, id);
 
-CREATE TABLE entry (
+CREATE TABLE log_entry (
     seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     conversation_id BIGINT NOT NULL REFERENCES conversation (id) ON DELETE CASCADE,
     -- NULL for an entry without a task. An entry of the history outlives its task.
@@ -41,7 +41,7 @@ CREATE TABLE entry (
     UNIQUE (task_id, number)
 );
 
-CREATE INDEX entry_of_history ON entry (conversation_id, seq) WHERE kind IN ('message', 'event');
+CREATE INDEX log_entry_of_history ON log_entry (conversation_id, seq) WHERE kind IN ('message', 'event');
 
 CREATE TABLE task (
     id TEXT COLLATE "C" NOT NULL PRIMARY KEY,

@@ -27,7 +27,7 @@ CREATE TABLE conversation (
 -- Retention counts by tenant.
 CREATE INDEX conversation_changed ON conversation (tenant, changed_at, id);
 
-CREATE TABLE entry (
+CREATE TABLE log_entry (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     conversation_id INTEGER NOT NULL REFERENCES conversation (id) ON DELETE CASCADE,
     -- NULL for an entry without a task. An entry of the history outlives its task.
@@ -40,7 +40,7 @@ CREATE TABLE entry (
     UNIQUE (task_id, number)
 );
 
-CREATE INDEX entry_of_history ON entry (conversation_id, seq) WHERE kind IN ('message', 'event');
+CREATE INDEX log_entry_of_history ON log_entry (conversation_id, seq) WHERE kind IN ('message', 'event');
 
 CREATE TABLE task (
     id TEXT NOT NULL PRIMARY KEY,

@@ -1,6 +1,6 @@
 //! Changed turns of other processes, and lost turns.
 
-use annex_database::{Database, Row, Value, from_sql};
+use annex_database::{Database, Row, Value, from_sql, may_pass, outlast};
 use annex_protocol::TaskId;
 
 use super::leased::Leased;
@@ -52,7 +52,8 @@ pub(super) async fn cancel<D: Leased>(database: &D, task: &TaskId) -> Result<Opt
     Ok(rows.first().map(turn).transpose().map_err(|error: sqlx::Error| error)?)
 }
 
-/// Takes a turn over. Tells whether its message was accepted.
+/// Takes a turn over. Tells whether its message was accepted. The take is repeated while the database is lost, until the
+/// lease ends: a turn that this process had taken without hearing of it would be nobody's.
 pub(super) async fn take<D: Leased>(
     database: &D,
     task: &TaskId,
@@ -60,20 +61,34 @@ pub(super) async fn take<D: Leased>(
     by: &Replica,
 ) -> Result<Option<(LostTurn, bool)>, StoreError> {
     let fence = Fence { replica: by.clone(), epoch: next_number() };
+    let is_lost = |error: &StoreError| matches!(error, StoreError::Database(error) if may_pass(error));
+    let taken = outlast(by.over(), is_lost, || try_take(database, task, (from, &fence))).await;
+    taken.unwrap_or(Ok(None))
+}
+
+async fn try_take<D: Leased>(
+    database: &D,
+    task: &TaskId,
+    (from, fence): (&Fence, &Fence),
+) -> Result<Option<(LostTurn, bool)>, StoreError> {
     let mut transaction = database.begin().await?;
     let values = [
-        Value::Text(by.id()),
+        Value::Text(fence.replica.id()),
         Value::count(fence.epoch),
         Value::Text(task.as_str()),
         Value::Text(from.replica.id()),
         Value::count(from.epoch),
     ];
-    let rows = D::query(&mut transaction, D::STATEMENTS.take, &values).await?;
+    let mut rows = D::query(&mut transaction, D::STATEMENTS.take, &values).await?;
+    let is_first = !rows.is_empty();
+    if !is_first {
+        rows = D::query(&mut transaction, statements::SELECT_TAKEN, &values[..3]).await?;
+    }
     let Some(row) = rows.first() else { return Ok(None) };
     let id = row.int(0)?;
-    let (before, after) = (member(from), member(&fence));
+    let (before, after) = (member(from), member(fence));
     let moved = [Value::Int(id), Value::Text(&before), Value::Text(&after)];
-    if D::query(&mut transaction, statements::MOVE_TURN, &moved).await?.is_empty() {
+    if is_first && D::query(&mut transaction, statements::MOVE_TURN, &moved).await?.is_empty() {
         // It has just left the queue.
         return Ok(None);
     }
@@ -84,7 +99,7 @@ pub(super) async fn take<D: Leased>(
     let turn = LostTurn {
         key,
         task: task.clone(),
-        fence,
+        fence: fence.clone(),
         resume: Some(row.text(1)?).filter(|text| !text.is_empty()).map(Into::into),
         has_begun: row.int(2)? == 1,
         attempts: u32::try_from(row.int(3)?).unwrap_or(u32::MAX),

@@ -47,7 +47,7 @@ pub(super) static PUT_TASK: Rows = Rows {
 };
 
 pub(super) static INSERT_ENTRIES: Rows = Rows {
-    head: "\n    INSERT INTO entry (conversation_id, task_id, number, kind, json) VALUES",
+    head: "\n    INSERT INTO log_entry (conversation_id, task_id, number, kind, json) VALUES",
     row: of_named!("$5, $6, $7, $8"),
     parameters: 8,
     tail: "",
@@ -107,7 +107,7 @@ macro_rules! select_conversation {
     UNION ALL
     SELECT CAST(4 AS BIGINT), kind, json, seq, CAST(0 AS BIGINT) FROM (
         SELECT seq, kind, json, SUM(OCTET_LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
-            SELECT seq, kind, json FROM entry
+            SELECT seq, kind, json FROM log_entry
             WHERE conversation_id = (SELECT id FROM found) AND kind IN ('message', 'event')
                 AND seq > (SELECT cleared FROM found)
             ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)) AS latest) AS sized
@@ -172,7 +172,7 @@ pub(super) const SELECT_NUMBER: &str = "SELECT conversation_id, number FROM task
 
 /// Entries of a task after a number, to see whether an append was stored before.
 pub(super) const SELECT_WRITTEN: &str = "
-    SELECT kind, json FROM entry WHERE task_id = $1 AND number > $2 ORDER BY number LIMIT CAST($3 AS BIGINT)";
+    SELECT kind, json FROM log_entry WHERE task_id = $1 AND number > $2 ORDER BY number LIMIT CAST($3 AS BIGINT)";
 
 pub(super) const DELETE_TASK: &str = "DELETE FROM task WHERE id = $1";
 
@@ -183,6 +183,11 @@ pub(super) const FORGET_TASK: &str = "DELETE FROM task WHERE id = $1 AND number 
 pub(super) const REST_TASK: &str = "
     UPDATE task SET replica = NULL, epoch = NULL, resume = NULL, attempts = 0, is_accepted = 0, has_begun = 0, is_cancelled = 0
     WHERE id = $1 AND replica = $2 AND epoch = $3";
+
+/// What taking a turn returns, of a turn that was taken.
+pub(super) const SELECT_TAKEN: &str = "
+    SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted FROM task
+    WHERE replica = $1 AND epoch = $2 AND id = $3";
 
 /// Leaves the turn of a task to other processes. No replica has an empty id.
 pub(super) const HAND_OVER: &str = "
@@ -212,7 +217,7 @@ pub(super) const SELECT_ENTRIES: &str = "
     SELECT number, kind, json FROM (
         SELECT number, kind, json, sum(octet_length(json)) OVER (ORDER BY number) AS up_to,
             row_number() OVER (ORDER BY number) AS position
-        FROM (SELECT number, kind, json FROM entry
+        FROM (SELECT number, kind, json FROM log_entry
             WHERE task_id = $1 AND number > $2 ORDER BY number LIMIT CAST($3 AS BIGINT)) AS following) AS sized
     WHERE up_to <= $4 OR position = 1 ORDER BY number";
 
@@ -224,7 +229,8 @@ macro_rules! page {
             "
     WITH page AS (
         SELECT id, status_at, octet_length(json) + CASE WHEN json <> '' THEN 0 ELSE (
-            SELECT coalesce(sum(octet_length(entry.json)), 0) FROM entry WHERE entry.task_id = task.id) END AS size
+            SELECT coalesce(sum(octet_length(log_entry.json)), 0) FROM log_entry
+            WHERE log_entry.task_id = task.id) END AS size
         FROM task
         WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND ",
             $context,
@@ -314,15 +320,15 @@ pub(super) const DELETE_ARTIFACT: &str = "DELETE FROM artifact WHERE conversatio
 /// Takes all but the latest events out of the history.
 pub(super) const TRIM_HISTORY: &str = "
     UPDATE conversation SET cleared = coalesce((
-        SELECT seq FROM entry WHERE conversation_id = $1 AND kind IN ('message', 'event')
+        SELECT seq FROM log_entry WHERE conversation_id = $1 AND kind IN ('message', 'event')
         ORDER BY seq DESC LIMIT 1 OFFSET CAST($2 AS BIGINT)), cleared)
     WHERE id = $1";
 
 /// Entries that neither the history nor a task needs.
 pub(super) const DELETE_CLEARED: &str = "
-    DELETE FROM entry WHERE conversation_id = $1
+    DELETE FROM log_entry WHERE conversation_id = $1
         AND seq <= (SELECT cleared FROM conversation WHERE id = $1)
-        AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = entry.task_id)";
+        AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = log_entry.task_id)";
 
 pub(super) const SELECT_TURN_OF_TASK: &str = "SELECT id FROM task WHERE id = $1 AND replica IS NOT NULL";
 

@@ -17,7 +17,7 @@ pub(super) const USERS_IN: &str = "
 /// Ends the history of a conversation. The fence of the running turn is noted, which must not begin another one.
 pub(super) const CLEAR_CONVERSATION: &str = "
     UPDATE conversation SET number = 0, upstream = NULL,
-        cleared = coalesce((SELECT max(seq) FROM entry WHERE entry.conversation_id = conversation.id), 0)
+        cleared = coalesce((SELECT max(seq) FROM log_entry WHERE log_entry.conversation_id = conversation.id), 0)
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND number > 0
     RETURNING id, turns";
 
@@ -65,8 +65,8 @@ pub(super) const OLD_TASKS_OF_TENANT: &str = "
 
 /// Entries of a task that are not in the history.
 pub(super) const DELETE_ENTRIES_OF_TASK: &str = "
-    DELETE FROM entry WHERE task_id = $1 AND (kind NOT IN ('message', 'event')
-        OR seq <= (SELECT cleared FROM conversation WHERE conversation.id = entry.conversation_id))";
+    DELETE FROM log_entry WHERE task_id = $1 AND (kind NOT IN ('message', 'event')
+        OR seq <= (SELECT cleared FROM conversation WHERE conversation.id = log_entry.conversation_id))";
 
 pub(super) const SELECT_OVERDUE: &str = "
     SELECT id FROM (

@@ -48,6 +48,27 @@ impl Tasks {
         self.store.take_lost(&self.process.replica(), AT_ONCE).await
     }
 
+    /// Takes over the turns of the process that had the store before, if one process at a time has the store. Ends the turns
+    /// that nothing can continue, and returns the others.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn end_turns_of_before(&self) -> Result<Vec<LostTurn>, StoreError> {
+        let mut all = Vec::new();
+        while !self.process.is_shared() {
+            let lost = self.take_lost().await?;
+            if lost.is_empty() {
+                break;
+            }
+            all.extend(lost);
+        }
+        let (ends, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|lost| lost.has_begun && lost.resume.is_none());
+        for lost in &ends {
+            self.end_lost_turn(lost).await;
+        }
+        Ok(others)
+    }
+
     /// Ends a turn that this process has taken over and cannot continue: its task fails, or is cancelled.
     pub async fn end_lost_turn(&self, lost: &LostTurn) {
         match end_lost_turn(self.store.as_ref(), lost, STOPPED).await {

@@ -23,9 +23,10 @@ const AT_ONCE: usize = 4;
 const FOLLOWED: usize = 1_000;
 
 impl Tasks {
-    /// Reads the events of other processes until `stop` is cancelled. Returns at once with an exclusive store.
+    /// Reads the events of other processes until `stop` is cancelled. Returns at once with a store in memory. A file has
+    /// another process only when its next one began before the end of this one.
     pub async fn watch_others(&self, stop: CancellationToken) {
-        if self.process.is_shared() {
+        if self.process.store_outlives() {
             let looking = look_until(stop.cancelled(), LOOK, || self.read_on());
             tokio::join!(looking, self.hear_others(&stop));
         }

@@ -88,10 +88,8 @@ impl Turn {
             }
         };
         let stored = match stored {
-            // An entry cannot be stored. The end of the turn can.
-            Err(error @ (AppendError::TooLarge(_) | AppendError::Name(_) | AppendError::Full)) => {
-                self.end_with_failure(error, &entries).await
-            }
+            // An entry cannot be stored. The end of the turn may be.
+            Err(error) if !self.is_lost() => self.end_with_failure(error, &entries).await,
             other => other,
         };
         match stored {
@@ -106,11 +104,11 @@ impl Turn {
     }
 
     /// Fails the task, because the last entries cannot be stored. Those before the first that cannot are stored.
-    async fn end_with_failure(&mut self, error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
+    async fn end_with_failure(&mut self, mut error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
         if let AppendError::TooLarge(_) = error {
-            for entry in entries {
-                let ends = matches!(entry, Entry::Update(update) if is_final(update));
-                if ends || self.append(std::slice::from_ref(entry)).await.is_err() {
+            for entry in entries.iter().filter(|entry| !matches!(entry, Entry::Update(update) if is_final(update))) {
+                if let Err(of_entry) = self.append(std::slice::from_ref(entry)).await {
+                    error = of_entry;
                     break;
                 }
             }

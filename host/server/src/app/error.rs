@@ -1,6 +1,7 @@
 //! The reasons why the app cannot be loaded.
 
 use annex_agent::{McpError, ToolClash};
+use annex_conversation::StoreError;
 use annex_runtime::{RuntimeError, Source};
 use annex_telemetry::fault;
 
@@ -55,6 +56,9 @@ pub enum AppError {
     /// The store of conversations and tasks cannot be opened.
     #[error("cannot open the store of conversations and tasks")]
     Conversations(#[from] ConversationStoreError),
+    /// The turns of the process before cannot be ended.
+    #[error("cannot end the turns of the process that had the store before")]
+    LostTurns(#[from] StoreError),
     /// The store of tenants cannot be opened.
     #[error("cannot open the store of tenants")]
     Tenants(#[from] TenantStoreOpenError),

@@ -125,6 +125,7 @@ impl Server {
             // No turn is running yet, so nothing has to be drained.
             () = &mut shutdown => return Ok(()),
         };
+        let lost = loaded.end_turns_of_before().await?;
         let app = gate.open(loaded);
         let (limits, cross_origin) = (Arc::clone(&gate.limits), Arc::clone(&gate.cross_origin));
         let access_log = Arc::clone(&gate.access_log);
@@ -135,7 +136,7 @@ impl Server {
             access_log.set(config.log.access);
         }));
         app.describe(&gate.phase().to_string());
-        let housekeeping = keep_house(app);
+        let housekeeping = keep_house(app, lost);
         // The admin API opens after the load, because it needs the installers.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
@@ -168,7 +169,7 @@ impl Server {
 }
 
 /// Starts the watches and sweeps. Dropping the guard stops them.
-fn keep_house(app: &App) -> DropGuard {
+fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     let stop = CancellationToken::new();
     let handler = app.tenants().own();
     let tasks = Arc::clone(&handler.tasks);
@@ -180,7 +181,7 @@ fn keep_house(app: &App) -> DropGuard {
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();
     tokio::spawn(async move { others.watch_others(stopped).await });
-    watch_lost(app, stop.clone());
+    watch_lost(app, lost, stop.clone());
     let places = Arc::clone(handler.turn_limiter.places());
     let stopped = stop.clone();
     tokio::spawn(async move { places.watch(stopped).await });
@@ -197,9 +198,9 @@ fn keep_house(app: &App) -> DropGuard {
     stop.drop_guard()
 }
 
-/// Takes over the turns of dead processes. The handler of the turn's tenant continues the turn. If the tenant is not
-/// served, the task fails.
-fn watch_lost(app: &App, stop: CancellationToken) {
+/// Continues `lost`, and takes over the turns of dead processes. The handler of the turn's tenant continues the turn. If the
+/// tenant is not served, the task fails.
+fn watch_lost(app: &App, lost: Vec<LostTurn>, stop: CancellationToken) {
     let handler = app.tenants().own();
     let tasks = Arc::clone(&handler.tasks);
     let running = handler.running.clone();
@@ -216,6 +217,7 @@ fn watch_lost(app: &App, stop: CancellationToken) {
                 }
             });
         };
+        lost.into_iter().for_each(&go_on);
         tasks.watch_lost((go_on, || running.is_closed()), stop).await;
     });
 }

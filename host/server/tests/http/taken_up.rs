@@ -33,7 +33,8 @@ async fn a_stream_that_is_taken_up_when_its_task_has_ended_brings_what_was_misse
     let mut ends = Vec::new();
     for server in servers(&folder).await {
         let id = id_of(&server.say("work").send().await.expect("a reply"));
-        let mut seen = 0;
+        // The first event is the task with the message, which is entry 1.
+        let mut seen = 1;
         while let Some(missed) = take_up(&server, &id, seen).await {
             let last = missed.last().unwrap_or_else(|| unreachable!("nothing behind event {seen}"));
             let status = [&last["statusUpdate"], &last["task"]].map(|event| state(event) == "TASK_STATE_COMPLETED");
