@@ -106,9 +106,9 @@ fn a_long_field_is_cut_for_people_and_for_programs() {
 }
 
 /// What was written when `log` returns, and all that is written in the end.
-fn batched(delay: Duration, log: impl FnOnce()) -> (String, Kept) {
-    let kept = Kept::default();
-    let batch: &Batch<Kept> = Box::leak(Box::new(Batch::new(kept.clone(), delay)));
+fn batched(delay: Duration, log: impl FnOnce()) -> (String, SharedBuffer) {
+    let kept = SharedBuffer::default();
+    let batch: &Batch<SharedBuffer> = Box::leak(Box::new(Batch::new(kept.clone(), delay)));
     let written = tracing::subscriber::with_default(json(EnvFilter::new("info"), batch), || {
         log();
         kept.text()
