@@ -32,7 +32,7 @@ const MAX_PEERS: usize = 16;
 pub trait ContextKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Sets a key.
+    /// Stores `value` in place of an older one.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
     /// The number of keys.
     fn count(&self) -> Result<usize, String>;

@@ -60,7 +60,7 @@ impl Conversation {
         exchanges.flatten().filter(|outcome| outcome.is_pending).map(|outcome| outcome.call.clone()).collect()
     }
 
-    /// The ids of all calls.
+    /// The ids of all calls, pending ones included.
     pub(crate) fn call_ids(&self) -> HashSet<&str> {
         let exchanges = self.items.iter().filter_map(|item| match item {
             Item::Calls(exchange) => Some(&exchange.calls),

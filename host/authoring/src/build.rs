@@ -18,7 +18,7 @@ mod tools;
 /// A component that was built.
 #[derive(Clone, Debug)]
 pub struct BuiltComponent {
-    /// The component.
+    /// The bytes of the component.
     pub component: Vec<u8>,
     /// The time that the build took, without the set-up.
     pub took: Duration,

@@ -62,18 +62,21 @@ pub struct Build {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bindings {
-    /// C.
+    /// C: a header and its sources.
     C,
-    /// Go.
+    /// Go: a package for each interface.
     Go,
+    /// TypeScript: the types of the contract.
+    #[serde(rename = "ts")]
+    TypeScript,
 }
 
 /// A project: its folder and its manifest.
 #[derive(Clone, Debug)]
 pub struct Project {
-    /// The folder.
+    /// The folder with the manifest.
     pub folder: PathBuf,
-    /// The manifest.
+    /// The content of `annex-extension.toml`.
     pub manifest: Manifest,
 }
 

@@ -78,7 +78,7 @@ impl Chat {
         let state = state.map(|state| Injection::new(&state, requested, agent.card())).transpose()?;
         // In a conversation that goes on the agent has the rest of the state already, and checks the whole.
         if let Some(state) = state.as_ref().filter(|_| conversation.session.context_id().is_none()) {
-            state.check(agent.card())?;
+            state.check(agent.card(), &self.location.address)?;
         }
         // From here on, so that none is missed between two waits for one.
         let interrupts = signal(SignalKind::interrupt())?;

@@ -49,11 +49,23 @@ impl Failure {
 /// Marks the error with the failure kind of a [`ClientError`] among its causes. An error without such a cause is
 /// returned unmarked.
 pub(crate) fn by_cause(error: anyhow::Error) -> anyhow::Error {
-    let failure = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()).and_then(of_client);
-    match failure {
+    match of_cause(&error) {
         Some(failure) => failure.of(error),
         None => error,
     }
+}
+
+/// Like [`by_cause`], with a line below the error that says what to do.
+pub(crate) fn with_hint(error: &anyhow::Error, hint: &str) -> anyhow::Error {
+    let text = format!("{error:#}\n{hint}");
+    match of_cause(error) {
+        Some(failure) => failure.error(text),
+        None => anyhow::Error::msg(text),
+    }
+}
+
+fn of_cause(error: &anyhow::Error) -> Option<Failure> {
+    error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()).and_then(of_client)
 }
 
 /// The exit code of a command that ended with this error.

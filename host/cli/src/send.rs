@@ -89,7 +89,7 @@ impl Send {
         let injection = injection?;
         // In a conversation the agent has the rest of the state already, and checks the whole.
         if self.context.is_none() && self.task.is_none() {
-            injection.check(card)?;
+            injection.check(card, &self.location.address)?;
         }
         if !with.takes(injection.uri()) {
             injection.put(message, &mut self.calling.extensions);

@@ -107,19 +107,23 @@ fn wants_credentials(error: &ClientError) -> bool {
 /// The options of this command for credentials of the kinds on the card that go into a header field.
 fn credentials(card: &AgentCard) -> Vec<String> {
     let mut options = Vec::new();
-    for scheme in card.security_schemes.values() {
-        let field = match scheme {
-            SecurityScheme::ApiKey(key) if key.location == "header" => format!("{}: KEY", key.name),
-            SecurityScheme::HttpAuth(http) => format!("authorization: {} CREDENTIALS", http.scheme),
-            SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "authorization: Bearer TOKEN".to_owned(),
-            SecurityScheme::ApiKey(_) | SecurityScheme::MutualTls(_) => continue,
-        };
-        let option = format!("--header {}", shell::word(&field));
+    for option in card.security_schemes.values().filter_map(credential) {
         if !options.contains(&option) {
             options.push(option);
         }
     }
     options
+}
+
+/// The option of `annex send` for credentials of this kind. `None` for credentials that go into no header field.
+pub(crate) fn credential(scheme: &SecurityScheme) -> Option<String> {
+    let field = match scheme {
+        SecurityScheme::ApiKey(key) if key.location == "header" => format!("{}: KEY", key.name),
+        SecurityScheme::HttpAuth(http) => format!("authorization: {} CREDENTIALS", http.scheme),
+        SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "authorization: Bearer TOKEN".to_owned(),
+        SecurityScheme::ApiKey(_) | SecurityScheme::MutualTls(_) => return None,
+    };
+    Some(format!("--header {}", shell::word(&field)))
 }
 
 /// True for the details that the error's text spells out.

@@ -33,7 +33,7 @@ pub struct AgentCardDocument {
     pub url: Url,
     /// The card, decoded.
     pub card: AgentCard,
-    /// The text of the card as it was received.
+    /// The text as received.
     pub text: String,
     /// The valid signature, if the client has trusted keys.
     pub verified: Option<VerifiedSignature>,

@@ -14,7 +14,7 @@ use http::{Request, Response};
 pub struct ServiceOverrides {
     /// The key-value store.
     pub keyvalue: Option<Arc<dyn KeyValueStore>>,
-    /// The clocks.
+    /// The wall clock and the monotonic clock.
     pub clock: Option<Arc<dyn Clock>>,
     /// The source of random bytes.
     pub random: Option<Arc<dyn Random>>,

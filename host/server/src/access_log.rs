@@ -36,7 +36,8 @@ pub(crate) const PREFLIGHT: &str = "Preflight";
 pub(crate) const HEALTH: &str = "Health";
 /// A method of an extension.
 const EXTENSION_METHOD: &str = "ExtensionMethod";
-/// A request for an unknown operation, or one that was refused before its operation was read.
+/// A request for an unknown operation, or one that was refused before its operation was read. JSON-RPC has the
+/// operation in the body, which is read only if the caller is known.
 const UNKNOWN: &str = "Unknown";
 
 /// Reasons for refusing a request before an operation is called.

@@ -43,7 +43,7 @@ use error::{AdminError, RefusalReason};
 pub(crate) use shared::{Admin, AdminParts};
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
-pub(crate) use token::check_tokens;
+pub(crate) use token::wrong_tokens;
 
 /// All routes of the API.
 pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {

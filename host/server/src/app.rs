@@ -63,7 +63,7 @@ mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-pub use check::{CheckReport, check, check_extensions, check_tenant_text};
+pub use check::{CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
 /// The whole server without its listeners.
@@ -89,11 +89,17 @@ impl App {
     /// server.
     ///
     /// # Errors The config key, or the component with the step that refused it.
-    pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        // The check precedes the connections to peers, and reports all mistakes at once.
-        check::check_start(config, locations, true).await?;
-        let agent = agent(config.agent()?, locations).await?;
-        Self::joined(config, locations, base_url, agent).await
+    pub fn load<'a>(
+        config: &'a Config,
+        locations: &'a Locations,
+        base_url: &'a str,
+    ) -> BoxFuture<'a, Result<Self, AppError>> {
+        Box::pin(async move {
+            // The check precedes the connections to peers, and reports all mistakes at once.
+            check::check_start(config, locations, true).await?;
+            let agent = agent(config.agent()?, locations).await?;
+            Self::join(config, locations, base_url, agent).await
+        })
     }
 
     /// Like [`App::load`], with an agent that is compiled into the program. The config needs no `[agent]`, and an
@@ -101,25 +107,16 @@ impl App {
     /// program starts itself as a child process to compile components.
     ///
     /// # Errors As [`App::load`].
-    pub async fn with_agent(
-        config: &Config,
-        locations: &Locations,
-        base_url: &str,
-        agent: Arc<dyn AgentExecutor>,
-    ) -> Result<Self, AppError> {
-        check::check_start(config, locations, false).await?;
-        // The future is boxed because it is large. Boxing also compiles it in this crate, and not again in each
-        // program.
-        Self::joined(config, locations, base_url, agent).await
-    }
-
-    fn joined<'a>(
+    pub fn with_agent<'a>(
         config: &'a Config,
         locations: &'a Locations,
         base_url: &'a str,
         agent: Arc<dyn AgentExecutor>,
     ) -> BoxFuture<'a, Result<Self, AppError>> {
-        Box::pin(Self::join(config, locations, base_url, agent))
+        Box::pin(async move {
+            check::check_start(config, locations, false).await?;
+            Self::join(config, locations, base_url, agent).await
+        })
     }
 
     async fn join(

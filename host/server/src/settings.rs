@@ -52,7 +52,7 @@ pub(crate) struct SettingsOf {
     pub(crate) session_sweep: Arc<SessionSweep>,
 }
 
-/// Checked settings, ready to be applied.
+/// CheckReport settings, ready to be applied.
 pub(crate) struct PreparedSettings {
     /// The config with the checked settings.
     pub(crate) config: Arc<Config>,

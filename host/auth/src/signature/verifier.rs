@@ -21,7 +21,7 @@ const MAX_HEADER_BYTES: usize = 4096;
 pub struct VerifiedSignature {
     /// The id in the signature's protected header.
     pub kid: String,
-    /// The algorithm.
+    /// The algorithm of the signature.
     pub algorithm: Algorithm,
     /// The canonical form that was signed.
     pub form: CanonicalForm,

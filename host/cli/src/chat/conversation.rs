@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::pretty::pretty;
 
-/// A conversation with an agent.
+/// The state of `annex chat` between two messages.
 #[derive(Default)]
 pub(super) struct Conversation {
     pub(super) session: ClientSession,

@@ -69,6 +69,7 @@ impl Outcome {
         self.metadata.extend(metadata.clone());
     }
 
+    /// The task that the agent named; `None` if it named none.
     pub(crate) fn task(&self) -> Option<&TaskId> {
         self.task.as_ref()
     }

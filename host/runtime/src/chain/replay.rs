@@ -14,7 +14,7 @@ use crate::recording::answers::Answers;
 use crate::recording::{RecordedStep, RecordedTurn, StepInput, TurnObserver};
 use crate::turn_view::TurnView;
 
-/// The result of a replay.
+/// The replayed turn, and what the recording lacks.
 #[derive(Debug)]
 pub struct ReplayResult {
     /// The turn as it went this time.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A component.
+/// A component that was uploaded for tenants.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Component<Text = String> {
     /// The digest. The texts of tenants name the component by its digest.

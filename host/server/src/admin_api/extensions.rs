@@ -83,18 +83,18 @@ pub struct Summary<Text = String> {
 pub struct FailedCall<Text = String> {
     /// The time of the call.
     pub at: Text,
-    /// The hook.
+    /// The name of the hook.
     pub hook: Text,
     /// The kind of failure.
     pub outcome: Text,
-    /// The reason.
+    /// The reason in one line, without secrets.
     pub reason: Text,
 }
 
 /// The calls of one hook. Times are in milliseconds, and absent until the first call.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Timing<Text = String> {
-    /// The hook.
+    /// The name of the hook.
     pub hook: Text,
     /// The number of calls.
     pub calls: u64,
@@ -140,7 +140,7 @@ pub struct Source<Text = String> {
 pub struct NotInstalled<Text = String> {
     /// The source: a table of the config, or a file.
     pub source: Text,
-    /// The reason.
+    /// The fault of the source.
     pub reason: Text,
     /// The time of the attempt.
     pub at: Text,
@@ -255,7 +255,7 @@ pub struct Log<Text = String> {
     pub lines: Vec<LogLine<Text>>,
 }
 
-/// One line of a log.
+/// One line that an extension wrote.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct LogLine<Text = String> {
     /// The time at which it was written.

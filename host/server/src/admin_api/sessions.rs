@@ -28,7 +28,7 @@ pub struct SessionSummary<Text = String> {
     pub keys: Vec<Text>,
 }
 
-/// One session.
+/// One session with its state.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Session<Text = String> {
     /// The A2A context.
@@ -125,7 +125,7 @@ pub struct DeletedKeys<Text = String> {
 /// A user whose `user:` state was deleted.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct DeletedUserState<Text = String> {
-    /// The user.
+    /// The name of the user.
     pub user: Text,
     /// The number of keys that were deleted.
     pub keys: u64,

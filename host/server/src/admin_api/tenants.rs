@@ -76,7 +76,7 @@ pub struct Tenant<Text = String> {
     pub config: Option<String>,
 }
 
-/// A removed tenant.
+/// The answer to the removal of a tenant.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct RemovedTenant<Text = String> {
     /// The name of the tenant.

@@ -25,7 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The time for connections to finish after the listener closes.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Limits on connections.
+/// The limits on the clients of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
     /// Connections at once. Further clients wait until one closes.

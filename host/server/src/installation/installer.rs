@@ -452,6 +452,10 @@ impl Installer {
     }
 
     pub(crate) fn note(&self, error: &InstallError) {
+        if let InstallError::Several(errors) = error {
+            errors.iter().for_each(|error| self.note(error));
+            return;
+        }
         let failure = loader::failed(error);
         let mut state = self.lock();
         state.failures.retain(|earlier| earlier.source != failure.source);

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::config::TasksConfig;
+use crate::config::{TasksConfig, environment};
 
 /// The place of a store, with the config key that names it.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub(super) struct PlaceConfig<'a> {
 
 /// The environment variable with the URL of a database is not set.
 #[derive(Debug, thiserror::Error)]
-#[error("{key}: the environment variable {name} is not set")]
+#[error("{key}: {}", environment::unusable(name))]
 pub struct NoVariable {
     /// The config key that names the variable.
     pub key: &'static str,

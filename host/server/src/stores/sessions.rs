@@ -38,7 +38,7 @@ pub struct Sessions {
     pub(crate) redaction: Redaction,
 }
 
-/// The name of one session.
+/// The tenant, the user and the context that identify one session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionName {
     /// The tenant. `None` for the agent of the config itself.
@@ -77,13 +77,13 @@ pub enum SessionsError {
     NotFound {
         /// The user in the request. `None` if the request named none and no user has a session in the context.
         user: Option<String>,
-        /// The context.
+        /// The A2A context in the request.
         context: String,
     },
     /// The request names no user, and several users have a session in the context.
     #[error("several users have a session {context:?}; name one of them: {}", users.join(", "))]
     SeveralUsers {
-        /// The context.
+        /// The A2A context in the request.
         context: String,
         /// The first users, at most 20.
         users: Vec<String>,
@@ -91,7 +91,7 @@ pub enum SessionsError {
     /// The session cannot be deleted while a turn runs in it.
     #[error("a turn runs in session {context:?}; cancel its task, or wait")]
     Busy {
-        /// The context.
+        /// The A2A context in the request.
         context: String,
     },
     /// The token does not come from a list of sessions.
@@ -106,7 +106,7 @@ pub enum SessionsError {
     /// The user has no `user:` state.
     #[error("user {user:?} has no state; `annex session list` shows the users who have sessions")]
     NoUserState {
-        /// The user.
+        /// The user in the request.
         user: String,
     },
     /// The request does not say to whom the key belongs.

@@ -150,7 +150,7 @@ async fn a_program_gets_the_variables_that_are_named_and_no_others() {
     assert!(say(&server, "env CARGO_PKG_NAME").await.answer().starts_with(r#"{"result":"annex-server"}"#));
     assert!(say(&server, "env CARGO_PKG_VERSION").await.answer().starts_with(r#"{"result":"not set"}"#));
     let refused = refusal(r#"env = ["ANNEX_NO_SUCH_VARIABLE"]"#).await;
-    assert!(refused.contains("ANNEX_NO_SUCH_VARIABLE") && refused.contains("`test`"), "{refused}");
+    assert!(refused.contains("ANNEX_NO_SUCH_VARIABLE") && refused.contains("agent.mcp.env: "), "{refused}");
 }
 
 #[tokio::test]

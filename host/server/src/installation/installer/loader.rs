@@ -107,13 +107,17 @@ impl Loader {
         let mut failures = Vec::new();
         let mut overruled = Vec::new();
         let mut versions = Vec::new();
+        // All refusals are reported at once.
+        let mut refused = Vec::new();
         for extension in config {
             let wanted = self.named(extension);
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             // The config's list is applied as a whole or not at all. Only a rescan keeps the last good version, because
             // no operator has started it.
-            let loaded = tolerate(loaded, &wanted, present, occasion == Occasion::Rescan, &mut failures)?;
-            versions.extend(loaded.map(|candidate| candidate.version));
+            match tolerate(loaded, &wanted, present, occasion == Occasion::Rescan, &mut failures) {
+                Ok(loaded) => versions.extend(loaded.map(|candidate| candidate.version)),
+                Err(error) => refused.push(error),
+            }
         }
         let mut candidates = Vec::new();
         for wanted in self.in_folder().await? {
@@ -121,8 +125,12 @@ impl Loader {
             // load.
             let is_tolerated = occasion != Occasion::Start || wanted.is_optional;
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
-            candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
+            match tolerate(loaded, &wanted, present, is_tolerated, &mut failures) {
+                Ok(loaded) => candidates.extend(loaded),
+                Err(error) => refused.push(error),
+            }
         }
+        InstallError::unless_none(refused)?;
         if occasion == Occasion::Rescan {
             candidates.extend(self.vanished(present, &candidates, &mut failures));
         }

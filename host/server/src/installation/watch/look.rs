@@ -11,7 +11,7 @@ use crate::installation::file_identity::FileIdentity;
 /// A file or folder to poll.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PolledPath {
-    /// A file.
+    /// One file, such as a component.
     File(PathBuf),
     /// The managed folder, with its components and settings.
     Folder(PathBuf),
