@@ -218,11 +218,8 @@ impl Config {
             document
                 .wrong(key, "names another place than [tasks]; sessions and tasks are in one store: leave the key out");
         }
-        let of_replicas = [
-            self.runtime.check(&self.tasks),
-            self.replica.check(&self.tasks),
-            self.postgres.check(&self.tasks),
-        ];
+        let of_replicas =
+            [self.runtime.check(&self.tasks), self.replica.check(&self.tasks), self.postgres.check(&self.tasks)];
         for (key, reason) in of_replicas.into_iter().filter_map(Result::err) {
             document.wrong(key, reason);
         }
