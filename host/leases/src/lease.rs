@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use crate::statements::{
     BEGIN_LEASE, DESCRIBE, END_LEASE, END_NAMED_LEASE, FORGET_PLACES, FORGET_REPLICAS, LIST, NAMED_LEASE, RENEW_LEASE,
 };
-use crate::{Description, ListedReplica, MIGRATIONS, Replica};
+use crate::{Description, ListedReplica, MIGRATIONS, Replica, distance};
 
 /// The length of a lease, as in the statements.
 const LEASE: Duration = Duration::from_secs(5);
@@ -77,8 +77,9 @@ impl Lease {
     /// replica of the same name ends: this process takes its place.
     ///
     /// # Errors
-    /// As [`PostgresDatabase::open`].
+    /// As [`PostgresDatabase::open`], and when the database is too far away to renew a lease in time.
     pub async fn open(connections: &PostgresConnections, name: Option<&str>) -> Result<Self, OpenError> {
+        distance::check(connections).await?;
         PostgresDatabase::open(connections, MIGRATIONS).await?;
         let keeper = LeaseKeeper::new(connections.beside(CONNECTIONS, PATIENCE), name);
         if let Some(name) = name {

@@ -23,7 +23,8 @@ fn talkative() -> String {
 }
 
 /// Gives the turn of a task to the replica `other`.
-const TAKE: &str = "WITH taken AS (UPDATE task SET replica = 'other', epoch = 0 WHERE id = $1 RETURNING conversation_id)
+const TAKE: &str =
+    "WITH taken AS (UPDATE task SET replica = 'other', epoch = 0 WHERE id = $1 RETURNING conversation_id)
     UPDATE conversation SET turns = '<other/0>' FROM taken WHERE id = conversation_id";
 
 const TAKEN: &str = "SELECT attempts + (SELECT count(*) FROM log_entry

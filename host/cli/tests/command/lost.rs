@@ -49,8 +49,7 @@ pub(crate) async fn number(replicas: &Replicas, sql: &'static str, task: &str) -
 }
 
 pub(crate) const ATTEMPT: &str = "SELECT attempts FROM task WHERE id = $1";
-pub(crate) const EVENTS: &str = 
-    "SELECT count(*) FROM log_entry WHERE task_id = $1 AND kind IN ('message', 'update')";
+pub(crate) const EVENTS: &str = "SELECT count(*) FROM log_entry WHERE task_id = $1 AND kind IN ('message', 'update')";
 
 pub(crate) async fn until_number(replicas: &Replicas, sql: &'static str, task: &str, expected: i64) -> Result<()> {
     let begin = Instant::now();
@@ -209,7 +208,8 @@ async fn a_turn_of_which_nobody_knows_whether_the_upstream_has_it_fails_and_says
     until_number(&replicas, EVENTS, &task, 2).await?;
     // As if the process had been killed before it could note the upstream's task.
     let mut database = PgConnection::connect(replicas.url()).await?;
-    let deleted = sqlx::query("DELETE FROM log_entry WHERE kind = 'note'").execute(&mut database).await?.rows_affected();
+    let deleted =
+        sqlx::query("DELETE FROM log_entry WHERE kind = 'note'").execute(&mut database).await?.rows_affected();
     ensure!(deleted > 0, "nothing was noted");
     database.close().await?;
     killed.process.kill()?;

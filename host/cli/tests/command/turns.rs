@@ -17,7 +17,8 @@ const BRIEF: &str =
 pub(crate) const QUEUED: &str =
     "SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0)::BIGINT FROM conversation";
 /// Turns that stand in the queue or have ended.
-const JOINED: &str = "SELECT (SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0) FROM conversation)::BIGINT
+const JOINED: &str =
+    "SELECT (SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0) FROM conversation)::BIGINT
     + (SELECT count(*) FROM task WHERE finished_at IS NOT NULL)";
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
 

@@ -62,7 +62,8 @@ impl Tasks {
             }
             all.extend(lost);
         }
-        let (ends, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|lost| lost.has_begun && lost.resume.is_none());
+        let (ends, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|lost| lost.has_begun && lost.resume.is_none());
         for lost in &ends {
             self.end_lost_turn(lost).await;
         }

@@ -225,8 +225,9 @@ async fn sql(folder: &Path, sql: &str) {
 }
 
 async fn fail_events(folder: &Path, when: &str) {
-    let trigger =
-        format!("CREATE TRIGGER broken BEFORE INSERT ON log_entry WHEN {when} BEGIN SELECT RAISE(ABORT, 'secret'); END");
+    let trigger = format!(
+        "CREATE TRIGGER broken BEFORE INSERT ON log_entry WHEN {when} BEGIN SELECT RAISE(ABORT, 'secret'); END"
+    );
     sql(folder, &trigger).await;
 }
 

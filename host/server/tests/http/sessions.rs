@@ -175,7 +175,8 @@ async fn a_message_is_stored_or_refused() {
     let say = async |words: &str, context: &str| {
         server.say(words).context(context).field("messageId", words).send().await.expect("a reply")
     };
-    sql(folder.path(), "CREATE TRIGGER broken BEFORE INSERT ON log_entry BEGIN SELECT RAISE(ABORT, 'secret'); END").await;
+    sql(folder.path(), "CREATE TRIGGER broken BEFORE INSERT ON log_entry BEGIN SELECT RAISE(ABORT, 'secret'); END")
+        .await;
     for words in ["hello", "set a 1", "ask", "fail", "wait"] {
         let reply = say(words, words).await;
         let is_told = reply.text.contains("error id") && !reply.text.contains("secret");
