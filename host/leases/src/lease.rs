@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use crate::statements::{
     BEGIN_LEASE, DESCRIBE, END_LEASE, END_NAMED_LEASE, FORGET_PLACES, FORGET_REPLICAS, LIST, NAMED_LEASE, RENEW_LEASE,
 };
-use crate::{Description, ListedReplica, MIGRATIONS, Replica};
+use crate::{Description, ListedReplica, MIGRATIONS, Replica, distance};
 
 /// The length of a lease, as in the statements.
 const LEASE: Duration = Duration::from_secs(5);
@@ -78,12 +78,13 @@ impl Lease {
     /// replica of the same name ends: this process takes its place.
     ///
     /// # Errors
-    /// As [`PostgresDatabase::open`].
+    /// As [`PostgresDatabase::open`], and when the database is too far away to renew a lease in time.
     pub fn open<'a>(
         connections: &'a PostgresConnections,
         name: Option<&'a str>,
     ) -> LocalBoxFuture<'a, Result<Self, OpenError>> {
         Box::pin(async move {
+            distance::check(connections).await?;
             PostgresDatabase::open(connections, MIGRATIONS).await?;
             let keeper = LeaseKeeper::new(connections.beside(CONNECTIONS, PATIENCE), name);
             if let Some(name) = name {

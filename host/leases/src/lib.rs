@@ -9,6 +9,7 @@
 
 mod alive;
 mod description;
+mod distance;
 pub mod editions;
 mod lease;
 mod replica;

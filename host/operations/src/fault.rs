@@ -51,11 +51,13 @@ fn warn_of(extension: &ExtensionUri, reason: &str) {
 }
 
 /// The client's error if something could not be read.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` gives errors away")]
 pub(crate) fn of_store(error: StoreError) -> A2aError {
     internal(&error)
 }
 
 /// The client's error if its message, its task or its turn could not be stored.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` gives errors away")]
 pub(crate) fn of_append(error: AppendError) -> A2aError {
     match &error {
         AppendError::Fenced => lost_place(),

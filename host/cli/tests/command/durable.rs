@@ -152,6 +152,6 @@ fn a_database_url_is_never_told() -> Result<()> {
     let url = "postgres://annex:hunter2@127.0.0.1:1/annex";
     let refusal = Server::start_with(&config, &[("ANNEX_TEST_TASKS", url)]).err().context("the server started")?;
     let refusal = refusal.to_string();
-    assert!(refusal.contains("task store") && !refusal.contains("hunter2"), "{refusal}");
+    assert!(refusal.contains("the store of conversations and tasks") && !refusal.contains("hunter2"), "{refusal}");
     Ok(())
 }

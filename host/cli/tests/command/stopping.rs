@@ -56,7 +56,7 @@ async fn a_message_that_waits_for_its_turn_is_free_for_another_process_as_soon_a
     replicas.begin(&stopped, "talk").await?;
     let waits = replicas.call(&stopped, "SendMessage", said("brief", "m-2"));
     let stop = async {
-        let taken = "SELECT count(*) FROM message_seen WHERE context_id = $1";
+        let taken = "SELECT count(*) FROM message WHERE context_id = $1";
         until_number(&replicas, taken, "c", 2).await?;
         stopped.signal(Signal::TERM)?;
         anyhow::Ok(Instant::now())

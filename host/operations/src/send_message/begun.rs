@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_agent::TurnContext;
-use annex_conversation::AppendError;
+use annex_conversation::{AppendError, Entry};
 use annex_protocol::{A2aError, TaskPushNotificationConfig};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -34,9 +34,8 @@ impl RequestHandler {
     /// Stores the message with its change of state and its task, in one append. From here on the message is accepted.
     pub(crate) async fn begun(&self, asked: Asked) -> Result<Begun, Box<Refused>> {
         let Some(handler) = self.me.upgrade() else {
-            let error =
-                A2aError::Overloaded { reason: "the agent is being replaced; send the message again".to_owned() };
-            return Err(Box::new(Refused { entered: asked.entered, error }));
+            let reason = "the agent is being replaced; send the message again".to_owned();
+            return Err(Box::new(Refused { entered: asked.entered, error: A2aError::Overloaded { reason } }));
         };
         let Asked { mut entered, chain, beginning, said, remote } = asked;
         let fence = entered.conversation.fence().clone();
@@ -45,41 +44,17 @@ impl RequestHandler {
         let is_answered = entered.waited.is_some() || entered.incoming.again.is_some();
         let running = || RunningTurn::new(cancel.clone(), fence.clone(), is_answered);
         let continues = entered.incoming.record.is_some();
-        let record = match &entered.incoming.record {
-            Some(record) => {
-                if entered.waited.is_none() {
-                    record.begin_turn(running());
-                }
-                Arc::clone(record)
+        let record = self.record_with(&entered, running).await;
+        if let Err(error) = self.store_message(&entered, &record, said).await {
+            record.end_turn(&fence, false);
+            if !continues {
+                self.tasks.remove(&record);
             }
-            None => {
-                let task = entered.conversation.task().await;
-                let record = Arc::new(TaskRecord::new(entered.incoming.key.clone(), task, running(), &self.tasks));
-                // Nobody knows the id of the task before the message is stored.
-                self.tasks.insert(&record);
-                record
-            }
-        };
-        // The interruption ends here, so that no extension can resume the task for it again.
-        let entries: Vec<_> = said.into_iter().chain(Tasks::end_of_interruption(&record)).collect();
-        if !entries.is_empty() {
-            match entered.conversation.append(&entries).await {
-                Ok(appended) => {
-                    record.show(&entries, appended.number, entered.conversation.task().await);
-                    self.tasks.follow(&appended);
-                }
-                Err(error) => {
-                    record.end_turn(&fence, false);
-                    if !continues {
-                        self.tasks.remove(&record);
-                    }
-                    let error = match error {
-                        AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
-                        error => fault::of_append(error),
-                    };
-                    return Err(Box::new(Refused { entered, error }));
-                }
-            }
+            let error = match error {
+                AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
+                error => fault::of_append(error),
+            };
+            return Err(Box::new(Refused { entered, error }));
         }
         if let Some(claim) = entered.claim.take() {
             claim.settle();
@@ -92,9 +67,8 @@ impl RequestHandler {
             (false, false) => Stage::Opening { client },
         };
         let push_config = incoming.request.configuration.task_push_notification_config;
-        let streams = incoming.operation == STREAMING;
         let turn = Turn {
-            is_followed: streams || push_config.is_some() || continues,
+            is_followed: incoming.operation == STREAMING || push_config.is_some() || continues,
             _permit: permit,
             chain,
             requested: incoming.lasting,
@@ -118,6 +92,38 @@ impl RequestHandler {
             record,
         };
         Ok(Begun { turn, outcome, call: incoming.call, push_config, continues, counted })
+    }
+
+    /// The record of the task, with the turn that begins.
+    async fn record_with(&self, entered: &Entered, running: impl FnOnce() -> RunningTurn) -> Arc<TaskRecord> {
+        if let Some(record) = &entered.incoming.record {
+            if entered.waited.is_none() {
+                record.begin_turn(running());
+            }
+            return Arc::clone(record);
+        }
+        let task = entered.conversation.task().await;
+        let record = Arc::new(TaskRecord::new(entered.incoming.key.clone(), task, running(), &self.tasks));
+        // Nobody knows the id of the task before the message is stored.
+        self.tasks.insert(&record);
+        record
+    }
+
+    /// Stores what the message brings, in one append.
+    async fn store_message(
+        &self,
+        entered: &Entered,
+        record: &Arc<TaskRecord>,
+        said: Option<Entry>,
+    ) -> Result<(), AppendError> {
+        // The interruption ends here, so that no extension can resume the task for it again.
+        let entries: Vec<_> = said.into_iter().chain(Tasks::end_of_interruption(record)).collect();
+        if !entries.is_empty() {
+            let appended = entered.conversation.append(&entries).await?;
+            record.show(&entries, appended.number, entered.conversation.task().await);
+            self.tasks.follow(&appended);
+        }
+        Ok(())
     }
 
     /// Starts the push notifications of a turn without a client.

@@ -41,6 +41,7 @@ impl RequestHandler {
         let replica = self.tasks.process().replica();
         let mut claim = None;
         if let Some(key) = message_key(&incoming)? {
+            let mut is_missing = false;
             loop {
                 let owner = &incoming.call.owner;
                 match self.claims.claim(owner, &key, &incoming.task_id, &replica).await? {
@@ -52,6 +53,10 @@ impl RequestHandler {
                     OfStore::Repeated(task) => {
                         if let Some(outcome) = self.repeated(owner, &task).await? {
                             return Ok(Claiming::Repeated(outcome));
+                        }
+                        // A task goes together with its claim, so the next claim has another result.
+                        if std::mem::replace(&mut is_missing, true) {
+                            return Err(A2aError::TaskNotFound { task_id: task });
                         }
                     }
                     OfStore::Answered(message) => {

@@ -81,7 +81,7 @@ async fn open_store(
 ) -> Result<Opened, ConversationStoreError> {
     Ok(match place {
         StorePlace::Folder(key, path) => {
-            let file = file(key, path)?;
+            let file = file(key, &path)?;
             let replica = Replica::alone();
             let store = Arc::new(SqliteStore::open(&file, Some(&replica), bounds.limits).await?);
             Opened { store, process: Process::with_file(replica), lease: None }
@@ -116,7 +116,7 @@ async fn open_store_beside(
     databases: PostgresDatabases,
 ) -> Result<Arc<dyn Store>, ConversationStoreError> {
     Ok(match place {
-        StorePlace::Folder(key, path) => Arc::new(SqliteStore::open(&file(key, path)?, None, bounds.limits).await?),
+        StorePlace::Folder(key, path) => Arc::new(SqliteStore::open(&file(key, &path)?, None, bounds.limits).await?),
         StorePlace::Postgres(key, variable) => {
             Arc::new(PostgresStore::open(&databases.at(&place::url(key, variable)?)?, bounds.limits).await?)
         }
@@ -124,8 +124,8 @@ async fn open_store_beside(
     })
 }
 
-fn file(key: &'static str, path: PathBuf) -> Result<PathBuf, ConversationStoreError> {
-    fs::create_dir_all(&path).map_err(|source| ConversationStoreError::Folder { key, path: path.clone(), source })?;
+fn file(key: &'static str, path: &Path) -> Result<PathBuf, ConversationStoreError> {
+    fs::create_dir_all(path).map_err(|source| ConversationStoreError::Folder { key, path: path.to_owned(), source })?;
     Ok(path.join(FILE))
 }
 

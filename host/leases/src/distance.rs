@@ -1,0 +1,29 @@
+//! Measures the round trip to the database.
+
+use std::time::Duration;
+
+use annex_database::PostgresConnections;
+
+/// The longest round trip with which a lease can be renewed in time. A renewal takes three trips and has one second,
+/// which may also have to open a connection.
+const MAX_TRIP: Duration = Duration::from_millis(200);
+
+/// Why a database is not used.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a round trip to the database takes {} ms; with more than {} ms the lease of this process would be over before it is \
+     renewed: run it nearer to the database, or find what slows the way there",
+    trip.as_millis(), MAX_TRIP.as_millis()
+)]
+struct TooFar {
+    trip: Duration,
+}
+
+/// Checks that a process can renew its lease in time.
+///
+/// # Errors
+/// When it cannot, or the database is not reached.
+pub(crate) async fn check(connections: &PostgresConnections) -> sqlx::Result<()> {
+    let trip = connections.round_trip().await?;
+    if trip > MAX_TRIP { Err(sqlx::Error::Configuration(Box::new(TooFar { trip }))) } else { Ok(()) }
+}
