@@ -275,7 +275,7 @@ mod tests {
             (
                 "name = \"x\"\nversion = \"1\"\n[build]\ncommand = [\"true\"]\noutput = \"o\"\nbindings = \"rust\""
                     .to_owned(),
-                "unknown variant `rust`, expected `c` or `go`",
+                "unknown variant `rust`, expected one of `c`, `go`, `ts`",
             ),
         ] {
             let reason = opened(&manifest).expect_err("a mistake");
