@@ -118,7 +118,10 @@ impl Write {
             delta,
             artifacts: artifacts.into_iter().collect(),
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
-            message: append.submission.and_then(|submission| submission.message.clone()),
+            message: append
+                .submission
+                .filter(|_| append.outcome != Outcome::Refusal)
+                .and_then(|submission| submission.message.clone()),
             resume: append.submission.and_then(|submission| submission.resume.clone()),
             answer: match append.outcome {
                 Outcome::Answer(answer) => Some(serde_json::to_string(answer).map_err(StoreError::from)?),
