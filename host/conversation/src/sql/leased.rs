@@ -5,7 +5,6 @@
 
 use annex_database::{Database, PostgresDatabase, SqliteDatabase};
 
-use super::SqlStore;
 use super::statements::{select_conversation, take_task, task_columns};
 use crate::cursors::PushCursors;
 
@@ -39,7 +38,7 @@ pub trait Leased: Database + Sized {
     const STATEMENTS: &'static LeasedStatements;
 
     /// The progress of push notifications in a store that several processes share.
-    fn push_cursors(store: &SqlStore<Self>) -> Option<&dyn PushCursors>;
+    fn push_cursors(&self) -> Option<&dyn PushCursors>;
 }
 
 /// True in a PostgreSQL statement while the lease of a replica holds.
@@ -200,7 +199,7 @@ impl Leased for SqliteDatabase {
         AS known"
     );
 
-    fn push_cursors(_store: &SqlStore<Self>) -> Option<&dyn PushCursors> {
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
         None
     }
 }
@@ -209,7 +208,7 @@ impl Leased for PostgresDatabase {
     const STATEMENTS: &'static LeasedStatements =
         &statements!(has_lease, "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)");
 
-    fn push_cursors(store: &SqlStore<Self>) -> Option<&dyn PushCursors> {
-        Some(store)
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        Some(self)
     }
 }
