@@ -73,7 +73,7 @@ macro_rules! enter {
 }
 
 /// The first step of an append: the turn is the first of the queue, its lease holds, and its task is as the turn knows it.
-/// Refuses what the other steps do not do: state and history at their limits.
+/// Refuses what the other steps do not do: state, artifacts and history at their limits.
 macro_rules! advance {
     ($turns:literal, $alive:ident) => {
         concat!(
@@ -89,7 +89,9 @@ macro_rules! advance {
         AND coalesce((SELECT task.number FROM task WHERE task.id = $15), 0) = $16
         AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = $17 AND task.conversation_id <> conversation.id)
         AND (SELECT coalesce(sum(size), 0) <= $18 AND count(*) <= $19 FROM conversation_state
-            WHERE conversation_id = conversation.id)"
+            WHERE conversation_id = conversation.id)
+        AND (CAST($20 AS BIGINT) = 0 OR (SELECT coalesce(sum(size), 0) <= $21 AND count(*) <= $22 FROM artifact
+            WHERE conversation_id = conversation.id))"
         )
     };
 }
