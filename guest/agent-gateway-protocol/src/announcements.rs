@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 2_048;
 
 /// The host's functions that announcements need.
 pub trait Store {
-    /// All keys.
+    /// All keys that the extension has stored.
     fn keys(&self) -> Result<Vec<String>, String>;
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;

@@ -86,7 +86,7 @@ struct Issuer {
 /// A checked cart, with its token, which may be used only once.
 #[derive(Debug)]
 pub struct CheckedCart {
-    /// The cart.
+    /// The cart as the mandate describes it.
     pub cart: Cart,
     /// The cart's token.
     pub token: Option<SingleUse>,

@@ -71,7 +71,7 @@ pub struct Header {
 /// A parsed token. Its content is untrusted until [`Token::is_signed_by`] returns true.
 #[derive(Debug)]
 pub struct Token<C> {
-    /// The header.
+    /// The decoded protected header.
     pub header: Header,
     /// The payload.
     pub claims: C,

@@ -36,7 +36,7 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
     if found.is_empty() && violations.is_empty() {
         return Ok(Vec::new());
     }
-    let mut incoming = Incoming { parameters, request, carts: Vec::new(), once: Vec::new() };
+    let mut incoming = MandateCheck { parameters, request, carts: Vec::new(), once: Vec::new() };
     // Carts first, because a payment may come in the same message as its cart, in any order.
     let (payments, others): (Vec<_>, Vec<_>) = found.iter().partition(|mandate| mandate.name == "PaymentMandate");
     for mandate in others.into_iter().chain(payments) {
@@ -103,14 +103,14 @@ fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec
 }
 
 /// The mandates of one message during their check.
-struct Incoming<'a> {
+struct MandateCheck<'a> {
     parameters: &'a Parameters,
     request: &'a Request,
     carts: Vec<Cart>,
     once: Vec<SingleUse>,
 }
 
-impl Incoming<'_> {
+impl MandateCheck<'_> {
     fn take(&mut self, mandate: &Mandate<'_>) -> Result<(), Rejection> {
         let Mandate { name, pointer, value } = mandate;
         match name.as_str() {

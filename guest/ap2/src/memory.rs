@@ -13,9 +13,9 @@ const STORE_FAILED: i32 = 1;
 /// An amount of money. The value has the number format of RFC 8785, so that equal amounts have equal texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Money {
-    /// The currency.
+    /// The code of the currency, such as `USD`.
     pub currency: String,
-    /// The value.
+    /// The amount, such as `19.99`.
     pub value: String,
 }
 
@@ -24,7 +24,7 @@ pub struct Money {
 pub struct Method {
     /// The name of the method.
     pub name: String,
-    /// The total.
+    /// The amount to pay by this method.
     pub total: Money,
 }
 
@@ -99,7 +99,7 @@ fn read(bytes: &[u8]) -> Option<Cart> {
 /// An id or token that may be used only once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SingleUse {
-    /// Its place in the request.
+    /// The JSON pointer to the id or token in the request.
     pub pointer: String,
     /// The time in seconds after which requests with it are refused for their age.
     pub until: u64,

@@ -111,7 +111,7 @@ pub struct Parameters {
     pub clock_skew_seconds: u64,
 }
 
-/// A merchant.
+/// A merchant that the operator trusts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merchant {

@@ -3,7 +3,7 @@
 use annex_sdk::{Json, json};
 use serde::{Deserialize, Serialize};
 
-/// The default URI.
+/// The extension's URI, unless the parameters set another.
 pub const DEFAULT_URI: &str = "https://annex.example/compliance-badge/v1";
 
 /// JSON Schema of the parameters, for the host and for people.

@@ -3,7 +3,7 @@
 use annex_sdk::StateChange;
 use serde::Deserialize;
 
-/// The default URI.
+/// The extension's URI, unless the parameters set another.
 pub const DEFAULT_URI: &str = "https://annex.example/generating-image/v1";
 
 /// The key that the A2A documentation uses.

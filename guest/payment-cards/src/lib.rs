@@ -8,7 +8,7 @@ pub mod numbers;
 use annex_sdk::{Descriptor, Extension, Json, Message, Rejection, Request, Rewrite};
 use serde::Deserialize;
 
-/// The default URI.
+/// The extension's URI, unless the parameters set another.
 const DEFAULT_URI: &str = "https://annex.example/payment-cards/v1";
 
 /// JSON Schema of the parameters, for the host and for people.

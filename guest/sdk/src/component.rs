@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Facts about an extension that `export!` adds.
-pub trait Exported: Extension {
+pub trait ExportFacts: Extension {
     /// The crate's name.
     const NAME: &'static str;
     /// The crate's version.
@@ -25,7 +25,7 @@ pub trait Exported: Extension {
 #[derive(Debug)]
 pub struct Component<E>(PhantomData<E>);
 
-impl<E: Exported> descriptor::exports::annex::extension::descriptor::Guest for Component<E> {
+impl<E: ExportFacts> descriptor::exports::annex::extension::descriptor::Guest for Component<E> {
     fn describe() -> Result<Descriptor, String> {
         let mut descriptor = match enter::<E>() {
             Ok(parameters) => E::descriptor(parameters)?,
@@ -46,37 +46,37 @@ impl<E: Exported> descriptor::exports::annex::extension::descriptor::Guest for C
     }
 }
 
-impl<E: Exported + Card> card::exports::annex::extension::card::Guest for Component<E> {
+impl<E: ExportFacts + Card> card::exports::annex::extension::card::Guest for Component<E> {
     fn declare() -> Result<Declaration, String> {
         E::declare(enter::<E>()?)
     }
 }
 
-impl<E: Exported + Activation> activation::exports::annex::extension::activation::Guest for Component<E> {
+impl<E: ExportFacts + Activation> activation::exports::annex::extension::activation::Guest for Component<E> {
     fn activate(request: Request) -> Result<Decision, ExtensionError> {
         E::activate(enter_checked::<E>(), request)
     }
 }
 
-impl<E: Exported + State> state::exports::annex::extension::state::Guest for Component<E> {
+impl<E: ExportFacts + State> state::exports::annex::extension::state::Guest for Component<E> {
     fn validate(request: Request, metadata: Vec<MetadataEntry>) -> Result<Option<Json>, Rejection> {
         E::validate(enter_checked::<E>(), request, metadata)
     }
 }
 
-impl<E: Exported + Response> response::exports::annex::extension::response::Guest for Component<E> {
+impl<E: ExportFacts + Response> response::exports::annex::extension::response::Guest for Component<E> {
     fn respond(event: Event) -> Result<Option<Patch>, String> {
         E::respond(enter::<E>()?, event)
     }
 }
 
-impl<E: Exported + Message> message::exports::annex::extension::message::Guest for Component<E> {
+impl<E: ExportFacts + Message> message::exports::annex::extension::message::Guest for Component<E> {
     fn check(request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
         E::check(enter_checked::<E>(), request, message)
     }
 }
 
-impl<E: Exported + Transition> transition::exports::annex::extension::transition::Guest for Component<E> {
+impl<E: ExportFacts + Transition> transition::exports::annex::extension::transition::Guest for Component<E> {
     fn begin(request: Request, beginning: Beginning) -> Result<Entry, String> {
         E::begin(enter::<E>()?, request, beginning)
     }
@@ -86,7 +86,7 @@ impl<E: Exported + Transition> transition::exports::annex::extension::transition
     }
 }
 
-impl<E: Exported + Method> method::exports::annex::extension::method::Guest for Component<E> {
+impl<E: ExportFacts + Method> method::exports::annex::extension::method::Guest for Component<E> {
     fn declare_methods() -> Result<Vec<MethodDeclaration>, String> {
         E::methods(enter::<E>()?)
     }
@@ -100,7 +100,7 @@ impl<E: Exported + Method> method::exports::annex::extension::method::Guest for 
     }
 }
 
-impl<E: Exported + Client> client::exports::annex::extension::client::Guest for Component<E> {
+impl<E: ExportFacts + Client> client::exports::annex::extension::client::Guest for Component<E> {
     fn before(call: Outgoing) -> Result<Addition, Rejection> {
         E::before(enter_checked::<E>(), call)
     }
@@ -111,7 +111,7 @@ impl<E: Exported + Client> client::exports::annex::extension::client::Guest for 
 }
 
 /// Begins a call: installs the panic hook and returns the parameters. Fails if the parameters do not fit.
-fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
+fn enter<E: ExportFacts>() -> Result<&'static E::Parameters, String> {
     // First, so that a panic while the parameters are read is reported too.
     panics::report_to_host();
     // Once per instance: parameters do not change within a turn.
@@ -122,7 +122,7 @@ fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
 /// Like `enter`, for hooks whose errors go to the client. Bad parameters fail the load before such a hook runs. A
 /// failure here is therefore a fault of the host or of `Deserialize`, and traps with a text.
 #[expect(clippy::panic, reason = "a trap is how a component reports a fault that is not the client's")]
-fn enter_checked<E: Exported>() -> &'static E::Parameters {
+fn enter_checked<E: ExportFacts>() -> &'static E::Parameters {
     enter::<E>().unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -135,7 +135,7 @@ macro_rules! export {
         $crate::export!($extension:);
     };
     ($extension:ident : $($hook:ident),* $(,)?) => {
-        impl $crate::component::Exported for $extension {
+        impl $crate::component::ExportFacts for $extension {
             const NAME: &'static str = ::core::env!("CARGO_PKG_NAME");
             const VERSION: &'static str = ::core::env!("CARGO_PKG_VERSION");
 

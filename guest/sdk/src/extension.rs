@@ -71,7 +71,7 @@ pub trait Transition: Extension {
     fn change(parameters: &Self::Parameters, change: StateChange) -> Result<Ruling, String>;
 }
 
-/// The hook `method`: methods of the extension's own.
+/// The hook `method`: additional methods that the extension serves.
 pub trait Method: Extension {
     /// Called once per load. An error fails the load with its text.
     fn methods(parameters: &Self::Parameters) -> Result<Vec<MethodDeclaration>, String>;

@@ -16,7 +16,7 @@ use wire::exchange;
 
 pub use wasip2::http::types::{ErrorCode, Method};
 
-/// A request.
+/// An outgoing HTTP request.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub(crate) method: Method,
@@ -32,7 +32,7 @@ pub struct Response {
     pub status: u16,
     /// Header fields; names are in lower case.
     pub fields: Vec<(String, Vec<u8>)>,
-    /// The body.
+    /// The whole body, at most as large as the grant allows.
     pub body: Vec<u8>,
 }
 
@@ -66,12 +66,12 @@ impl Request {
         Self { method, url: url.into(), fields: Vec::new(), body: Vec::new() }
     }
 
-    /// A GET.
+    /// A GET request without a body.
     pub fn get(url: impl Into<String>) -> Self {
         Self::new(Method::Get, url)
     }
 
-    /// A POST.
+    /// A POST request with this body.
     pub fn post(url: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self::new(Method::Post, url).body(body)
     }

@@ -95,7 +95,7 @@ pub enum OnUnsupportedKey {
     Reject,
 }
 
-/// A client and its key.
+/// A client whose signatures can be checked.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownClient {

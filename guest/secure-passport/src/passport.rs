@@ -22,14 +22,14 @@ pub struct Passport {
 
 /// The reason why a text is not a passport: a JSON pointer into the text, and a lower-case fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
+pub struct PassportError {
     /// The place of the fault, relative to the passport.
     pub pointer: String,
     /// The fault at that place.
     pub message: String,
 }
 
-impl Malformed {
+impl PassportError {
     fn new(field: &str, message: impl Into<String>) -> Self {
         let pointer = if field.is_empty() { String::new() } else { annex_sdk::pointer::child("", field) };
         Self { pointer, message: message.into() }
@@ -41,23 +41,23 @@ impl Passport {
     ///
     /// # Errors
     /// The first fault.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let fields = Members::of(text).ok_or_else(|| Malformed::new("", "must be a JSON object"))?;
+    pub fn parse(text: &str) -> Result<Self, PassportError> {
+        let fields = Members::of(text).ok_or_else(|| PassportError::new("", "must be a JSON object"))?;
         // With a repeated field, the signer could use one value and the verifier the other.
         if let Some(field) = fields.repeated() {
-            return Err(Malformed::new(field, "must not be repeated"));
+            return Err(PassportError::new(field, "must not be repeated"));
         }
         // A field that the signature does not cover must not appear next to signed fields.
         if let Some(field) = fields.keys().find(|field| !FIELDS.contains(field)) {
-            return Err(Malformed::new(field, "is not a field of a passport"));
+            return Err(PassportError::new(field, "is not a field of a passport"));
         }
-        let state = fields.get("state").ok_or_else(|| Malformed::new("state", "is required"))?;
-        let state = Members::of(state).ok_or_else(|| Malformed::new("state", "must be a JSON object"))?;
+        let state = fields.get("state").ok_or_else(|| PassportError::new("state", "is required"))?;
+        let state = Members::of(state).ok_or_else(|| PassportError::new("state", "must be a JSON object"))?;
         if state.repeated().is_some() {
-            return Err(Malformed::new("state", "must not have a key twice"));
+            return Err(PassportError::new("state", "must not have a key twice"));
         }
         Ok(Self {
-            client_id: string(&fields, "clientId")?.ok_or_else(|| Malformed::new("clientId", "is required"))?,
+            client_id: string(&fields, "clientId")?.ok_or_else(|| PassportError::new("clientId", "is required"))?,
             session_id: string(&fields, "sessionId")?,
             signature: string(&fields, "signature")?,
             state: state.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
@@ -95,11 +95,11 @@ impl Passport {
 }
 
 /// A string that is not empty; `None` for a missing field. `null` is a fault.
-fn string(fields: &Members<'_>, name: &str) -> Result<Option<String>, Malformed> {
+fn string(fields: &Members<'_>, name: &str) -> Result<Option<String>, PassportError> {
     let Some(text) = fields.get(name) else { return Ok(None) };
     match serde_json::from_str::<String>(text) {
         Ok(text) if !text.is_empty() => Ok(Some(text)),
-        _ => Err(Malformed::new(name, "must be a string that is not empty")),
+        _ => Err(PassportError::new(name, "must be a string that is not empty")),
     }
 }
 

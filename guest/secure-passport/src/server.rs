@@ -3,7 +3,7 @@
 use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, log, pointer};
 
 use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters};
-use crate::passport::{Malformed, Passport};
+use crate::passport::{Passport, PassportError};
 
 /// The state delta of a request: the passport under the configured key, or `None` without a trusted passport.
 ///
@@ -24,7 +24,7 @@ pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Resul
     Ok(Some(delta(&parameters.state_key, &passport, is_verified)))
 }
 
-fn refuse_malformed(parameters: &Parameters, base: &str, malformed: &Malformed) -> Result<Option<Json>, Rejection> {
+fn refuse_malformed(parameters: &Parameters, base: &str, malformed: &PassportError) -> Result<Option<Json>, Rejection> {
     match parameters.on_malformed {
         OnMalformed::Reject => {
             Err(Violation::new(format!("{base}{}", malformed.pointer), malformed.message.clone()).into())

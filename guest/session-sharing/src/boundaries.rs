@@ -15,7 +15,7 @@ const MAX_CONTEXT: usize = 256;
 pub trait ClientKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Sets a key.
+    /// Stores `value` in place of an older one.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
 }
 

@@ -134,7 +134,7 @@ impl boundaries::ClientKeys for CallerKeys {
     }
 }
 
-/// Logs an error of the caller's keys, without which the call continues.
+/// Logs an error of the caller's keys. The call continues without the keys.
 fn told<T>(result: Result<T, String>) -> Result<T, String> {
     result.inspect_err(|error| log::warn(&format!("the keys cannot be used: {error}")))
 }

@@ -20,7 +20,7 @@ impl<'a> Node<'a> {
         Self { json, pointer: pointer.into() }
     }
 
-    /// Its JSON text.
+    /// The JSON text of the value.
     pub fn json(&self) -> &'a str {
         self.json
     }

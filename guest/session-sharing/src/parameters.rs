@@ -3,7 +3,7 @@
 use annex_sdk::{Json, json};
 use serde::{Deserialize, Serialize};
 
-/// The default URI.
+/// The extension's URI, unless the parameters set another.
 pub const DEFAULT_URI: &str = "https://annex.example/session-sharing/v1";
 
 /// The version of the metadata values.
@@ -77,7 +77,7 @@ impl Parameters {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// Events.
+    /// The most events in one message.
     pub max_events: Option<usize>,
     /// Bytes of one event's text.
     pub max_event_bytes: Option<usize>,

@@ -32,7 +32,7 @@ const MAX_PEERS: usize = 16;
 pub trait ContextKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Sets a key.
+    /// Stores `value` in place of an older one.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
     /// The number of keys.
     fn count(&self) -> Result<usize, String>;
@@ -50,7 +50,7 @@ pub struct PendingEvents {
 
 /// The last event of a peer's conversation that the agent has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct Standing {
+struct PeerProgress {
     revision: u64,
     taken: u64,
 }
@@ -96,7 +96,7 @@ impl PendingEvents {
         let before = read(keys.get(&key)?).unwrap_or_default();
         let known = if before.revision == self.revision { before.taken } else { 0 };
         // A late message must not move the record back.
-        write(&key, Standing { revision: self.revision, taken: known.max(self.up_to) }, keys)
+        write(&key, PeerProgress { revision: self.revision, taken: known.max(self.up_to) }, keys)
     }
 }
 
@@ -131,7 +131,7 @@ pub fn is_good_end(state: &str) -> bool {
 
 /// The agent's record for a peer; `None` if the conversation begins with this message. In that case a key is set now,
 /// so that the record has room later.
-fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
+fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<PeerProgress>, Rejection> {
     let not_kept = |_: String| {
         error(NOT_KEPT, "the agent cannot store which events it has; share the conversation in the mode \"full\"", None)
     };
@@ -146,7 +146,7 @@ fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<Sta
         if keys.count().map_err(not_kept)? >= MAX_PEERS {
             return Err(not_kept(String::new()));
         }
-        write(&key, Standing { revision: shared.revision, taken: 0 }, keys).map_err(not_kept)?;
+        write(&key, PeerProgress { revision: shared.revision, taken: 0 }, keys).map_err(not_kept)?;
         return Ok(None);
     };
     // An older history would overwrite the agent's knowledge of a newer one.
@@ -179,11 +179,11 @@ fn key_of(peer: &str) -> String {
 }
 
 /// Reads a record. An unreadable one counts as missing.
-fn read(value: Option<Vec<u8>>) -> Option<Standing> {
+fn read(value: Option<Vec<u8>>) -> Option<PeerProgress> {
     value.and_then(|value| serde_json::from_slice(&value).ok())
 }
 
-fn write(key: &str, standing: Standing, keys: &impl ContextKeys) -> Result<(), String> {
+fn write(key: &str, standing: PeerProgress, keys: &impl ContextKeys) -> Result<(), String> {
     keys.set(key, json::text(&standing)?.as_bytes())
 }
 

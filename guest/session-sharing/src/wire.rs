@@ -118,7 +118,7 @@ impl Acknowledgement {
     }
 }
 
-/// Reads a mode.
+/// Reads `delta` or `full`.
 pub fn read_mode(node: &Node<'_>) -> Result<Mode, Violation> {
     serde_json::from_str(node.json()).map_err(|_| node.violation("must be \"delta\" or \"full\""))
 }

@@ -137,7 +137,7 @@ struct AgentExtension {
     uri: String,
 }
 
-/// A scope other than the session's own.
+/// A state scope other than `session`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Scope {
     User,
@@ -146,7 +146,7 @@ enum Scope {
 }
 
 impl Scope {
-    /// The scope of a key; `None` for the session's own.
+    /// The scope of a key; `None` for the scope `session`.
     fn of(key: &str) -> Option<Self> {
         match key.split_once(':')?.0 {
             "user" => Some(Self::User),

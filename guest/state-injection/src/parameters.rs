@@ -30,7 +30,7 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key of the state.
     pub state_key: String,
-    /// The schema of the state.
+    /// The JSON Schema of the state; `None` if any object will do.
     pub state_schema: Option<StateSchema>,
     /// The description on the card.
     pub description: String,

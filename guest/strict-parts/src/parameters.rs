@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The default URI.
+/// The extension's URI, unless the parameters set another.
 pub const DEFAULT_URI: &str = "https://annex.example/strict-parts/v1";
 
 /// JSON Schema of the parameters, for the host and for people.

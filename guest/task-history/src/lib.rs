@@ -8,7 +8,7 @@ pub mod search;
 use annex_sdk::{Answer, Descriptor, Extension, Json, Method, MethodDeclaration, Rejection, Request, tasks};
 use serde::Deserialize;
 
-/// The default URI.
+/// The extension's URI, unless the parameters set another.
 pub const DEFAULT_URI: &str = "https://annex.example/task-history/v1";
 
 /// JSON Schema of the parameters, for the host and for people.

@@ -136,7 +136,6 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     Ok(answer(&found, &place.text()))
 }
 
-/// The progress on a page.
 struct PageProgress {
     /// The number of examined tasks, skipped ones included. May exceed the number of tasks on the page if tasks were
     /// deleted since the previous call.

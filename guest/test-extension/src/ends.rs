@@ -67,7 +67,7 @@ impl Method for TestExtension {
         }))
     }
 
-    /// Returns three results, and then behaves as the parameters say.
+    /// Returns three results, and then follows the behaviour in the parameters.
     fn next(parameters: &Self::Parameters) -> Result<Option<Json>, Rejection> {
         let result = RESULTS.fetch_add(1, Ordering::Relaxed);
         if result < 3 {

@@ -60,7 +60,7 @@ impl Conversation {
         exchanges.flatten().filter(|outcome| outcome.is_pending).map(|outcome| outcome.call.clone()).collect()
     }
 
-    /// The ids of all calls.
+    /// The ids of all calls, pending ones included.
     pub(crate) fn call_ids(&self) -> HashSet<&str> {
         let exchanges = self.items.iter().filter_map(|item| match item {
             Item::Calls(exchange) => Some(&exchange.calls),
@@ -113,8 +113,7 @@ impl Conversation {
         }
     }
 
-    /// Stores a result from the client if it belongs to a pending call. The call moves behind everything that was said
-    /// since.
+    /// Stores a result from the client if it belongs to a pending call. The call moves after all later messages.
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
         let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };

@@ -90,7 +90,7 @@ pub struct TurnContext {
     pub message: Arc<Message>,
     /// The metadata of the request, not of the message.
     pub metadata: Arc<Metadata>,
-    /// The conversation, live.
+    /// The conversation, with the changes of this turn so far.
     pub conversation: Conversation,
     /// The recorded steps of the agent in this turn, which extensions may read.
     pub steps: Steps,

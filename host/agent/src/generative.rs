@@ -35,7 +35,7 @@ pub struct GenerativeConfig {
     /// The API of the provider. Default: OpenAI's.
     #[serde(default)]
     pub adapter: Adapter,
-    /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the provider's own.
+    /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the public API of the provider.
     pub endpoint: Option<String>,
     /// The environment variable with the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`. With an
     /// `endpoint` the default is no key.
@@ -50,7 +50,7 @@ pub struct GenerativeConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Adapter {
-    /// OpenAI's chat completions, which most other providers and local servers speak too.
+    /// OpenAI's chat completions API. Most other providers and local servers offer it too.
     #[default]
     OpenAi,
     /// Google's Gemini.
@@ -112,11 +112,13 @@ impl Adapter {
 #[derive(Debug, thiserror::Error)]
 pub enum GenerativeError {
     /// The environment variable with the key is not set.
-    #[error("environment variable {variable}, which should hold the API key of model {model}, is not set")]
+    #[error(
+        "the environment variable {variable} is not set; set it before the start: it holds the API key of model {model}"
+    )]
     KeyMissing {
-        /// The variable.
+        /// The name of the environment variable.
         variable: String,
-        /// The model.
+        /// The name of the model in the config.
         model: String,
     },
     /// The key has characters that a header field cannot have.
@@ -124,15 +126,15 @@ pub enum GenerativeError {
         "environment variable {variable}, which holds the API key of model {model}, has characters that no key has"
     )]
     Key {
-        /// The variable.
+        /// The name of the environment variable.
         variable: String,
-        /// The model.
+        /// The name of the model in the config.
         model: String,
     },
     /// The endpoint is not a URL, or a URL that must not be called.
     #[error("the endpoint of model {model} may not be called")]
     Endpoint {
-        /// The model.
+        /// The name of the model in the config.
         model: String,
         /// The fault of the URL.
         #[source]
@@ -141,7 +143,7 @@ pub enum GenerativeError {
     /// The HTTP client cannot be built, for example because the system has no root certificates.
     #[error("no HTTP client for model {model}")]
     Client {
-        /// The model.
+        /// The name of the model in the config.
         model: String,
         /// The cause.
         #[source]

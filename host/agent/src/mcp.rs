@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::{BoxFuture, join_all, try_join_all};
 
 use crate::tool::Tool;
 
@@ -36,16 +36,21 @@ impl McpServers {
     ///
     /// # Errors
     /// Names the server that cannot be started or lacks a tool that its config names.
-    pub async fn start(configs: &[McpConfig], folder: &Path) -> Result<(Self, Vec<Arc<dyn Tool>>), McpError> {
-        // At the first failure the other starts are dropped, which stops their servers.
-        let started = try_join_all(configs.iter().map(|config| start(config, folder))).await?;
-        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-        let mut connections = Vec::new();
-        for (connection, offered) in started {
-            connections.push(connection);
-            tools.extend(offered.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
-        }
-        Ok((Self { connections: connections.into() }, tools))
+    pub fn start<'a>(
+        configs: &'a [McpConfig],
+        folder: &'a Path,
+    ) -> BoxFuture<'a, Result<(Self, Vec<Arc<dyn Tool>>), McpError>> {
+        Box::pin(async move {
+            // At the first failure the other starts are dropped, which stops their servers.
+            let started = try_join_all(configs.iter().map(|config| start(config, folder))).await?;
+            let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+            let mut connections = Vec::new();
+            for (connection, offered) in started {
+                connections.push(connection);
+                tools.extend(offered.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+            }
+            Ok((Self { connections: connections.into() }, tools))
+        })
     }
 
     /// Stops the servers. Programs get three seconds to end by themselves.

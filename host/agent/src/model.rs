@@ -107,7 +107,7 @@ pub struct ToolDeclaration {
 pub struct ToolCall {
     /// The call's id, unique within the conversation.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
     /// The arguments: an object, if the model keeps to the declaration.
     pub arguments: Json,
@@ -120,7 +120,7 @@ pub struct ToolCall {
 pub struct ToolResult {
     /// The id of the call.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
     /// The answer; an object with `error` when the tool failed.
     pub response: Json,

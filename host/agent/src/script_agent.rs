@@ -19,7 +19,7 @@ pub(crate) mod script;
 pub struct ScriptAgent {
     /// The agent's name.
     pub name: String,
-    /// The script.
+    /// The rules, with the events that each sends.
     pub script: EventScript,
 }
 

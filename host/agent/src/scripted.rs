@@ -84,7 +84,7 @@ pub struct RuleConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallConfig {
-    /// The tool.
+    /// The name of the called tool.
     pub tool: String,
     /// The arguments: the JSON text of an object. `{name}` is replaced by the piece of that name, escaped for a JSON
     /// string. Default: `{}`.
@@ -102,7 +102,7 @@ pub enum ScriptError {
     /// A regular expression cannot be compiled.
     #[error("rule {rule}: `{field}` is not a regular expression")]
     Pattern {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
         /// `when`, or the entry of `extract` or `extract_result`.
         field: String,
@@ -113,7 +113,7 @@ pub enum ScriptError {
     /// A regular expression needs too much memory or time.
     #[error("rule {rule}: `{field}` {reason}")]
     TooLarge {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
         /// `when`, or the entry of `extract` or `extract_result`.
         field: String,
@@ -123,7 +123,7 @@ pub enum ScriptError {
     /// A rule has too many pieces or calls.
     #[error("rule {rule}: `{field}` is {given}; at most {most} are allowed")]
     TooMany {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
         /// `chunks` or `call`.
         field: &'static str,
@@ -161,7 +161,7 @@ pub enum ScriptError {
     /// The expression of a piece must have exactly one capture group.
     #[error("rule {rule}: `{field}` has {groups} capture groups, one is needed")]
     Groups {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
         /// The entry of `extract` or `extract_result`.
         field: String,
@@ -171,7 +171,7 @@ pub enum ScriptError {
     /// A text names an unknown piece.
     #[error("rule {rule}: `{field}` has `{{{name}}}`, but nothing extracts `{name}`")]
     UnknownPiece {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
         /// `answer`, or the arguments of a call.
         field: &'static str,
@@ -181,21 +181,21 @@ pub enum ScriptError {
     /// The arguments of a call are not a JSON object.
     #[error("rule {rule}: the arguments of `{tool}` are not a JSON object")]
     Arguments {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
-        /// The tool.
+        /// The name of the called tool.
         tool: String,
     },
     /// The rule has neither an answer nor a call.
     #[error("rule {rule}: it needs `answer` or `call`")]
     Empty {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
     },
     /// The rule has `extract_result` but no `after`.
     #[error("rule {rule}: `extract_result` needs `after`")]
     NoResult {
-        /// The rule.
+        /// The number of the rule, from 1.
         rule: usize,
     },
 }

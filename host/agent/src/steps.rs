@@ -35,7 +35,7 @@ pub struct Steps {
 pub struct TokenCount(Arc<AtomicU64>);
 
 impl TokenCount {
-    /// Adds to the count.
+    /// Adds `tokens` to the count.
     pub fn add(&self, tokens: u64) {
         // Relaxed suffices: the number orders nothing. Saturating, because a wrapped number would look like little use.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(tokens)));
@@ -74,7 +74,7 @@ pub struct OpenStep {
 /// The number of bytes that count as one token, for a call that is broken off before its model has counted.
 const BYTES_OF_TOKEN: usize = 4;
 
-/// Kinds of step.
+/// The receiver of a step's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {

@@ -141,8 +141,8 @@ pub fn check_template(template: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// The name in the first placeholder that is not closed, as in `You answer {user_info.`: such a brace stays text. `None` for a
-/// template whose placeholders are all closed. A brace before anything but a name is text that nobody misses, as in `{"a": 1`.
+/// The name in the first placeholder without a closing brace, as in `You answer {user_info.`. Such a brace stays text.
+/// `None` if every placeholder is closed. A brace before anything other than a name counts as text, as in `{"a": 1`.
 #[must_use]
 pub fn unclosed_placeholder(template: &str) -> Option<&str> {
     let braces = template.match_indices('{').map(|(place, _)| template.split_at(place));

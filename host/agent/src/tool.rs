@@ -55,7 +55,7 @@ pub struct ToolContext {
     pub task_id: TaskId,
     /// The conversation of the task.
     pub context_id: ContextId,
-    /// The call.
+    /// The id of the call, which its result repeats.
     pub call_id: String,
     /// The state. If calls that run at the same time set one key, the value of the last call stays.
     pub state: StateAccess,

@@ -87,7 +87,7 @@ pub(crate) async fn aside<T: Send + 'static>(
 ) -> Result<T, JoinError> {
     let place = places.take(&current_tenant()).await;
     let time = COUNTED.try_with(CpuTime::clone).ok();
-    let waiting = Waiting::default();
+    let waiting = DropFlag::default();
     let is_over = Arc::clone(&waiting.0);
     let working = spawn_blocking(move || {
         let began = Instant::now();
@@ -104,9 +104,9 @@ pub(crate) async fn aside<T: Send + 'static>(
 
 /// Sets the flag when it is dropped.
 #[derive(Default)]
-struct Waiting(Arc<AtomicBool>);
+struct DropFlag(Arc<AtomicBool>);
 
-impl Drop for Waiting {
+impl Drop for DropFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

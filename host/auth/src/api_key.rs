@@ -89,7 +89,7 @@ fn from_environment(principal: &str, variable: &str) -> Result<Secret, AuthConfi
     std::env::var(variable).map(Secret::new).map_err(|error| AuthConfigError::KeyVariable {
         principal: principal.to_owned(),
         variable: variable.to_owned(),
-        source: match error {
+        reason: match error {
             VarError::NotPresent => VariableError::Absent,
             VarError::NotUnicode(_) => VariableError::NotUnicode,
         },

@@ -12,7 +12,7 @@ use crate::Algorithm;
 pub struct AuthConfig {
     /// The API keys, one table `[[auth.api_key]]` each.
     pub api_key: Vec<ApiKeyConfig>,
-    /// The header with the API key.
+    /// The request header that carries the API key.
     pub api_key_header: ApiKeyHeaderConfig,
     /// JSON Web Tokens of one issuer.
     pub jwt: Option<JwtConfig>,
@@ -34,7 +34,7 @@ pub struct ApiKeyConfig {
     pub key_sha256: Option<String>,
 }
 
-/// The header with the API key.
+/// The table `[auth.api_key_header]`: the request header that carries the API key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiKeyHeaderConfig {

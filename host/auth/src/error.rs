@@ -59,15 +59,14 @@ pub enum AuthConfigError {
         principal: String,
     },
     /// An environment variable with a key cannot be read.
-    #[error("api key of {principal}: environment variable {variable}")]
+    #[error("api key of {principal}: the environment variable {variable} {reason}")]
     KeyVariable {
         /// The principal of the key.
         principal: String,
         /// The name of the variable.
         variable: String,
         /// The reason, without the value.
-        #[source]
-        source: VariableError,
+        reason: VariableError,
     },
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
@@ -109,7 +108,7 @@ pub enum AuthConfigError {
     /// A field of `[auth.jwt]` has a value that cannot work.
     #[error("auth.jwt.{field} {problem}")]
     Jwt {
-        /// The field.
+        /// The key in `[auth.jwt]`.
         field: &'static str,
         /// The fault in its value.
         problem: &'static str,
@@ -131,11 +130,11 @@ pub enum AuthConfigError {
 /// The reason why an environment variable has no usable value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableError {
-    /// It is not set.
-    #[error("not set")]
+    /// The environment variable is not set.
+    #[error("is not set; set it before the start")]
     Absent,
-    /// It is not Unicode.
-    #[error("not Unicode")]
+    /// The value is not valid Unicode.
+    #[error("has a value that is not UTF-8")]
     NotUnicode,
 }
 

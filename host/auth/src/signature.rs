@@ -7,7 +7,7 @@
 //!
 //! **Empty values.** The specification keeps required fields that are empty, and keeps extension parameters unchanged.
 //! The official Python and JavaScript SDKs omit all empty values. A card with empty values therefore verifies by one of
-//! the two rules only; [`Verified::form`] says by which. A card without empty values is the same in both.
+//! the two rules only; [`VerifiedSignature::form`] says by which. A card without empty values is the same in both.
 //!
 //! **Keys** come from the caller, who trusts them. A `jku` in a header is ignored.
 
@@ -18,4 +18,4 @@ mod verifier;
 
 pub use canonical::{CanonicalError, CanonicalForm};
 pub use signer::{SignError, Signer};
-pub use verifier::{Verified, VerifyError, verify};
+pub use verifier::{VerifiedSignature, VerifyError, verify};

@@ -17,14 +17,14 @@ mod tools;
 
 /// A component that was built.
 #[derive(Clone, Debug)]
-pub struct Built {
-    /// The component.
+pub struct BuiltComponent {
+    /// The bytes of the component.
     pub component: Vec<u8>,
     /// The time that the build took, without the set-up.
     pub took: Duration,
 }
 
-impl Built {
+impl BuiltComponent {
     /// Writes the component to its file, as a whole, so that no reader, such as a watching server, sees half a file.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Built {
 ///
 /// # Errors
 /// Names the failed step.
-pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, ProjectError> {
+pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<BuiltComponent, ProjectError> {
     let build = &project.manifest.build;
     complete(project)?;
     let is_set_up = build.setup_makes.as_ref().is_none_or(|made| project.folder.join(made).exists());
@@ -61,7 +61,7 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, Proje
         ProjectError::NoOutput { command, output: build.output.clone() }
     })?;
     let component = component::of(project, &made)?;
-    Ok(Built { component, took: started.elapsed() })
+    Ok(BuiltComponent { component, took: started.elapsed() })
 }
 
 /// Writes the contract next to the world of a project that does not contain it, so that the project's repository needs

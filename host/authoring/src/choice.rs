@@ -9,7 +9,7 @@ use annex_runtime::Hook;
 pub struct Choice {
     /// The name of the project, its folder and its component.
     pub name: ProjectName,
-    /// The language.
+    /// The language of the sources.
     pub language: Language,
     /// The hooks without `descriptor`, which every project has, in the contract's order.
     pub hooks: Vec<Hook>,
@@ -119,7 +119,7 @@ impl fmt::Display for ProjectName {
     }
 }
 
-/// A language for projects.
+/// A language that `annex new` has templates for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Rust, with the SDK.
@@ -171,7 +171,7 @@ impl Language {
 pub enum Capability {
     /// The operator's parameters.
     Parameters,
-    /// Keys of the extension's own.
+    /// Stored keys that only this extension can read.
     KeyValue,
     /// The time of day.
     Clock,
@@ -183,13 +183,13 @@ pub enum Capability {
     JsonSchema,
     /// The state of the conversation.
     SessionState,
-    /// The task.
+    /// The task of the turn.
     Task,
     /// The caller's tasks.
     Tasks,
     /// Resuming tasks that the extension interrupted.
     TaskResumption,
-    /// The steps of the agent.
+    /// The steps that the agent took in this turn.
     AgentSteps,
     /// Lines in the host's log.
     Logging,

@@ -70,7 +70,7 @@ fn world(choice: &Choice) -> String {
 
 impl Capability {
     /// The interfaces that a world imports for the capability.
-    fn interfaces(self) -> &'static [&'static str] {
+    pub(crate) fn interfaces(self) -> &'static [&'static str] {
         match self {
             Self::Parameters => &["wasi:config/store@0.2.0-rc.1"],
             Self::KeyValue => &["wasi:keyvalue/store@0.2.0-draft", "wasi:keyvalue/atomics@0.2.0-draft"],

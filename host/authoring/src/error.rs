@@ -42,7 +42,7 @@ pub enum ProjectError {
     /// A program that builds the project is not installed.
     #[error("{program} is not installed: {how}")]
     MissingTool {
-        /// The program.
+        /// The name of the program.
         program: String,
         /// The instruction for installing the program.
         how: String,
@@ -50,7 +50,7 @@ pub enum ProjectError {
     /// A program could not be started.
     #[error("cannot start {program}")]
     Start {
-        /// The program.
+        /// The name of the program.
         program: String,
         /// The fault.
         #[source]
@@ -59,7 +59,7 @@ pub enum ProjectError {
     /// A command of the project failed.
     #[error("`{command}` failed ({status}); its output is above")]
     Command {
-        /// The command.
+        /// The program with its arguments.
         command: String,
         /// The exit status.
         status: ExitStatus,
@@ -67,7 +67,7 @@ pub enum ProjectError {
     /// The build has no output.
     #[error("`{command}` succeeded and made no {}; build.output in annex-extension.toml names it", output.display())]
     NoOutput {
-        /// The command.
+        /// The program with its arguments.
         command: String,
         /// The path of the expected output.
         output: PathBuf,
@@ -89,7 +89,7 @@ pub enum ProjectError {
     /// A template is broken, which is a bug of this program.
     #[error("the template {file} cannot be filled in: {reason}")]
     Template {
-        /// The file.
+        /// The path of the template.
         file: String,
         /// The fault.
         reason: String,

@@ -15,7 +15,7 @@ mod replay;
 mod scaffold;
 mod sdk;
 
-pub use build::{Built, build};
+pub use build::{BuiltComponent, build};
 pub use case::{
     CaseError, CaseRun, Cost, Measurement, NewCase, NewCases, ReadSettings, Runner, Verdict, Words, cases_in,
     runtime_config,

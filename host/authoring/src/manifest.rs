@@ -62,18 +62,21 @@ pub struct Build {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bindings {
-    /// C.
+    /// C: a header and its sources.
     C,
-    /// Go.
+    /// Go: a package for each interface.
     Go,
+    /// TypeScript: the types of the contract.
+    #[serde(rename = "ts")]
+    TypeScript,
 }
 
 /// A project: its folder and its manifest.
 #[derive(Clone, Debug)]
 pub struct Project {
-    /// The folder.
+    /// The folder with the manifest.
     pub folder: PathBuf,
-    /// The manifest.
+    /// The content of `annex-extension.toml`.
     pub manifest: Manifest,
 }
 
@@ -272,7 +275,7 @@ mod tests {
             (
                 "name = \"x\"\nversion = \"1\"\n[build]\ncommand = [\"true\"]\noutput = \"o\"\nbindings = \"rust\""
                     .to_owned(),
-                "unknown variant `rust`, expected `c` or `go`",
+                "unknown variant `rust`, expected one of `c`, `go`, `ts`",
             ),
         ] {
             let reason = opened(&manifest).expect_err("a mistake");

@@ -40,7 +40,7 @@ pub enum RecordingError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The version of the format in the file.
         found: u32,
     },
     /// A line is invalid.
@@ -50,7 +50,7 @@ pub enum RecordingError {
         path: PathBuf,
         /// The number of the line, from 1.
         number: usize,
-        /// The reason.
+        /// The fault of the line.
         reason: String,
     },
     /// The component belongs to another extension.

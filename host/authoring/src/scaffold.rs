@@ -12,7 +12,8 @@ use crate::contract;
 use crate::error::ProjectError;
 use crate::sdk;
 
-/// The templates: a folder for each language, and `common` for shared files.
+/// The templates: a folder for each language, `script` for files of JavaScript and TypeScript, and `common` for files of all
+/// languages. The names of files are templates too: `extension.{{language}}`.
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
 /// Creates a project in a folder of its name, inside `parent`, completely or not at all.
@@ -42,7 +43,7 @@ fn write(folder: &Path, choice: &Choice) -> Result<(), ProjectError> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let values = values(choice);
     fs::create_dir_all(folder).map_err(ProjectError::file(folder))?;
-    for name in ["common", choice.language.name()] {
+    for name in folders(choice.language) {
         let Some(template) = TEMPLATES.get_dir(name) else { continue };
         render(template, template.path(), folder, &environment, &values)?;
     }
@@ -52,6 +53,18 @@ fn write(folder: &Path, choice: &Choice) -> Result<(), ProjectError> {
     }
     let wit = folder.join("wit");
     contract::write_world(&wit, choice).map_err(ProjectError::file(&wit))
+}
+
+/// The folders of templates for a language.
+fn folders(language: Language) -> &'static [&'static str] {
+    match language {
+        Language::JavaScript => &["common", "script"],
+        Language::TypeScript => &["common", "script", "ts"],
+        Language::Rust => &["common", "rust"],
+        Language::Python => &["common", "python"],
+        Language::C => &["common", "c"],
+        Language::Go => &["common", "go"],
+    }
 }
 
 fn render(
@@ -77,6 +90,8 @@ fn render(
         if text.trim().is_empty() {
             continue;
         }
+        let name =
+            environment.render_str(&name.to_string_lossy(), values).map_err(|error| broken(error.to_string()))?;
         let path = folder.join(name);
         let inside = path.parent().unwrap_or(folder);
         fs::create_dir_all(inside).and_then(|()| fs::write(&path, text)).map_err(ProjectError::file(&path))?;

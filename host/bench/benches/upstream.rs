@@ -136,7 +136,7 @@ fn request(path: &str, is_streamed: bool) -> String {
     )
 }
 
-/// This program, started again as one of the servers; stopped on drop.
+/// A second process of this program that runs one of the servers. Dropping this value stops the process.
 struct Process {
     process: Child,
     address: String,

@@ -21,7 +21,7 @@ thread_local! {
 
 /// Wraps an allocator and counts its allocations.
 #[derive(Debug)]
-pub struct Counting<A>(pub A);
+pub struct CountingAllocator<A>(pub A);
 
 /// Excludes the allocations of this thread.
 pub fn leave_this_thread_out() {
@@ -84,7 +84,7 @@ fn place(stack: &str) -> String {
 }
 
 // SAFETY: every call goes to the allocator inside as it came.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller's promise is the same.

@@ -1,4 +1,4 @@
-//! Calls of the admin API, and what all commands that make them take.
+//! Calls of the admin API, and the arguments of the commands that make these calls.
 
 use std::env;
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The client for what one agent has: that of the tenant, if the option names one.
+    /// The client for one agent: the tenant of `--tenant`, otherwise the agent of the server's config.
     pub(crate) fn on(self, of: &OfTenant) -> Self {
         Self { tenant: of.tenant.clone(), ..self }
     }

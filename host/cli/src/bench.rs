@@ -17,8 +17,8 @@ use crate::{component, output, progress, serve};
 /// the components, so that a busy machine disturbs both.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  annex bench\n  annex bench --against old.wasm --turns 5000\n\nInstructions are the same in each \
-                        run, times are those of this machine."
+    after_help = "Examples:\n  annex bench\n  annex bench --against old.wasm --turns 5000\n\nThe count of instructions is the same in each \
+                        run, the times depend on this machine."
 )]
 pub(crate) struct Bench {
     /// The case; default: the first of cases/*.toml
@@ -102,7 +102,7 @@ fn shown(cost: &Cost) -> String {
     text
 }
 
-/// The first component by the second.
+/// Compares the cost of the first component with that of the second.
 fn compared(own: &Cost, other: &Cost) -> String {
     let time = micros(percentile(&own.turns, 0.5)) / micros(percentile(&other.turns, 0.5)).max(f64::MIN_POSITIVE);
     let mut text = format!("\nThe first by the second: {time:.2} of the time of a turn");

@@ -11,6 +11,8 @@ use crate::connect::Location;
 use crate::output;
 use crate::pretty::pretty;
 
+mod authentication;
+
 /// Print an agent's Agent Card.
 #[derive(Args)]
 #[command(
@@ -35,7 +37,7 @@ impl Card {
         }
         let mut text = String::new();
         describe(&document.card, &mut text)?;
-        output::show(&text)
+        output::show(&output::hanging(&text, 2))
     }
 }
 
@@ -55,6 +57,11 @@ fn describe(card: &AgentCard, text: &mut String) -> fmt::Result {
     writeln!(text, "  streaming           {}", yes_or_no(capabilities.streaming))?;
     writeln!(text, "  push notifications  {}", yes_or_no(capabilities.push_notifications))?;
     writeln!(text, "  extended card       {}", yes_or_no(capabilities.extended_agent_card))?;
+    heading(text, "Authentication", card.security_schemes.is_empty())?;
+    for (name, scheme) in &card.security_schemes {
+        authentication::describe(name, scheme, text)?;
+    }
+    authentication::describe_requirements(card, text)?;
     heading(text, "Extensions", capabilities.extensions.is_empty())?;
     for extension in &capabilities.extensions {
         describe_extension(extension, text)?;

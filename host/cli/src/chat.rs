@@ -8,7 +8,7 @@ use annex_protocol::{CancelTaskRequest, Message, StreamResponse, TaskId};
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::connect::{Calling, Location};
+use crate::connect::{CallArgs, Location};
 use crate::state::{self, Injection};
 use crate::turn::{self, Outcome, Transcript};
 use crate::{output, shell};
@@ -38,7 +38,7 @@ pub(crate) struct Chat {
     #[command(flatten)]
     location: Location,
     #[command(flatten)]
-    calling: Calling,
+    calling: CallArgs,
     /// Session state to inject with the first message of a conversation: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     state: Option<String>,
@@ -47,10 +47,10 @@ pub(crate) struct Chat {
     session: Option<PathBuf>,
 }
 
-/// A chat under way.
+/// A running chat.
 struct Talk {
     agent: Agent,
-    calling: Calling,
+    calling: CallArgs,
     state: Option<Injection>,
     conversation: Conversation,
     /// Yields each Ctrl-C, also one that was pressed between two waits.
@@ -78,7 +78,7 @@ impl Chat {
         let state = state.map(|state| Injection::new(&state, requested, agent.card())).transpose()?;
         // In a conversation that goes on the agent has the rest of the state already, and checks the whole.
         if let Some(state) = state.as_ref().filter(|_| conversation.session.context_id().is_none()) {
-            state.check(agent.card())?;
+            state.check(agent.card(), &self.location.address)?;
         }
         // From here on, so that none is missed between two waits for one.
         let interrupts = signal(SignalKind::interrupt())?;
@@ -103,7 +103,7 @@ impl Talk {
                 Input::Message(text) => match self.say(text).await {
                     // Only a person goes on after an error. Over a pipe the first failed turn ends the chat, so that a
                     // script notices it.
-                    Err(error) if is_interactive && !error.is::<output::Closed>() => {
+                    Err(error) if is_interactive && !error.is::<output::OutputClosed>() => {
                         output::error(&format!("{error:#}"));
                     }
                     said => said?,
@@ -127,7 +127,7 @@ impl Talk {
         }
     }
 
-    /// One message and its answer.
+    /// Sends one message and prints the answer.
     async fn say(&mut self, text: &str) -> anyhow::Result<()> {
         let mut message = Message::user_text(text);
         self.conversation.session.place(&mut message);

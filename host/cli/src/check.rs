@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_server::Checked;
+use annex_server::{CheckReport, Counts};
 use anyhow::anyhow;
 use clap::Args;
 
@@ -13,8 +13,8 @@ use crate::{output, serve};
 #[command(
     after_help = "Examples:\n  annex check annex.toml\n  annex check annex.toml --load\n  annex check annex.toml --tenant \
                         acme.toml\n\nAll errors are shown at once, \
-                        with file, line and what is accepted: those of the config, of the files of its tenants, and of \
-                        the files and environment variables that they name. `annex serve` says the same. The command opens \
+                        with file, line and accepted values: errors in the config, in the files of its tenants, and in \
+                        the files and environment variables that these name. `annex serve` shows the same errors. The command opens \
                         no port and makes no connections; `annex doctor` does."
 )]
 pub(crate) struct Check {
@@ -24,8 +24,8 @@ pub(crate) struct Check {
     /// Load the extensions too, to check their grants and parameters. Compiles components that are not in the cache
     #[arg(long, conflicts_with = "tenant")]
     load: bool,
-    /// Check a tenant's file for `annex tenant add`. Without a config only the keys are checked, not the components and
-    /// secrets that the file names
+    /// Check a tenant's file for `annex tenant add`. Without a config everything is checked but the secrets, hosts and
+    /// components that the server lends
     #[arg(long, value_name = "FILE")]
     tenant: Option<PathBuf>,
 }
@@ -42,7 +42,7 @@ impl Check {
 
     async fn check(&self, config: &Path) -> anyhow::Result<()> {
         let locations = serve::locations(config);
-        let checked = annex_server::check(config, &locations).await?;
+        let counts = counts(annex_server::check(config, &locations).await)?;
         if self.load {
             let failures = annex_server::check_extensions(config, &locations).await?;
             let failures: Vec<String> = failures.into_iter().map(|error| format!("{:#}", anyhow!(error))).collect();
@@ -52,32 +52,37 @@ impl Check {
                 several => return Err(anyhow!("{} errors\n{}", several.len(), several.join("\n"))),
             }
         }
-        let loaded = match (checked.extensions, self.load) {
+        let loaded = match (counts.extensions, self.load) {
             (0, _) => "",
             (_, true) => " All extensions were loaded.",
             (_, false) => " No extension was loaded; `--load` does that.",
         };
-        report(config, &checked, loaded)
+        report(config, counts, loaded)
     }
 }
 
 async fn check_tenant(tenant: &Path, config: Option<&Path>) -> anyhow::Result<()> {
     let locations = serve::locations(config.unwrap_or(Path::new("")));
-    let checked = annex_server::check_tenant_text(tenant, config, &locations).await?;
+    let counts = counts(annex_server::check_tenant_text(tenant, config, &locations).await)?;
     let left_out = match config {
         Some(_) => " No extension was loaded; `annex tenant add` does that.",
-        None => " Name the server's config too, to check what the file names.",
+        None => " Name the server's config too, to check the secrets, hosts and components that it lends.",
     };
-    report(tenant, &checked, left_out)
+    report(tenant, counts, left_out)
 }
 
-fn report(file: &Path, checked: &Checked, more: &str) -> anyhow::Result<()> {
+/// Prints the warnings, which stand beside errors too, and returns the outcome.
+fn counts(checked: CheckReport) -> anyhow::Result<Counts> {
     for warning in &checked.warnings {
         output::warning(&warning.to_string());
     }
+    Ok(checked.outcome?)
+}
+
+fn report(file: &Path, counts: Counts, more: &str) -> anyhow::Result<()> {
     let file = annex_text::line(&file.display().to_string()).into_owned();
-    let tenants = if checked.tenants == 0 { String::new() } else { format!(", {}", count(checked.tenants, "tenant")) };
-    let extensions = count(checked.extensions, "extension");
+    let tenants = if counts.tenants == 0 { String::new() } else { format!(", {}", count(counts.tenants, "tenant")) };
+    let extensions = count(counts.extensions, "extension");
     output::write(&output::hanging(&format!("{file}: no errors ({extensions}{tenants}).{more}\n"), 2))
 }
 

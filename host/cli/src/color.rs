@@ -35,7 +35,7 @@ impl Color {
         choice.and_then(|choice| Self::from_str(&choice, false).ok()).unwrap_or_default()
     }
 
-    /// Makes it the choice for the rest of the process.
+    /// Uses this choice for the rest of the process.
     pub(crate) fn choose(self) {
         // Chosen once, at the start.
         let _ = CHOICE.set(self);
@@ -52,7 +52,7 @@ impl From<Color> for ColorChoice {
     }
 }
 
-/// The look of a word that says how something is.
+/// The style of a word that states an outcome.
 #[derive(Clone, Copy)]
 pub(crate) enum Tint {
     Good,
@@ -92,7 +92,7 @@ fn is_chosen(is_terminal: bool) -> bool {
     })
 }
 
-/// `forbids` tells whether an environment variable speaks against colours.
+/// Decides about colours. `forbids` is true for an environment variable that turns colours off.
 fn is_wanted(color: Color, is_terminal: bool, forbids: impl Fn(&str) -> bool) -> bool {
     match color {
         Color::Always => true,

@@ -24,7 +24,7 @@ pub(crate) struct Location {
 
 /// The options that are the same for all messages to the agent.
 #[derive(Args)]
-pub(crate) struct Calling {
+pub(crate) struct CallArgs {
     /// Activate an extension; may be repeated
     #[arg(long = "extension", value_name = "URI", value_parser = extension_uri)]
     pub(crate) extensions: Vec<ExtensionUri>,
@@ -46,7 +46,7 @@ impl Location {
     /// The agent, by the binding that is wanted and with `interceptors` around each call.
     pub(crate) async fn agent(
         &self,
-        calling: &Calling,
+        calling: &CallArgs,
         interceptors: Vec<Arc<dyn Interceptor>>,
     ) -> anyhow::Result<Agent> {
         let config = ClientConfig { bindings: calling.bindings.clone(), interceptors, ..ClientConfig::default() };
@@ -54,7 +54,7 @@ impl Location {
     }
 }
 
-impl Calling {
+impl CallArgs {
     /// The service parameters of one message.
     pub(crate) fn parameters(&self) -> anyhow::Result<ServiceParameters> {
         let mut parameters = ServiceParameters::default();

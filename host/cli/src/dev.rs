@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
-use annex_authoring::{Built, Project};
+use annex_authoring::{BuiltComponent, Project};
 use annex_runtime::Extension;
 use annex_server::{App, Config, Installers, Locations, Server};
 use anyhow::{Context, ensure};
@@ -26,8 +26,8 @@ use sources::Watch;
 /// source lines if the component has debug information.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  annex dev\n\nOnly what build.watch in annex-extension.toml names is watched. Ctrl-C \
-                        ends it."
+    after_help = "Example:\n  annex dev\n\nThe command watches only the files in build.watch of annex-extension.toml. \
+                        Ctrl-C ends the command."
 )]
 pub(crate) struct Dev {
     /// The folder of the project
@@ -77,7 +77,7 @@ impl Dev {
     /// installed.
     async fn serve(
         &self,
-        (project, built): (Project, Built),
+        (project, built): (Project, BuiltComponent),
         sources: &mut Option<Watch>,
         shutdown: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {
@@ -100,7 +100,7 @@ impl Dev {
     }
 }
 
-async fn build(folder: &Path) -> anyhow::Result<(Project, Built)> {
+async fn build(folder: &Path) -> anyhow::Result<(Project, BuiltComponent)> {
     let project = Project::open(folder)?;
     let building = progress::of("building");
     let built = annex_authoring::build(&project, |command| output::note(&format!("$ {command}"))).await?;
@@ -131,7 +131,7 @@ async fn follow(folder: PathBuf, config: DevConfig, mut sources: Watch, installe
 }
 
 /// Prints the installed version and a command to try the extension.
-fn show(extension: Option<&Arc<Extension>>, built: &Built, url: &str) {
+fn show(extension: Option<&Arc<Extension>>, built: &BuiltComponent, url: &str) {
     let Some(extension) = extension else { return };
     let descriptor = extension.descriptor();
     let hooks: Vec<&str> = extension.hooks().iter().map(|hook| hook.name()).collect();
@@ -151,7 +151,7 @@ fn show(extension: Option<&Arc<Extension>>, built: &Built, url: &str) {
     let _ = output::show(&text);
 }
 
-/// The config of the server, in a folder that goes with the command.
+/// The config of the server, in a folder that is deleted with the command.
 struct DevConfig {
     listen: SocketAddr,
     path: PathBuf,

@@ -9,10 +9,10 @@ use annex_client::ClientError;
 /// Shown below the list of commands.
 pub(crate) const HELP: &str = "Exit codes:
   0  done
-  1  another failure, a task that failed or was canceled among them
+  1  another failure, such as a task that failed or was canceled
   2  wrong usage
-  3  refused: by the agent, by the server, or a component by this program
-  4  not reachable: nobody listens there, or there was no answer in time
+  3  refused: by the agent or the server, or this program refused a component
+  4  not reachable: no server listens there, or no answer came in time
   5  different: a case of `annex test`, or a turn of `annex replay`";
 
 /// The kinds of failure that have a code of their own.
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// The error, marked with this kind. Its text stays.
     pub(crate) fn of(self, error: impl Into<anyhow::Error>) -> anyhow::Error {
-        Marked { failure: self, error: error.into() }.into()
+        ClassifiedError { failure: self, error: error.into() }.into()
     }
 
     /// An error of this kind.
@@ -49,11 +49,23 @@ impl Failure {
 /// Marks the error with the failure kind of a [`ClientError`] among its causes. An error without such a cause is
 /// returned unmarked.
 pub(crate) fn by_cause(error: anyhow::Error) -> anyhow::Error {
-    let failure = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()).and_then(of_client);
-    match failure {
+    match of_cause(&error) {
         Some(failure) => failure.of(error),
         None => error,
     }
+}
+
+/// Like [`by_cause`], with a line below the error that says what to do.
+pub(crate) fn with_hint(error: &anyhow::Error, hint: &str) -> anyhow::Error {
+    let text = format!("{error:#}\n{hint}");
+    match of_cause(error) {
+        Some(failure) => failure.error(text),
+        None => anyhow::Error::msg(text),
+    }
+}
+
+fn of_cause(error: &anyhow::Error) -> Option<Failure> {
+    error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()).and_then(of_client)
 }
 
 /// The exit code of a command that ended with this error.
@@ -62,7 +74,7 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn failure(error: &anyhow::Error) -> Option<Failure> {
-    let marked = error.downcast_ref::<Marked>().map(|marked| marked.failure);
+    let marked = error.downcast_ref::<ClassifiedError>().map(|marked| marked.failure);
     marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
 }
 
@@ -84,19 +96,19 @@ fn of_client(error: &ClientError) -> Option<Failure> {
 
 /// An error and its kind.
 #[derive(Debug)]
-struct Marked {
+struct ClassifiedError {
     failure: Failure,
     error: anyhow::Error,
 }
 
-impl fmt::Display for Marked {
-    /// With all causes, which are no sources of this one: they would be printed twice.
+impl fmt::Display for ClassifiedError {
+    /// Writes the error with all its causes. `source` returns none of them, because they would be printed twice.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:#}", self.error)
     }
 }
 
-impl Error for Marked {}
+impl Error for ClassifiedError {}
 
 #[cfg(test)]
 mod tests {

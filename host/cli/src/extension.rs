@@ -45,9 +45,9 @@ enum Command {
     /// Install a component, or replace the installed one of the same name
     #[command(after_help = "Example:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n\nThe \
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
-                            --settings those in force stay. With tasks in PostgreSQL all replicas install and keep it, or \
-                            none does. With runtime.extensions_dir the component is kept there, otherwise it is gone after a \
-                            restart.\n\nA safe update:\n  annex extension add ./new.wasm --share 10 \\\n    \
+                            --settings the current settings stay. With tasks in PostgreSQL either all replicas install and \
+                            keep the component, or none does. With runtime.extensions_dir the component is kept in that \
+                            folder, otherwise it is lost at a restart.\n\nA safe update:\n  annex extension add ./new.wasm --share 10 \\\n    \
                             --shadow https://example.com/my-extension/v1\n  annex extension show \
                             https://example.com/my-extension/v1\n  annex extension promote \
                             https://example.com/my-extension/v1")]
@@ -66,7 +66,7 @@ enum Command {
         /// The percentage of turns that the shadow gets; default: 100
         #[arg(long, value_name = "N", requires = "shadow", value_parser = clap::value_parser!(u8).range(1..=100))]
         share: Option<u8>,
-        /// Install it even if some replicas cannot; those replicas serve nothing until they can
+        /// Install the component even if some replicas cannot; those replicas serve nothing until they can install it
         #[arg(long, conflicts_with = "shadow")]
         force: bool,
     },
@@ -84,7 +84,7 @@ enum Command {
     Remove {
         /// URI or digest
         extension: String,
-        /// Remove it even if some replicas cannot work without it; those replicas serve nothing until they can
+        /// Remove the extension even if some replicas cannot work without it; those replicas serve nothing until they can
         #[arg(long)]
         force: bool,
     },
@@ -92,13 +92,13 @@ enum Command {
     Rollback {
         /// URI or digest
         extension: String,
-        /// The number of a kept version; default: the one replaced last
+        /// The number of a kept version; default: the version that was replaced last
         #[arg(long, value_name = "NUMBER")]
         to: Option<u64>,
     },
     /// Read the server's config, its folder of extensions and the files of its tenants again, as SIGHUP does
     Reload,
-    /// Print the last lines that an extension wrote
+    /// Print the latest log lines of an extension
     Log {
         /// URI or digest
         extension: String,

@@ -56,7 +56,7 @@ impl Inspect {
         trial.loaded.map(drop).context("the component cannot be loaded").map_err(|error| Failure::Refused.of(error))
     }
 
-    /// The name by which a config names the component, wherever the config lies.
+    /// The name of the component for a config in any folder.
     fn in_config(&self, path: &Path, locations: &Locations) -> String {
         if path.starts_with(&locations.components) {
             return self.component.clone();

@@ -50,7 +50,7 @@ pub(crate) fn flush() {
     STANDARD_ERROR.flush();
 }
 
-/// For people.
+/// Log lines as text, for people.
 fn text<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
     lines.with_ansi(color::on_standard_error()).compact().fmt_fields(fields).finish()
 }
 
-/// For programs.
+/// Log lines as JSON, for programs.
 fn json<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -79,22 +79,22 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     if field.name() != "message" {
         write!(writer, "{}=", field.name())?;
     }
-    let mut cut = Cut { inner: Line(writer), room: MAX_FIELD };
-    match write!(cut, "{value:?}") {
+    let mut writer = CappedWriter { inner: Line(writer), room: MAX_FIELD };
+    match write!(writer, "{value:?}") {
         // The writer of the rest of the field is told to stop, which is no error of the line.
-        Err(_) if cut.room == 0 => write!(cut.inner, "…"),
+        Err(_) if writer.room == 0 => write!(writer.inner, "…"),
         written => written,
     }
 }
 
 /// Passes on as much as there is room for.
-struct Cut<W> {
+struct CappedWriter<W> {
     inner: W,
     /// 0 once the text was cut.
     room: usize,
 }
 
-impl<W: fmt::Write> fmt::Write for Cut<W> {
+impl<W: fmt::Write> fmt::Write for CappedWriter<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if text.len() < self.room {
             self.room -= text.len();

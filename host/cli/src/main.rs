@@ -119,7 +119,7 @@ fn main() -> ExitCode {
     log::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
+        Err(error) if error.is::<output::OutputClosed>() => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&format!("{error:#}"));
             exit::code(&error)

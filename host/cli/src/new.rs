@@ -90,10 +90,11 @@ impl New {
     }
 }
 
-/// Bytes of a URI.
+/// The most bytes of a URI.
 const MAX_URI: usize = 2 << 10;
 
-/// The URI goes into source text of every language and into a header field with commas between such.
+/// Parses a URI. The URI is written into source text of every language, and into a header field that separates URIs by
+/// commas.
 fn uri(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !br#",;"'\<>{}|^`$"#.contains(&byte);
     let is_absolute = text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());

@@ -13,15 +13,15 @@ const INDENT: &str = "  ";
 /// Standard output was closed by its reader, as `annex card URL | head` does. The command ends without an error then.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
-pub(crate) struct Closed;
+pub(crate) struct OutputClosed;
 
-/// Writes `text` as it is.
+/// Writes `text` unchanged.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     let _paused = progress::pause();
     let mut out = io::stdout().lock();
     // Each piece is flushed, so that an answer is seen as it streams.
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
         written => written.context("cannot write to standard output"),
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     write(&annex_text::block(text))
 }
 
-/// Writes JSON, and a line break behind it.
+/// Writes JSON and a line break.
 pub(crate) fn json(text: &str) -> anyhow::Result<()> {
     write(&format!("{}\n", annex_text::json(text.trim_end())))
 }
@@ -72,8 +72,7 @@ fn labelled(label: &str, tint: Tint, text: &str) {
     let _ = writeln!(io::stderr(), "{}{rest}", tint.on_standard_error(label));
 }
 
-/// Lines for standard output. On a terminal long ones are broken, and their further lines begin `indent` columns behind
-/// their own beginning.
+/// Breaks long lines for a terminal on standard output. Further lines are indented by `indent` more columns.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     wrap::hanging(text, indent, wrap::columns(&io::stdout()))
 }

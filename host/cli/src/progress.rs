@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use annex_runtime::compilations;
 
-/// The time between two looks.
+/// The time between two updates of the line.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// An operation that ends within this time gets no line.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The most bytes of a name in the line.
 const MAX_NAME: usize = 40;
 
-/// Goes to the first column and takes away what stands in the line.
+/// Moves to the first column and erases the line.
 const CLEAR: &[u8] = b"\r\x1b[2K";
 
 /// True while a line is on the terminal.
@@ -25,7 +25,7 @@ static SHOWN: Mutex<bool> = Mutex::new(false);
 /// Shows a line until it is dropped.
 pub(crate) struct Progress(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
 
-/// Says that `what` goes on.
+/// Shows that the operation `what` is running.
 pub(crate) fn of(what: &str) -> Progress {
     let what = what.to_owned();
     let since = Instant::now();

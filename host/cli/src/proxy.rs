@@ -31,7 +31,7 @@ const UNNAMED: &str = "annex proxy";
 #[command(
     after_help = "Examples:\n  annex proxy http://127.0.0.1:8000 --with timestamp\n  annex proxy http://127.0.0.1:8000 --with \
                   ./mine.wasm=@mine.toml\n\nSettings are the \
-                  keys of an extension in a config but for `component`: required, grants, limits, parameters and others. A \
+                  keys of [[extension]] in a config without `component`: required, grants, limits, parameters and others. A \
                   component that ships with Annex gets the grants that it needs; any other component gets only the grants \
                   in its settings.\nANNEX_LOG sets the log filter, e.g. ANNEX_LOG=debug."
 )]
@@ -69,10 +69,10 @@ impl Proxy {
         // A closed standard output is no reason to stop, as in `annex serve`.
         let _ = output::write(&format!("{text}\n"));
         let served = Box::pin(serve::serve(config, serve::locations(file))).await;
-        if let Some(hint) = served.as_ref().err().and_then(hint) {
-            output::note(&hint);
-        }
-        served.map_err(exit::by_cause)
+        served.map_err(|error| match hint(&error) {
+            Some(hint) => exit::with_hint(&error, &hint),
+            None => exit::by_cause(error),
+        })
     }
 
     /// The config that the options stand for, for a file in `folder`.
@@ -89,7 +89,8 @@ impl Proxy {
         let listen = self.listen.unwrap_or_else(|| free_of(&card)).to_string();
         let server = Table::from_iter([("listen".to_owned(), listen.into())]);
         let mut text =
-            "# What `annex proxy` serves. The keys are in host/docs/config.md and host/docs/upstream.md.\n".to_owned();
+            "# What `annex proxy` serves. `annex init FILE` writes a config with every key and what it means.\n"
+                .to_owned();
         let mut add = |name: &str, table: Value| text.push_str(&format!("{}\n", section(name, table)));
         add("server", server.into());
         add("agent", agent.into());
@@ -115,7 +116,7 @@ fn free_of(card: &Url) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Writes the config. A file that is there already stays, and has to say the same.
+/// Writes the config. An existing file is kept; it is an error if its text differs.
 fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
     let shown = file.display();
     match OpenOptions::new().write(true).create_new(true).open(file) {
@@ -142,7 +143,8 @@ fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
 fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         if let Some(ServeError::Listen { .. }) = cause.downcast_ref::<ServeError>() {
-            return Some("name another address, as in --listen 127.0.0.1:0, which takes a free port".to_owned());
+            let other = "take another port, as with --listen 127.0.0.1:0, which finds a free one";
+            return Some(format!("{other}; or end the program that listens there"));
         }
         match cause.downcast_ref::<ClientError>() {
             Some(ClientError::NotAllowed { host, .. }) => {

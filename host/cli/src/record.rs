@@ -65,7 +65,7 @@ fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write it as 16MiB, 512KiB or a number of bytes".to_owned())
 }
 
-/// A number from 1 on with one of the units.
+/// Parses a positive number with one of the units. Returns the product.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     number.parse::<u64>().ok()?.checked_mul(*unit).filter(|product| *product > 0)
@@ -95,21 +95,21 @@ impl Record {
             }
             None => None,
         };
-        let mut recorded = Recorded { out, turns: 0, end: None, shows_counter: io::stderr().is_terminal() };
+        let mut recording = ReceivedRecording { out, turns: 0, end: None, shows_counter: io::stderr().is_terminal() };
         let copied = tokio::select! {
-            _ = interrupt.recv() => Ok(Ended::Stopped),
-            copied = recorded.copy(answer) => copied,
+            _ = interrupt.recv() => Ok(EndReason::Stopped),
+            copied = recording.copy(answer) => copied,
         };
-        if recorded.shows_counter && recorded.turns > 0 {
+        if recording.shows_counter && recording.turns > 0 {
             output::prompt("\n");
         }
-        recorded.report(copied, file)
+        recording.report(copied, file)
     }
 }
 
-/// A recording that arrives.
-struct Recorded {
-    /// The file; without, standard output.
+/// A recording while it is received.
+struct ReceivedRecording {
+    /// The file; `None` for standard output.
     out: Option<File>,
     turns: u64,
     end: Option<RecordingEnd>,
@@ -118,10 +118,10 @@ struct Recorded {
 }
 
 /// The way in which a recording ended.
-enum Ended {
-    /// By one of its bounds.
+enum EndReason {
+    /// The recording reached one of its bounds.
     Bounded,
-    /// By Ctrl-C.
+    /// Ctrl-C stopped the recording.
     Stopped,
     /// By the connection, for this reason if there is one.
     Broken(Option<reqwest::Error>),
@@ -146,15 +146,15 @@ struct SeenTurn {
     operation: Line,
 }
 
-impl Recorded {
+impl ReceivedRecording {
     /// Writes whole lines only. Nothing is lost where this is given up while it waits.
-    async fn copy(&mut self, mut answer: Response) -> anyhow::Result<Ended> {
+    async fn copy(&mut self, mut answer: Response) -> anyhow::Result<EndReason> {
         let mut line = Vec::new();
         loop {
             let chunk = match answer.chunk().await {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => return Ok(Ended::Broken(None)),
-                Err(error) => return Ok(Ended::Broken(Some(error.without_url()))),
+                Ok(None) => return Ok(EndReason::Broken(None)),
+                Err(error) => return Ok(EndReason::Broken(Some(error.without_url()))),
             };
             for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(piece);
@@ -168,7 +168,7 @@ impl Recorded {
                 }
             }
             if self.end.is_some() {
-                return Ok(Ended::Bounded);
+                return Ok(EndReason::Bounded);
             }
         }
     }
@@ -196,15 +196,15 @@ impl Recorded {
         Ok(())
     }
 
-    fn report(&self, copied: anyhow::Result<Ended>, file: Option<&Path>) -> anyhow::Result<()> {
+    fn report(&self, copied: anyhow::Result<EndReason>, file: Option<&Path>) -> anyhow::Result<()> {
         let place = file.map_or(String::new(), |file| format!(" in {}", annex_text::line(&file.display().to_string())));
         let turns = format!("{}{place}", counted(self.turns));
         let ended = copied.with_context(|| format!("{turns}, and the recording is not complete"))?;
         let how = match ended {
-            Ended::Stopped => ", stopped".to_owned(),
-            Ended::Bounded => self.end.as_ref().map_or(String::new(), ended_by),
-            Ended::Broken(None) => bail!("{turns}, and then the connection broke: the recording has no end"),
-            Ended::Broken(Some(error)) => {
+            EndReason::Stopped => ", stopped".to_owned(),
+            EndReason::Bounded => self.end.as_ref().map_or(String::new(), ended_by),
+            EndReason::Broken(None) => bail!("{turns}, and then the connection broke: the recording has no end"),
+            EndReason::Broken(Some(error)) => {
                 return Err(error)
                     .with_context(|| format!("{turns}, and then the connection broke: the recording has no end"));
             }

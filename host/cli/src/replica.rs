@@ -8,7 +8,7 @@ use crate::admin::Admin;
 use crate::line::Line;
 
 type List = replicas::List<Line>;
-type Shown = replicas::Replica<Line>;
+type ReplicaAnswer = replicas::Replica<Line>;
 
 /// Show the processes that share a running server's database, through its admin API.
 #[derive(Args)]
@@ -40,8 +40,8 @@ fn list(list: &List) -> String {
     list.replicas.iter().map(listed).collect()
 }
 
-fn listed(replica: &Shown) -> String {
-    let Shown { id, name, answers, since, version, address, phase, lease_left_ms } = replica;
+fn listed(replica: &ReplicaAnswer) -> String {
+    let ReplicaAnswer { id, name, answers, since, version, address, phase, lease_left_ms } = replica;
     let known = |text: &Option<Line>| text.as_deref().unwrap_or("unknown").to_owned();
     let who = name.as_deref().or(id.as_deref()).unwrap_or("this process");
     let phase = known(phase);

@@ -5,7 +5,7 @@ use annex_protocol::{AgentCard, ContextId, ExtensionUri, Json, JsonObject, Messa
 use anyhow::ensure;
 use clap::Args;
 
-use crate::connect::{Calling, Location};
+use crate::connect::{CallArgs, Location};
 use crate::state::{self, Injection};
 use crate::turn::{self, Outcome, Transcript};
 use crate::with::{Companions, With};
@@ -27,7 +27,7 @@ pub(crate) struct Send {
     #[arg(required_unless_present = "template")]
     text: Option<String>,
     #[command(flatten)]
-    calling: Calling,
+    calling: CallArgs,
     #[command(flatten)]
     with: With,
     /// Session state to inject: a JSON object, or @FILE to read it from a file
@@ -89,7 +89,7 @@ impl Send {
         let injection = injection?;
         // In a conversation the agent has the rest of the state already, and checks the whole.
         if self.context.is_none() && self.task.is_none() {
-            injection.check(card)?;
+            injection.check(card, &self.location.address)?;
         }
         if !with.takes(injection.uri()) {
             injection.put(message, &mut self.calling.extensions);
@@ -135,7 +135,7 @@ impl Send {
     }
 }
 
-/// The key may have `=` in its URL, so the value is what follows the first `=` behind which JSON stands.
+/// Splits `KEY=JSON`. The key may be a URL with `=`, so the value begins after the first `=` that JSON follows.
 fn metadata(text: &str) -> Result<(String, Json), &'static str> {
     let mut places = text.match_indices('=').map(|(place, _)| text.split_at(place));
     let found = places.find_map(|(key, value)| {

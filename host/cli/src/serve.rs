@@ -21,7 +21,7 @@ mod credentials;
 /// Serve an agent with its extensions.
 #[derive(Args)]
 #[command(after_help = "Example:\n  annex serve examples/specialist/annex.toml\n\nSIGTERM and Ctrl-C drain: running \
-                        turns finish, new ones are refused; the second one stops at once.\nSIGHUP reads the config \
+                        turns finish and new turns are refused. A second signal stops the server at once.\nSIGHUP reads the config \
                         again: changed extensions are swapped in while requests run, all of them or none.\nANNEX_LOG sets the log \
                         filter, e.g. ANNEX_LOG=debug.")]
 pub(crate) struct Serve {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use annex_server::admin_api::sessions::{
-    self, Deleted, DeletedKeys, DeletedUserState, Event, EventError, Events, KeysToDelete, Listed, Shared,
+    self, DeletedKeys, DeletedSession, DeletedUserState, Event, EventError, Events, KeysToDelete, SessionSummary,
+    SharedState,
 };
 use annex_server::{Config, SessionFilter, SessionName, Sessions, StateOwner};
 use anyhow::Context;
@@ -54,17 +55,17 @@ enum Command {
         limit: usize,
     },
     /// Show one session with its state
-    Show(Named),
+    Show(SessionArgs),
     /// Show the last events of one session
     Events {
         #[command(flatten)]
-        session: Named,
+        session: SessionArgs,
         /// Show at most this many events
         #[arg(long, default_value_t = 100)]
         last: usize,
     },
     /// Delete one session with its events, but not `app:` and `user:` keys. Needs --user unless the user is anonymous
-    Delete(Named),
+    Delete(SessionArgs),
     /// Show the state that sessions share: `app:` keys, and the `user:` keys of one user
     State(Owner),
     /// Delete state keys: `app:` keys, `user:` keys of one user, or keys of one session
@@ -93,7 +94,7 @@ struct Owner {
 }
 
 #[derive(Args)]
-struct Named {
+struct SessionArgs {
     /// The context id
     context: String,
     /// The user, as the list spells it; default: the anonymous user of the context, or the only user with such a session
@@ -127,14 +128,14 @@ impl Session {
                 let query = [("user", user.clone()), ("after", after.clone()), ("limit", Some(limit.to_string()))];
                 (Method::GET, vec!["sessions"], given(query))
             }
-            Command::Show(Named { context, user }) => {
+            Command::Show(SessionArgs { context, user }) => {
                 (Method::GET, vec!["sessions", context], given([("user", user.clone())]))
             }
-            Command::Events { session: Named { context, user }, last } => {
+            Command::Events { session: SessionArgs { context, user }, last } => {
                 let query = [("user", user.clone()), ("last", Some(last.to_string()))];
                 (Method::GET, vec!["sessions", context, "events"], given(query))
             }
-            Command::Delete(Named { context, user }) => {
+            Command::Delete(SessionArgs { context, user }) => {
                 (Method::DELETE, vec!["sessions", context], given([("user", user.clone())]))
             }
             Command::State(Owner { user, context }) => {
@@ -156,7 +157,7 @@ impl Session {
         let config = Config::read(config)?;
         let sessions = Sessions::open(&config, folder).await?;
         let tenant = self.of.tenant.clone();
-        let name = |named: &Named| SessionName {
+        let name = |named: &SessionArgs| SessionName {
             tenant: tenant.clone(),
             user: named.user.clone(),
             context: named.context.clone(),
@@ -193,7 +194,7 @@ fn json(shown: &impl Serialize) -> anyhow::Result<String> {
 
 fn list(list: &sessions::List<Line>) -> String {
     let mut text = String::new();
-    for Listed { context, user, revision, last_update, keys } in &list.sessions {
+    for SessionSummary { context, user, revision, last_update, keys } in &list.sessions {
         let keys = if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") };
         text.push_str(&format!("{context}\n  user {user}, revision {revision}, changed {last_update}\n  {keys}\n"));
     }
@@ -235,11 +236,11 @@ fn events(events: &Events<Line>) -> String {
     text
 }
 
-fn deleted(deleted: &Deleted<Line>) -> String {
+fn deleted(deleted: &DeletedSession<Line>) -> String {
     format!("{} of {} is deleted\n", deleted.deleted, deleted.user)
 }
 
-fn shared(Shared { agent, user, state }: &Shared<Line>) -> String {
+fn shared(SharedState { agent, user, state }: &SharedState<Line>) -> String {
     let user =
         user.as_ref().map_or_else(|| "none is named, so no user: keys are shown".to_owned(), ToString::to_string);
     format!("Agent     {agent}\nUser      {user}\n{}\n", pretty_text(&state.to_json_string()))

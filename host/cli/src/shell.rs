@@ -1,4 +1,4 @@
-//! Words of others in commands that a person may copy.
+//! Quotes untrusted words in commands that a person may copy.
 
 use std::borrow::Cow;
 

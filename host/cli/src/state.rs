@@ -8,7 +8,7 @@ use annex_schema::Schema;
 use anyhow::{Context, bail};
 
 use crate::exit::Failure;
-use crate::output;
+use crate::{output, shell};
 
 /// The parameter in an extension's declaration that holds the JSON Schema of its state.
 const SCHEMA: &str = "state_schema";
@@ -27,12 +27,12 @@ impl Injection {
         Ok(Self { uri: extension(requested, card)?, state: state.to_json()? })
     }
 
-    /// Validates the state with the schema on the card. A schema that cannot be used is only noted, because the agent
+    /// Validates the state with the schema on the card of the agent at `address`. A schema that cannot be used is only noted, because the agent
     /// validates the state too.
     ///
     /// # Errors
     /// When the state violates the schema. The error lists each violation with its JSON pointer.
-    pub(crate) fn check(&self, card: &AgentCard) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, card: &AgentCard, address: &str) -> anyhow::Result<()> {
         let Some(schema) = schema(card, &self.uri) else { return Ok(()) };
         // The card is a stranger's: its schema is bounded to a second of work.
         let validated = Schema::compile(schema.get()).and_then(|schema| schema.validate(self.state.get()));
@@ -49,18 +49,19 @@ impl Injection {
         let place = |pointer: &str| if pointer.is_empty() { "the state" } else { pointer }.to_owned();
         let lines = violations.iter().map(|found| format!("\n  {}: {}", place(&found.pointer), found.message));
         bail!(
-            "the state does not match what {} takes, so nothing was sent:{}\nannex send URL --template prints what it takes",
+            "the state does not match what {} takes, so nothing was sent:{}\nannex send {} --template prints what it takes",
             self.uri,
-            lines.collect::<String>()
+            lines.collect::<String>(),
+            shell::word(address)
         )
     }
 
-    /// The extension that takes it.
+    /// The extension that receives the state.
     pub(crate) fn uri(&self) -> &ExtensionUri {
         &self.uri
     }
 
-    /// Adds the state to a message, and the extension that takes it to those asked for.
+    /// Adds the state to a message, and the extension that receives the state to `requested`.
     pub(crate) fn put(&self, message: &mut Message, requested: &mut Vec<ExtensionUri>) {
         message.metadata.insert(key(&self.uri), self.state.clone());
         // Metadata alone does not activate an extension, so its URI is asked for too.

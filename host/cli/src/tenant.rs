@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_server::admin_api::tenants::{self, Change, Source, State};
+use annex_server::admin_api::tenants::{self, Change, ServingState, Source};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -14,12 +14,12 @@ use crate::line::Line;
 
 mod usage;
 
-type Listed = tenants::Listed<Line>;
+type TenantSummary = tenants::TenantSummary<Line>;
 type List = tenants::List<Line>;
-type Shown = tenants::Tenant<Line>;
-type Removed = tenants::Removed<Line>;
+type TenantAnswer = tenants::Tenant<Line>;
+type RemovedTenant = tenants::RemovedTenant<Line>;
 
-/// The most bytes of a text that are sent; the server says when it takes fewer.
+/// The most bytes of a text to send. A server with a lower limit refuses longer texts.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Show, add, change and remove tenants of a running server, through its admin API.
@@ -69,20 +69,20 @@ enum Command {
     /// Replace the config of a tenant
     Change {
         #[command(flatten)]
-        named: Named,
+        named: TenantArgs,
         /// The tenant's config, a TOML file
         file: PathBuf,
     },
     /// Remove a tenant and cancel its turns
-    Remove(Named),
+    Remove(TenantArgs),
     /// Refuse requests for a tenant until it is resumed; running turns continue to their ends
-    Suspend(Named),
+    Suspend(TenantArgs),
     /// Serve a suspended tenant again
-    Resume(Named),
+    Resume(TenantArgs),
 }
 
 #[derive(Args)]
-struct Named {
+struct TenantArgs {
     /// The tenant's name
     name: String,
     /// Act only if this is the number of the tenant's last change; default: act in any case
@@ -110,49 +110,51 @@ impl Tenant {
                 self.admin.print(&answer, usage::of_all)
             }
             Command::Add { name, file, suspended } => {
-                let state = suspended.then_some(State::Suspended);
+                let state = suspended.then_some(ServingState::Suspended);
                 let change = Change { config: Some(text(file)?), state };
                 let condition = (IF_NONE_MATCH, "*".to_owned());
                 let answer = client.call_if(Method::PUT, &["tenants", name], condition, Some(&change)).await?;
-                self.admin.print(&answer, |tenant: &Shown| changed(tenant, "added"))
+                self.admin.print(&answer, |tenant: &TenantAnswer| changed(tenant, "added"))
             }
             Command::Change { named, file } => {
                 let change = Change { config: Some(text(file)?), state: None };
                 self.put(&client, named, &change, "changed").await
             }
             Command::Suspend(named) => {
-                let change = Change { config: None, state: Some(State::Suspended) };
+                let change = Change { config: None, state: Some(ServingState::Suspended) };
                 self.put(&client, named, &change, "suspended").await
             }
             Command::Resume(named) => {
-                let change = Change { config: None, state: Some(State::Active) };
+                let change = Change { config: None, state: Some(ServingState::Active) };
                 self.put(&client, named, &change, "resumed").await
             }
             Command::Remove(named) => {
                 let condition = (IF_MATCH, named.tag(&client).await?);
                 let path = ["tenants", named.name.as_str()];
                 let answer = client.call_if(Method::DELETE, &path, condition, None::<&()>).await?;
-                self.admin
-                    .print(&answer, |gone: &Removed| format!("{} is removed (change {})\n", gone.removed, gone.rev))
+                self.admin.print(&answer, |gone: &RemovedTenant| {
+                    format!("{} is removed (change {})\n", gone.removed, gone.rev)
+                })
             }
         }
     }
 
-    async fn put(&self, client: &Client, named: &Named, change: &Change, done: &str) -> anyhow::Result<()> {
+    async fn put(&self, client: &Client, named: &TenantArgs, change: &Change, done: &str) -> anyhow::Result<()> {
         let condition = (IF_MATCH, named.tag(client).await?);
         let answer = client.call_if(Method::PUT, &["tenants", &named.name], condition, Some(change)).await?;
-        self.admin.print(&answer, |tenant: &Shown| changed(tenant, done))
+        self.admin.print(&answer, |tenant: &TenantAnswer| changed(tenant, done))
     }
 }
 
-impl Named {
+impl TenantArgs {
     /// The value of `If-Match`: the number from `--rev`, otherwise the tenant's current number.
     async fn tag(&self, client: &Client) -> anyhow::Result<String> {
         let rev = match self.rev {
             Some(rev) => rev,
             None => {
                 let answer = client.call(Method::GET, &["tenants", &self.name], None::<&()>).await?;
-                let tenant: Shown = serde_json::from_str(&answer).context("the answer is none of the admin API")?;
+                let tenant: TenantAnswer =
+                    serde_json::from_str(&answer).context("the answer is none of the admin API")?;
                 // One of the config has no number, and the server says that it cannot be changed there.
                 tenant.listed.rev.unwrap_or_default()
             }
@@ -161,7 +163,7 @@ impl Named {
     }
 }
 
-/// All lists in one, as JSON.
+/// Reads all pages of the list and joins them into one, as JSON.
 async fn all(client: &Client) -> anyhow::Result<String> {
     let mut whole: Option<tenants::List> = None;
     let mut after = String::new();
@@ -194,27 +196,27 @@ fn list(list: &List) -> String {
     list.tenants.iter().map(listed).collect()
 }
 
-fn listed(tenant: &Listed) -> String {
-    let Listed { name, source, rev, state, loaded, failure } = tenant;
+fn listed(tenant: &TenantSummary) -> String {
+    let TenantSummary { name, source, rev, state, loaded, failure } = tenant;
     let from = match (source, rev) {
         (Source::Config, _) => "in the server's config".to_owned(),
         (Source::Added, rev) => format!("change {}", rev.unwrap_or_default()),
     };
     let here = match (state, failure, loaded) {
-        (State::Suspended, ..) => "suspended".to_owned(),
-        (State::Active, Some(failure), _) => format!("not served: {failure}"),
-        (State::Active, None, true) => "loaded".to_owned(),
-        (State::Active, None, false) => "not loaded".to_owned(),
+        (ServingState::Suspended, ..) => "suspended".to_owned(),
+        (ServingState::Active, Some(failure), _) => format!("not served: {failure}"),
+        (ServingState::Active, None, true) => "loaded".to_owned(),
+        (ServingState::Active, None, false) => "not loaded".to_owned(),
     };
     format!("{name}  {from}, {here}\n")
 }
 
-fn shown(tenant: &Shown) -> String {
+fn shown(tenant: &TenantAnswer) -> String {
     let config = tenant.config.as_deref().unwrap_or_default();
     let lines = config.lines().map(|line| format!("  {}\n", annex_text::line(line)));
     format!("{}{}", listed(&tenant.listed), lines.collect::<String>())
 }
 
-fn changed(tenant: &Shown, done: &str) -> String {
+fn changed(tenant: &TenantAnswer, done: &str) -> String {
     format!("{} is {done} (change {})\n", tenant.listed.name, tenant.listed.rev.unwrap_or_default())
 }

@@ -125,10 +125,10 @@ fn reason(verdict: &Verdict) -> String {
     }
 }
 
-/// Columns by which the further lines of a line that is broken stand behind its beginning.
+/// The indent of the further lines of a broken line, in columns.
 const INDENT: usize = 2;
 
-/// The time in which the shortest difference is looked for; then any will do.
+/// The time limit for finding the shortest difference. After it any difference is shown.
 const DIFF_TIME: Duration = Duration::from_secs(2);
 
 /// The expected lines with `-`, those that came out with `+`.
@@ -179,7 +179,7 @@ fn junit(project: &str, runs: &[CaseRun]) -> String {
     )
 }
 
-/// The text as XML takes it, which has no way to say control characters.
+/// The text escaped for XML. XML cannot represent control characters, so they are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

@@ -52,7 +52,7 @@ pub(crate) fn offers_stream(card: &AgentCard) -> bool {
     card.capabilities.streaming == Some(true)
 }
 
-/// Remarks which extensions did nothing.
+/// Prints a remark for each requested extension that was not active.
 pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri]) {
     for uri in requested.iter().filter(|uri| !active.contains(uri)) {
         output::note(&format!("asked for and not reported active: {uri}"));
@@ -107,14 +107,7 @@ fn wants_credentials(error: &ClientError) -> bool {
 /// The options of this command for credentials of the kinds on the card that go into a header field.
 fn credentials(card: &AgentCard) -> Vec<String> {
     let mut options = Vec::new();
-    for scheme in card.security_schemes.values() {
-        let field = match scheme {
-            SecurityScheme::ApiKey(key) if key.location == "header" => format!("{}: KEY", key.name),
-            SecurityScheme::HttpAuth(http) => format!("authorization: {} CREDENTIALS", http.scheme),
-            SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "authorization: Bearer TOKEN".to_owned(),
-            SecurityScheme::ApiKey(_) | SecurityScheme::MutualTls(_) => continue,
-        };
-        let option = format!("--header {}", shell::word(&field));
+    for option in card.security_schemes.values().filter_map(credential) {
         if !options.contains(&option) {
             options.push(option);
         }
@@ -122,16 +115,27 @@ fn credentials(card: &AgentCard) -> Vec<String> {
     options
 }
 
+/// The option of `annex send` for credentials of this kind. `None` for credentials that go into no header field.
+pub(crate) fn credential(scheme: &SecurityScheme) -> Option<String> {
+    let field = match scheme {
+        SecurityScheme::ApiKey(key) if key.location == "header" => format!("{}: KEY", key.name),
+        SecurityScheme::HttpAuth(http) => format!("authorization: {} CREDENTIALS", http.scheme),
+        SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "authorization: Bearer TOKEN".to_owned(),
+        SecurityScheme::ApiKey(_) | SecurityScheme::MutualTls(_) => return None,
+    };
+    Some(format!("--header {}", shell::word(&field)))
+}
+
 /// True for the details that the error's text spells out.
 fn is_told(detail: &Json) -> bool {
     #[derive(Deserialize)]
-    struct Typed {
+    struct DetailType {
         #[serde(rename = "@type")]
         name: String,
     }
     // The name of a type stands behind an authority, as in `type.googleapis.com/google.rpc.ErrorInfo`.
     let told = ["google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.RetryInfo"];
-    detail.to::<Typed>().is_ok_and(|detail| told.iter().any(|name| detail.name.ends_with(name)))
+    detail.to::<DetailType>().is_ok_and(|detail| told.iter().any(|name| detail.name.ends_with(name)))
 }
 
 fn shown(detail: &Json) -> String {

@@ -13,8 +13,8 @@ use crate::admin::Admin;
 use crate::line::Line;
 
 type List = components::List<Line>;
-type Shown = components::Component<Line>;
-type Removed = components::Removed<Line>;
+type ComponentAnswer = components::Component<Line>;
+type RemovedComponent = components::RemovedComponent<Line>;
 
 /// Upload components to a running server, for its added tenants.
 #[derive(Args)]
@@ -61,20 +61,20 @@ impl Uploads {
             }
             Command::Remove { digest } => {
                 let answer = client.call(Method::DELETE, &["components", digest], None::<&()>).await?;
-                self.admin.print(&answer, |removed: &Removed| format!("{} is removed\n", removed.removed))
+                self.admin.print(&answer, |removed: &RemovedComponent| format!("{} is removed\n", removed.removed))
             }
         }
     }
 }
 
-fn pushed(component: &Shown) -> String {
+fn pushed(component: &ComponentAnswer) -> String {
     format!("component = \"{}\"\n", component.digest)
 }
 
 fn list(list: &List) -> String {
     let List { components, max_uploads, max_upload_bytes } = list;
     let bytes: u64 = components.iter().map(|component| component.size).sum();
-    let lines = components.iter().map(|Shown { digest, size, uploaded_at }| {
+    let lines = components.iter().map(|ComponentAnswer { digest, size, uploaded_at }| {
         let since = uploaded_at.as_ref().map(|at| format!(", since {at}")).unwrap_or_default();
         format!("{digest}\n  {} KiB{since}\n", size.div_ceil(1024))
     });

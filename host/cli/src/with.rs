@@ -14,7 +14,7 @@ use clap::Args;
 use crate::pretty::pretty;
 use crate::{output, progress, serve, settings, state};
 
-/// Which components.
+/// The components of `--with`.
 #[derive(Args)]
 pub(crate) struct With {
     /// Let a component take the client's side of its extension: a component file, or the name of a component that ships

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 
-/// A terminal with fewer columns behind the indent breaks lines itself.
+/// If a terminal has fewer columns after the indent, it breaks the lines itself.
 const LEAST_ROOM: usize = 20;
 
 /// The number of columns of the terminal. `None` if the stream is not a terminal, or the terminal reports no size.
@@ -28,7 +28,7 @@ fn broken(line: &str, indent: usize, columns: usize) -> String {
     }
     let mut broken = String::with_capacity(line.len() * 2);
     let mut column = 0;
-    for word in line.split_inclusive(' ') {
+    for word in words(line) {
         if column > indent && column + word.trim_end().chars().count() > columns {
             broken.truncate(broken.trim_end().len());
             broken.push('\n');
@@ -41,9 +41,37 @@ fn broken(line: &str, indent: usize, columns: usize) -> String {
     broken
 }
 
+/// The words of a line, each with the spaces behind it. An option and its value are one word, because people copy them
+/// together.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let (mut begin, mut end) = (0, 0);
+    for piece in line.split_inclusive(' ') {
+        end += piece.len();
+        let is_option = piece.len() > 2 && piece.starts_with("--") && piece.trim_end().ends_with(char::is_alphanumeric);
+        if !is_option {
+            words.extend(line.get(begin..end));
+            begin = end;
+        }
+    }
+    words.extend(line.get(begin..end).filter(|rest| !rest.is_empty()));
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::hanging;
+
+    #[test]
+    fn an_option_and_its_value_stay_in_one_line() {
+        let hint =
+            "error: add to this command:\n  --extension https://example.com/a/long/uri --state JSON (an example)";
+        let expected =
+            "error: add to this command:\n  --extension https://example.com/a/long/uri\n    --state JSON (an example)";
+        assert_eq!(hanging(hint, 2, Some(32)), expected);
+        assert_eq!(hanging("name the one with --extension URI", 2, Some(32)), "name the one with\n  --extension URI");
+        assert_eq!(hanging("drop --stream, which is a word", 2, Some(24)), "drop --stream, which is\n  a word");
+    }
 
     #[test]
     fn further_lines_begin_below_the_text_and_no_line_is_longer_than_the_terminal() {

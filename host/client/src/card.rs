@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use annex_auth::signature::{self, Verified};
+use annex_auth::signature::{self, VerifiedSignature};
 use annex_protocol::service::{A2A_VERSION, VERSION};
 use annex_protocol::{AgentCard, lenient, portable, v0_3};
 use http::StatusCode;
@@ -33,10 +33,10 @@ pub struct AgentCardDocument {
     pub url: Url,
     /// The card, decoded.
     pub card: AgentCard,
-    /// Its text.
+    /// The text as received.
     pub text: String,
     /// The valid signature, if the client has trusted keys.
-    pub verified: Option<Verified>,
+    pub verified: Option<VerifiedSignature>,
     /// The time on the agent's clock, from the `Date` of its response.
     pub date: Option<SystemTime>,
 }

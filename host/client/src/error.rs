@@ -65,7 +65,7 @@ pub enum ClientError {
     NoCard {
         /// The URL of the card.
         url: String,
-        /// The status.
+        /// The status of the response.
         status: StatusCode,
         /// The server's error text, shortened to one line; empty without one.
         words: String,
@@ -75,7 +75,7 @@ pub enum ClientError {
     NotServed {
         /// The URL of the card.
         url: String,
-        /// The status.
+        /// The status of the response.
         status: StatusCode,
         /// The server's error text, shortened to one line; empty without one.
         words: String,
@@ -166,7 +166,7 @@ pub enum ClientError {
     Status {
         /// The URL of the request.
         url: String,
-        /// The status.
+        /// The status of the response.
         status: StatusCode,
         /// The beginning of its body.
         body: String,

@@ -221,12 +221,25 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     }
     // A timeout while connecting is both. It counts as unreachable, because nothing was sent.
     if source.is_connect() {
-        ClientError::Unreachable { url, source: source.into() }
+        ClientError::Unreachable { url, source: cause_of_unreachable(&source).into() }
     } else if source.is_timeout() {
         ClientError::TimedOut { url }
     } else {
         ClientError::Broken { url, source: source.into() }
     }
+}
+
+/// The reason why there is no connection. The errors above it only repeat that connecting failed.
+fn cause_of_unreachable(error: &reqwest::Error) -> String {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
+    let mut innermost = error.to_string();
+    for cause in &mut causes {
+        if cause.is::<UrlRefusal>() {
+            return annex_text::with_causes(cause);
+        }
+        innermost = cause.to_string();
+    }
+    innermost
 }
 
 /// The error of a request over a direct connection.

@@ -13,7 +13,7 @@ pub type InterceptorError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OutgoingCall<'a> {
-    /// The operation.
+    /// The operation that is called.
     pub operation: &'a Operation,
     /// The agent's card.
     pub card: &'a AgentCard,
@@ -34,7 +34,7 @@ pub struct OutgoingCall<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Incoming<'a> {
-    /// The operation.
+    /// The operation that was called.
     pub operation: &'a Operation,
     /// The agent's card.
     pub card: &'a AgentCard,

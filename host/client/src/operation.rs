@@ -14,7 +14,7 @@ pub enum Operation {
     Extension(ExtensionMethod),
 }
 
-/// A method of an extension.
+/// A JSON-RPC method that an extension declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtensionMethod {
     /// The extension's short name, which is part of the path on HTTP+JSON.

@@ -38,7 +38,7 @@ pub enum ParameterError {
     /// The URI does not fit into a comma-separated header field.
     #[error("{uri:?} is not an absolute URI without spaces and commas")]
     ExtensionUri {
-        /// The URI.
+        /// The URI that the caller asked for.
         uri: ExtensionUri,
     },
     /// Two callers set the same field.

@@ -96,7 +96,7 @@ pub trait Row: Send + Sync {
 /// A parameter of a statement.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// A text.
+    /// A text that is not NULL.
     Text(&'a str),
     /// A text or NULL.
     MaybeText(Option<&'a str>),
@@ -104,7 +104,7 @@ pub enum Value<'a> {
     Int(i64),
     /// A number or NULL.
     MaybeInt(Option<i64>),
-    /// Bytes.
+    /// Bytes that are not NULL.
     Bytes(&'a [u8]),
 }
 

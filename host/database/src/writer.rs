@@ -51,9 +51,9 @@ pub struct Writer<D, C: Change> {
 type ChangeResult<C> = Result<<C as Change>::Answer, <C as Change>::Error>;
 
 /// Changes that wait for the writer.
-struct Queue<C: Change>(Mutex<Waiting<C>>);
+struct Queue<C: Change>(Mutex<WaitingChanges<C>>);
 
-struct Waiting<C: Change> {
+struct WaitingChanges<C: Change> {
     changes: Vec<(C, oneshot::Sender<ChangeResult<C>>)>,
     /// True while a task serves the queue.
     is_served: bool,
@@ -69,7 +69,7 @@ impl<D, C: Change> fmt::Debug for Writer<D, C> {
 impl<D: Database, C: Change> Writer<D, C> {
     /// Creates a writer for this database.
     pub fn new(database: Arc<D>) -> Self {
-        let waiting = Waiting { changes: Vec::new(), is_served: false };
+        let waiting = WaitingChanges { changes: Vec::new(), is_served: false };
         Self { database, queue: Arc::new(Queue(Mutex::new(waiting))) }
     }
 
@@ -107,7 +107,7 @@ impl<D: Database, C: Change> Writer<D, C> {
 }
 
 impl<C: Change> Queue<C> {
-    fn lock(&self) -> MutexGuard<'_, Waiting<C>> {
+    fn lock(&self) -> MutexGuard<'_, WaitingChanges<C>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

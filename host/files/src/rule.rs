@@ -23,8 +23,8 @@ pub enum Purpose {
     /// Executed or obeyed because the operator's config names it. Others must not have write access. Write access of
     /// the group is logged.
     Named,
-    /// A token, a key or another secret. As [`Purpose::Named`], and read access of others is logged. The group may
-    /// read it, which is how Kubernetes mounts secrets.
+    /// A token, a key or another secret. Like [`Purpose::Named`], and read access of others is logged. The group may
+    /// read the file, because Kubernetes mounts secrets in this way.
     Secret,
     /// Written by this process for itself. No other user may read or write the file, or write to the folder. Other
     /// access to the folder is logged.

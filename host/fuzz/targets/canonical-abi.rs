@@ -18,7 +18,8 @@ use libfuzzer_sys::fuzz_target;
 
 const GUEST: &str = include_str!("../../runtime/tests/components/hand_made.wat");
 
-/// Copies the value of the first metadata entry over the answer and what follows it, as far as its length says.
+/// Copies the value of the first metadata entry over the answer. A long value also overwrites the memory after the
+/// answer.
 const ANSWER: &str = "
     (local.get 11) (if (then
       (memory.copy

@@ -247,7 +247,7 @@ fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {
     parse_extensions(metadata.get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok()))
 }
 
-/// Converts a status. It comes either from the agent, or from tonic, which then adds the cause.
+/// Converts a status of the agent, or of tonic. A status of tonic has a cause.
 fn failed(status: Status) -> CallError {
     if status::is_too_large(&status) && status.details().is_empty() {
         return CallError::TooLarge;

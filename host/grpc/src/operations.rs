@@ -67,73 +67,73 @@ pub enum MethodReply {
 /// is dropped when its client disconnects.
 #[async_trait]
 pub trait Operations: Send + Sync + 'static {
-    /// SendMessage.
+    /// SendMessage. The answer is a task, or a message of the agent.
     async fn send_message(
         &self,
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<SendMessageResponse>, A2aError>;
 
-    /// SendStreamingMessage.
+    /// SendStreamingMessage. The stream has the events of the turn.
     async fn send_streaming_message(
         &self,
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<EventStream>, A2aError>;
 
-    /// GetTask.
+    /// GetTask. The answer is the task as it is now.
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError>;
 
-    /// ListTasks.
+    /// ListTasks. The answer is one page of the caller's tasks.
     async fn list_tasks(
         &self,
         parameters: CallParameters,
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError>;
 
-    /// CancelTask.
+    /// CancelTask. The answer is the task after its cancellation.
     async fn cancel_task(
         &self,
         parameters: CallParameters,
         request: CancelTaskRequest,
     ) -> Result<Reply<Task>, A2aError>;
 
-    /// SubscribeToTask.
+    /// SubscribeToTask. The stream has the task, then its further events.
     async fn subscribe_to_task(
         &self,
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError>;
 
-    /// CreateTaskPushNotificationConfig.
+    /// CreateTaskPushNotificationConfig. The answer is the config as stored.
     async fn create_task_push_notification_config(
         &self,
         parameters: CallParameters,
         request: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError>;
 
-    /// GetTaskPushNotificationConfig.
+    /// GetTaskPushNotificationConfig. The answer is one config of a task.
     async fn get_task_push_notification_config(
         &self,
         parameters: CallParameters,
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError>;
 
-    /// ListTaskPushNotificationConfigs.
+    /// ListTaskPushNotificationConfigs. The answer is one page of a task's configs.
     async fn list_task_push_notification_configs(
         &self,
         parameters: CallParameters,
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError>;
 
-    /// DeleteTaskPushNotificationConfig.
+    /// DeleteTaskPushNotificationConfig. The task's other configs stay.
     async fn delete_task_push_notification_config(
         &self,
         parameters: CallParameters,
         request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError>;
 
-    /// GetExtendedAgentCard.
+    /// GetExtendedAgentCard. The answer is the card for authenticated callers.
     async fn get_extended_agent_card(
         &self,
         parameters: CallParameters,

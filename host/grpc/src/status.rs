@@ -48,7 +48,7 @@ struct Violation {
 
 /// The ProtoJSON of a `Value`.
 #[derive(Deserialize, Serialize)]
-struct Wrapped {
+struct WrappedValue {
     #[serde(rename = "@type")]
     type_url: String,
     value: Json,
@@ -114,7 +114,8 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
 /// The detail of an extension: a value, or a message whose JSON names a type without a descriptor here. `None` if
 /// protobuf cannot carry it.
 fn value(detail: &Json) -> Option<Any> {
-    let wrapped = detail.to::<Wrapped>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
+    let wrapped =
+        detail.to::<WrappedValue>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
     let value = wrapped.map_or_else(|| detail.clone(), |wrapped| wrapped.value);
     // The error goes out without this detail where protobuf cannot carry it.
     Some(any_of(VALUE, &value.into_proto().ok()?))
@@ -185,7 +186,7 @@ fn unpacked(any: &Any) -> Option<Json> {
         }
         VALUE => {
             let value: Json = convert::of_answer(prost_types::Value::decode(bytes).ok()?).ok()?;
-            return Json::from_peer(&Wrapped { type_url: format!("{TYPE_URLS}{VALUE}"), value }).ok();
+            return Json::from_peer(&WrappedValue { type_url: format!("{TYPE_URLS}{VALUE}"), value }).ok();
         }
         _ => return None,
     };

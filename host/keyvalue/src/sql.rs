@@ -43,7 +43,7 @@ pub struct SqlKeyValueStore<D> {
 }
 
 /// A key of a bucket, in a transaction that holds the lock of the bucket.
-struct Changing<'a, D: KeyDatabase> {
+struct LockedKey<'a, D: KeyDatabase> {
     transaction: D::Transaction,
     space: &'a Space,
     names: Names<'a>,
@@ -87,10 +87,10 @@ impl<D: KeyDatabase> SqlKeyValueStore<D> {
         changing.commit().await
     }
 
-    async fn change<'a>(&self, space: &'a Space, key: &'a str) -> Result<Changing<'a, D>, KeyValueError> {
+    async fn change<'a>(&self, space: &'a Space, key: &'a str) -> Result<LockedKey<'a, D>, KeyValueError> {
         let names = Names::of_bucket::<D>(space);
         let transaction = self.begin(&names).await?;
-        Ok(Changing { transaction, space, names, key })
+        Ok(LockedKey { transaction, space, names, key })
     }
 }
 
@@ -180,7 +180,7 @@ fn value_of(row: Option<&impl Row>) -> Result<Option<Vec<u8>>, KeyValueError> {
     row.map(|row| row.bytes(0)).transpose().map_err(unavailable)
 }
 
-impl<D: KeyDatabase> Changing<'_, D> {
+impl<D: KeyDatabase> LockedKey<'_, D> {
     async fn value(&mut self) -> Result<Option<Vec<u8>>, KeyValueError> {
         let values = self.names.in_bucket([Value::Text(self.key)]);
         let rows = D::query(&mut self.transaction, statements::SELECT_VALUE, &values).await;

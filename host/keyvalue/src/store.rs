@@ -36,7 +36,7 @@ pub struct Scope {
     pub id: String,
 }
 
-/// Kinds of [`Scope`].
+/// How long the keys of a [`Scope`] live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ScopeKind {
     /// The keys outlive turns, tasks and conversations.

@@ -25,7 +25,7 @@ pub struct Editions {
     lease: Arc<Lease>,
 }
 
-/// One edition.
+/// The extensions that all processes serve for one agent, and their cards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edition {
     /// The number among all proposals for the agent, accepted or not.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_database::{Database, OpenError, PostgresConnections, PostgresDatabase, Value};
+use futures::future::{BoxFuture, LocalBoxFuture};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -78,19 +79,24 @@ impl Lease {
     ///
     /// # Errors
     /// As [`PostgresDatabase::open`], and when the database is too far away to renew a lease in time.
-    pub async fn open(connections: &PostgresConnections, name: Option<&str>) -> Result<Self, OpenError> {
-        distance::check(connections).await?;
-        PostgresDatabase::open(connections, MIGRATIONS).await?;
-        let keeper = LeaseKeeper::new(connections.beside(CONNECTIONS, PATIENCE), name);
-        if let Some(name) = name {
-            keeper.database.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
-        }
-        keeper.insert(&keeper.replica(), name).await?;
-        let keeper = Arc::new(keeper);
-        let mut work = JoinSet::new();
-        work.spawn(renew_for_ever(Arc::clone(&keeper)));
-        work.spawn(stop_in_time(Arc::clone(&keeper)));
-        Ok(Self { keeper, work: Mutex::new(work) })
+    pub fn open<'a>(
+        connections: &'a PostgresConnections,
+        name: Option<&'a str>,
+    ) -> LocalBoxFuture<'a, Result<Self, OpenError>> {
+        Box::pin(async move {
+            distance::check(connections).await?;
+            PostgresDatabase::open(connections, MIGRATIONS).await?;
+            let keeper = LeaseKeeper::new(connections.beside(CONNECTIONS, PATIENCE), name);
+            if let Some(name) = name {
+                keeper.database.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
+            }
+            keeper.insert(&keeper.replica(), name).await?;
+            let keeper = Arc::new(keeper);
+            let mut work = JoinSet::new();
+            work.spawn(renew_for_ever(Arc::clone(&keeper)));
+            work.spawn(stop_in_time(Arc::clone(&keeper)));
+            Ok(Self { keeper, work: Mutex::new(work) })
+        })
     }
 
     /// The replica that this process is now.
@@ -139,14 +145,16 @@ impl Lease {
     }
 
     /// Ends the lease. Other processes may take over the work of this one.
-    pub async fn end(&self) {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
-        let replica = self.replica();
-        replica.end();
-        if let Err(error) = self.keeper.database.change(END_LEASE, &[Value::Text(replica.id())]).await {
-            tracing::warn!(%error, "the lease of this process could not be ended and runs out by itself");
-        }
-        self.keeper.database.close().await;
+    pub fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.work.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+            let replica = self.replica();
+            replica.end();
+            if let Err(error) = self.keeper.database.change(END_LEASE, &[Value::Text(replica.id())]).await {
+                tracing::warn!(%error, "the lease of this process could not be ended and runs out by itself");
+            }
+            self.keeper.database.close().await;
+        })
     }
 }
 

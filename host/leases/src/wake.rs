@@ -4,11 +4,8 @@
 //! next poll.
 
 mod hints;
-#[cfg(feature = "nats")]
-mod nats;
 mod outbox;
 mod postgres;
-mod shared;
 
 pub use hints::{Hint, Hints, LocalWake, Notice, Wake, WakeError};
-pub use shared::SharedWake;
+pub use postgres::PostgresWake;

@@ -10,6 +10,7 @@ use annex_protocol::{
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
+use futures::future::BoxFuture;
 
 use crate::answer::{Answer, EventStream, Sent, ShownTask};
 use crate::methods::MethodResult;
@@ -102,50 +103,56 @@ impl RequestHandler {
     ///
     /// # Errors
     /// The errors that A2A defines for the operation.
-    pub async fn perform(
-        &self,
-        call: &ServiceParameters,
+    pub fn perform<'a>(
+        &'a self,
+        call: &'a ServiceParameters,
         operation: Operation,
-    ) -> Result<Answer<OperationResult>, A2aError> {
-        let result = match operation {
-            Operation::SendMessage(request) => {
-                return Ok(self.send_message(call, request).await?.map(OperationResult::Sent));
-            }
-            Operation::SendStreamingMessage(request) => {
-                return Ok(self.send_streaming_message(call, request).await?.map(OperationResult::Events));
-            }
-            Operation::CallMethod(MethodRequest { extension, method, params, .. }) => {
-                let called = self.call_method(call, (extension.as_deref(), &method), &params).await?;
-                return Ok(called.map(OperationResult::Method));
-            }
-            Operation::GetTask(request) => OperationResult::Task(self.get_task(call, &request).await?),
-            Operation::ListTasks(request) => OperationResult::Tasks(self.list_tasks(call, &request).await?),
-            Operation::CancelTask(request) => OperationResult::CanceledTask(self.cancel_task(call, &request).await?),
-            Operation::SubscribeToTask(request) => {
-                OperationResult::Events(self.subscribe_to_task(call, &request).await?)
-            }
-            Operation::SubscribeToTurn(request) => OperationResult::Events(self.follow_turn(call, &request).await?),
-            Operation::CreatePushConfig(config) => {
-                OperationResult::PushConfig(self.create_push_config(call, config).await?)
-            }
-            Operation::GetPushConfig(request) => {
-                OperationResult::PushConfig(self.get_push_config(call, &request).await?)
-            }
-            Operation::GetFirstPushConfig(request) => {
-                OperationResult::PushConfig(self.first_push_config(call, &request.task_id).await?)
-            }
-            Operation::ListPushConfigs(request) => {
-                OperationResult::PushConfigs(self.list_push_configs(call, &request).await?)
-            }
-            Operation::DeletePushConfig(request) => {
-                self.delete_push_config(call, &request).await?;
-                OperationResult::NoPushConfig
-            }
-            // The card is the same for all callers: with `[auth]` every caller is authenticated, and without it no
-            // extended card exists.
-            Operation::GetExtendedAgentCard(_) => OperationResult::ExtendedAgentCard(self.get_extended_agent_card()?),
-        };
-        // Only operations with a message activate extensions (`docs/decisions/server.md`).
-        Ok(Answer { value: result, active: Vec::new() })
+    ) -> BoxFuture<'a, Result<Answer<OperationResult>, A2aError>> {
+        Box::pin(async move {
+            let result = match operation {
+                Operation::SendMessage(request) => {
+                    return Ok(self.send_message(call, request).await?.map(OperationResult::Sent));
+                }
+                Operation::SendStreamingMessage(request) => {
+                    return Ok(self.send_streaming_message(call, request).await?.map(OperationResult::Events));
+                }
+                Operation::CallMethod(MethodRequest { extension, method, params, .. }) => {
+                    let called = self.call_method(call, (extension.as_deref(), &method), &params).await?;
+                    return Ok(called.map(OperationResult::Method));
+                }
+                Operation::GetTask(request) => OperationResult::Task(self.get_task(call, &request).await?),
+                Operation::ListTasks(request) => OperationResult::Tasks(self.list_tasks(call, &request).await?),
+                Operation::CancelTask(request) => {
+                    OperationResult::CanceledTask(self.cancel_task(call, &request).await?)
+                }
+                Operation::SubscribeToTask(request) => {
+                    OperationResult::Events(self.subscribe_to_task(call, &request).await?)
+                }
+                Operation::SubscribeToTurn(request) => OperationResult::Events(self.follow_turn(call, &request).await?),
+                Operation::CreatePushConfig(config) => {
+                    OperationResult::PushConfig(self.create_push_config(call, config).await?)
+                }
+                Operation::GetPushConfig(request) => {
+                    OperationResult::PushConfig(self.get_push_config(call, &request).await?)
+                }
+                Operation::GetFirstPushConfig(request) => {
+                    OperationResult::PushConfig(self.first_push_config(call, &request.task_id).await?)
+                }
+                Operation::ListPushConfigs(request) => {
+                    OperationResult::PushConfigs(self.list_push_configs(call, &request).await?)
+                }
+                Operation::DeletePushConfig(request) => {
+                    self.delete_push_config(call, &request).await?;
+                    OperationResult::NoPushConfig
+                }
+                // The card is the same for all callers: with `[auth]` every caller is authenticated, and without it no
+                // extended card exists.
+                Operation::GetExtendedAgentCard(_) => {
+                    OperationResult::ExtendedAgentCard(self.get_extended_agent_card()?)
+                }
+            };
+            // Only operations with a message activate extensions (`docs/decisions/server.md`).
+            Ok(Answer { value: result, active: Vec::new() })
+        })
     }
 }

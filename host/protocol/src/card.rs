@@ -34,7 +34,7 @@ message! {
         pub skills: Vec<AgentSkill> => "skills" lenient,
         /// Signatures over the card.
         pub signatures: Vec<AgentCardSignature> => "signatures" optional,
-        /// The URL of an icon.
+        /// The URL of an icon that clients may show.
         pub icon_url: Option<String> => "iconUrl" optional,
     }
 

@@ -33,7 +33,7 @@ pub enum A2aError {
         "task {task_id} has no push notification config {config_id:?}; ListTaskPushNotificationConfigs has those it has"
     )]
     PushConfigNotFound {
-        /// The task.
+        /// The id that the client sent.
         task_id: TaskId,
         /// The id of the config that the client sent.
         config_id: String,
@@ -41,9 +41,9 @@ pub enum A2aError {
     /// The task has ended already.
     #[error("task {task_id} cannot be canceled because it is in state {state}")]
     TaskNotCancelable {
-        /// The task.
+        /// The id that the client sent.
         task_id: TaskId,
-        /// Its state.
+        /// The state in which the task ended.
         state: TaskState,
     },
     /// The agent does not post task updates.

@@ -6,7 +6,7 @@ use crate::{Artifact, ContextId, Message, Metadata, Task, TaskId, TaskStatus};
 message! {
     /// A task has changed its status.
     pub struct TaskStatusUpdateEvent {
-        /// The task.
+        /// The id of the task that changed.
         pub task_id: TaskId => "taskId" required,
         /// The conversation of the task.
         pub context_id: ContextId => "contextId" required,
@@ -18,7 +18,7 @@ message! {
 
     /// A task has a new artifact or a new piece of one.
     pub struct TaskArtifactUpdateEvent {
-        /// The task.
+        /// The id of the task that made the artifact.
         pub task_id: TaskId => "taskId" required,
         /// The conversation of the task.
         pub context_id: ContextId => "contextId" required,

@@ -34,7 +34,7 @@ pub enum RequestId {
     Null,
     /// A number as the client wrote it.
     Number(String),
-    /// A string.
+    /// A JSON string, decoded.
     String(String),
 }
 
@@ -43,7 +43,7 @@ pub enum RequestId {
 pub struct Request<'a> {
     /// The id, which the response repeats.
     pub id: RequestId,
-    /// The method.
+    /// The name of the method.
     pub method: Cow<'a, str>,
     /// The text of the parameters in the body; `{}` if the request has none.
     pub params: &'a str,

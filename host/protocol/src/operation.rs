@@ -15,11 +15,11 @@ impl SendMessageRequest {
 }
 
 message! {
-    /// SendMessage and SendStreamingMessage.
+    /// The parameters of SendMessage and SendStreamingMessage.
     pub struct SendMessageRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// The message.
+        /// The message for the agent.
         pub message: Message => "message" required,
         /// The client's settings for the answer.
         pub configuration: SendMessageConfiguration => "configuration",
@@ -39,17 +39,17 @@ message! {
         pub return_immediately: bool => "returnImmediately",
     }
 
-    /// GetTask.
+    /// The parameters of GetTask.
     pub struct GetTaskRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// The task.
+        /// The id of the wanted task.
         pub id: TaskId => "id" required,
         /// The most messages of history in the answer. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
     }
 
-    /// ListTasks.
+    /// The parameters of ListTasks.
     pub struct ListTasksRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
@@ -81,25 +81,25 @@ message! {
         pub total_size: i32 => "totalSize" required,
     }
 
-    /// CancelTask.
+    /// The parameters of CancelTask.
     pub struct CancelTaskRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// The task.
+        /// The id of the task to cancel.
         pub id: TaskId => "id" required,
         /// Free-form entries about the request.
         pub metadata: Metadata => "metadata",
     }
 
-    /// SubscribeToTask.
+    /// The parameters of SubscribeToTask.
     pub struct SubscribeToTaskRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// The task.
+        /// The id of the task to follow.
         pub id: TaskId => "id" required,
     }
 
-    /// GetExtendedAgentCard.
+    /// The parameters of GetExtendedAgentCard.
     pub struct GetExtendedAgentCardRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",

@@ -80,21 +80,21 @@ message! {
         pub credentials: Option<Secret> => "credentials",
     }
 
-    /// GetTaskPushNotificationConfig.
+    /// The parameters of GetTaskPushNotificationConfig.
     pub struct GetTaskPushNotificationConfigRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// The task.
+        /// The id of the task that has the config.
         pub task_id: TaskId => "taskId" required,
-        /// The config.
+        /// The id of the config within its task.
         pub id: String => "id" required,
     }
 
-    /// ListTaskPushNotificationConfigs.
+    /// The parameters of ListTaskPushNotificationConfigs.
     pub struct ListTaskPushNotificationConfigsRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// The task.
+        /// The id of the task whose configs are listed.
         pub task_id: TaskId => "taskId" required,
         /// The most configs on a page. 0: the server decides.
         pub page_size: i32 => "pageSize",
@@ -104,19 +104,19 @@ message! {
 
     /// The answer to ListTaskPushNotificationConfigs.
     pub struct ListTaskPushNotificationConfigsResponse {
-        /// The configs.
+        /// The configs of this page.
         pub configs: Vec<TaskPushNotificationConfig> => "configs",
         /// The token of the next page; absent on the last page.
         pub next_page_token: Option<String> => "nextPageToken",
     }
 
-    /// DeleteTaskPushNotificationConfig.
+    /// The parameters of DeleteTaskPushNotificationConfig.
     pub struct DeleteTaskPushNotificationConfigRequest {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// The task.
+        /// The id of the task that has the config.
         pub task_id: TaskId => "taskId" required,
-        /// The config.
+        /// The id of the config within its task.
         pub id: String => "id" required,
     }
 }

@@ -13,7 +13,7 @@ one_of! {
         HttpAuth(HttpAuthSecurityScheme) => "httpAuthSecurityScheme",
         /// OAuth 2.0.
         OAuth2(OAuth2SecurityScheme) => "oauth2SecurityScheme",
-        /// OpenID Connect.
+        /// OpenID Connect, with the URL of its discovery document.
         OpenIdConnect(OpenIdConnectSecurityScheme) => "openIdConnectSecurityScheme",
         /// A client certificate.
         MutualTls(MutualTlsSecurityScheme) => "mtlsSecurityScheme",
@@ -21,15 +21,15 @@ one_of! {
 
     /// The OAuth 2.0 flow of a scheme.
     pub enum OAuthFlows {
-        /// Authorization code.
+        /// Authorization code (RFC 6749, section 4.1).
         AuthorizationCode(AuthorizationCodeOAuthFlow) => "authorizationCode",
-        /// Client credentials.
+        /// Client credentials (RFC 6749, section 4.4).
         ClientCredentials(ClientCredentialsOAuthFlow) => "clientCredentials",
         /// Implicit; deprecated by the specification.
         Implicit(ImplicitOAuthFlow) => "implicit",
         /// Password; deprecated by the specification.
         Password(PasswordOAuthFlow) => "password",
-        /// Device code.
+        /// Device code (RFC 8628).
         DeviceCode(DeviceCodeOAuthFlow) => "deviceCode",
     }
 }
@@ -77,7 +77,7 @@ message! {
         pub oauth2_metadata_url: Option<String> => "oauth2MetadataUrl" optional,
     }
 
-    /// OpenID Connect.
+    /// OpenID Connect, with the URL of its discovery document.
     pub struct OpenIdConnectSecurityScheme {
         /// A description for people.
         pub description: Option<String> => "description" optional,
@@ -91,7 +91,7 @@ message! {
         pub description: Option<String> => "description" optional,
     }
 
-    /// The authorization code flow.
+    /// The authorization code flow (RFC 6749, section 4.1).
     pub struct AuthorizationCodeOAuthFlow {
         /// The page where the user grants access.
         pub authorization_url: String => "authorizationUrl" required,
@@ -105,7 +105,7 @@ message! {
         pub pkce_required: bool => "pkceRequired",
     }
 
-    /// The client credentials flow.
+    /// The client credentials flow (RFC 6749, section 4.4).
     pub struct ClientCredentialsOAuthFlow {
         /// The URL of the token endpoint.
         pub token_url: String => "tokenUrl" required,
@@ -115,7 +115,7 @@ message! {
         pub scopes: IndexMap<String, String> => "scopes" lenient,
     }
 
-    /// The implicit flow.
+    /// The implicit flow (RFC 6749, section 4.2), which the specification of A2A deprecates.
     pub struct ImplicitOAuthFlow {
         /// The page where the user grants access.
         pub authorization_url: Option<String> => "authorizationUrl",
@@ -125,7 +125,7 @@ message! {
         pub scopes: IndexMap<String, String> => "scopes" optional,
     }
 
-    /// The password flow.
+    /// The password flow (RFC 6749, section 4.3), which the specification of A2A deprecates.
     pub struct PasswordOAuthFlow {
         /// The URL of the token endpoint.
         pub token_url: Option<String> => "tokenUrl",
@@ -135,7 +135,7 @@ message! {
         pub scopes: IndexMap<String, String> => "scopes" optional,
     }
 
-    /// The device code flow.
+    /// The device code flow (RFC 8628).
     pub struct DeviceCodeOAuthFlow {
         /// The URL where the device requests a code.
         pub device_authorization_url: String => "deviceAuthorizationUrl" required,

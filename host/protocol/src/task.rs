@@ -7,7 +7,7 @@ use crate::{
 };
 
 proto_enum! {
-    /// The state of a task.
+    /// The state of a task: the agent works, the task waits for the client, or it has ended.
     pub enum TaskState {
         /// Not known.
         #[default]
@@ -62,7 +62,7 @@ message! {
 
     /// The state of a task, the time at which it was reached, and the agent's message about it.
     pub struct TaskStatus {
-        /// The state.
+        /// The state that the task is in.
         pub state: TaskState => "state" required,
         /// The agent's message about the state.
         pub message: Option<Message> => "message",

@@ -21,7 +21,7 @@ pub(crate) struct Key {
 }
 
 /// A queued event.
-pub(crate) struct Pending {
+pub(crate) struct QueuedEvent {
     pub(crate) event: Event,
     pub(crate) config: Arc<TaskPushNotificationConfig>,
     _charge: Charge,
@@ -51,7 +51,7 @@ pub(crate) struct Ticket {
 
 /// The next step for the worker of a queue.
 pub(crate) enum Next {
-    Event(Pending),
+    Event(QueuedEvent),
     /// The queue is empty and was removed. `overflowed` of its events were dropped.
     Done {
         overflowed: u64,
@@ -91,7 +91,7 @@ type Tenants = HashMap<Arc<str>, Arc<AtomicUsize>>;
 
 struct Queue {
     ticket: Ticket,
-    waiting: VecDeque<Pending>,
+    waiting: VecDeque<QueuedEvent>,
     /// True while an event is being sent.
     in_flight: bool,
     overflowed: u64,
@@ -134,7 +134,7 @@ impl Queues {
         }
         let own = Arc::clone(state.tenants.entry(current_tenant()).or_default());
         let charge = Charge::new([&self.bytes, &own], event.body.len());
-        let pending = Pending { event: event.clone(), config: Arc::clone(config), _charge: charge };
+        let pending = QueuedEvent { event: event.clone(), config: Arc::clone(config), _charge: charge };
         match state.queues.get_mut(key) {
             Some(queue) => self.append(queue, &mut state.tenants, pending, &own),
             // Other queues take the room, and a new queue must not displace their events.
@@ -143,7 +143,7 @@ impl Queues {
         }
     }
 
-    fn append(&self, queue: &mut Queue, tenants: &mut Tenants, pending: Pending, own: &AtomicUsize) -> PushResult {
+    fn append(&self, queue: &mut Queue, tenants: &mut Tenants, pending: QueuedEvent, own: &AtomicUsize) -> PushResult {
         queue.waiting.push_back(pending);
         let mut dropped = 0;
         while queue.waiting.len() > self.max_queued || self.is_full(tenants, own, queue.waiting.len()) {
@@ -250,7 +250,7 @@ fn forget_those_without(tenants: &mut Tenants) {
 }
 
 impl QueueTable {
-    fn start(&mut self, key: &Key, pending: Pending, cancel: CancellationToken) -> Ticket {
+    fn start(&mut self, key: &Key, pending: QueuedEvent, cancel: CancellationToken) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket { number: self.tickets, cancel };
         let waiting = VecDeque::from([pending]);
@@ -266,7 +266,7 @@ impl QueueTable {
 
 impl Queue {
     /// Drops the oldest event that is not the last of its task, or else the oldest event.
-    fn drop_oldest(&mut self) -> Option<Pending> {
+    fn drop_oldest(&mut self) -> Option<QueuedEvent> {
         let oldest = self.waiting.iter().position(|pending| !pending.event.is_last).unwrap_or(0);
         self.waiting.remove(oldest)
     }

@@ -69,7 +69,7 @@ impl From<Beginning> for SeenBeginning {
     }
 }
 
-/// The result of a call. The outer result fails with a trap or a limit; the inner one is the hook's own.
+/// The result of a call. The outer result fails with a trap or a limit. The inner result is what the hook returns.
 type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
 /// The hooks of a component, by its contract version.

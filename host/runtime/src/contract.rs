@@ -14,7 +14,7 @@ pub struct Events {
     pub message: bool,
     /// Changes of the task's state.
     pub status: bool,
-    /// Artifacts.
+    /// New artifacts, and new pieces of one.
     pub artifact: bool,
 }
 

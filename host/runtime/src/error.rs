@@ -110,7 +110,7 @@ pub enum LoadError {
         what: Cow<'static, str>,
         /// Number of parts that were counted before counting stopped.
         found: u64,
-        /// The limit.
+        /// The most parts that this host compiles.
         limit: u64,
     },
     /// Compiling took too long.
@@ -121,7 +121,7 @@ pub enum LoadError {
     CompileTime {
         /// Digest of the component.
         digest: Digest,
-        /// The limit.
+        /// The time that compiling may take.
         limit: Duration,
     },
     /// Compiling needed too much memory.
@@ -337,7 +337,7 @@ pub enum Fault {
         error_id: Uuid,
         /// The hook that was called.
         hook: Hook,
-        /// The limit.
+        /// The exceeded limit.
         limit: LimitReached,
     },
     /// The guest returned an error from a hook that must not fail.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use annex_egress::Resolver;
 use annex_keyvalue::KeyValueStore;
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
+use futures::future::BoxFuture;
 use uuid::Uuid;
 use wasmtime::Engine;
 use wasmtime::component::InstancePre;
@@ -19,7 +20,7 @@ use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::confinement::guest_time::GuestTime;
 use crate::confinement::http_sender::Sender;
 use crate::confinement::instance::GuestInstance;
-use crate::confinement::kept::{self, Keeping};
+use crate::confinement::kept::{self, InstanceKeeper};
 use crate::confinement::linker::linker;
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::confinement::slots::Slots;
@@ -96,8 +97,8 @@ impl Runtime {
         })
     }
 
-    /// The runtime of a tenant, which shares the engine, the instance pool and the compiler. Keys and metrics are the
-    /// tenant's own.
+    /// The runtime of a tenant. It shares the engine, the instance pool and the compiler, and has its own keys and
+    /// metrics.
     #[must_use]
     pub fn of_tenant(&self, name: &str) -> Self {
         let tenant = Arc::from(name);
@@ -149,8 +150,8 @@ impl Runtime {
     ///
     /// # Errors
     /// The file is too large, not a component, or not an extension of a supported contract.
-    pub async fn inspect(&self, bytes: Vec<u8>) -> Result<InspectionResult, LoadError> {
-        self.compiler.inspect(ComponentFile::of(&self.tenant, "", bytes).await?).await
+    pub fn inspect(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<InspectionResult, LoadError>> {
+        Box::pin(async move { self.compiler.inspect(ComponentFile::of(&self.tenant, "", bytes).await?).await })
     }
 
     /// Loads a component.
@@ -165,49 +166,51 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::load`].
-    pub async fn load_named(
-        &self,
-        name: &str,
+    pub fn load_named<'a>(
+        &'a self,
+        name: &'a str,
         bytes: Vec<u8>,
         installation: Installation,
-    ) -> Result<Extension, LoadError> {
-        let started = Instant::now();
-        let component = ComponentFile::of(&self.tenant, name, bytes).await?;
-        check_secrets(&installation)?;
-        let services = self.services(&installation.grants)?;
-        let keep = matches!(installation.instances, Instances::Kept { .. });
-        if keep && !kept::can_be_put_back() {
-            let reason =
-                "the kernel cannot list the pages that a turn has written (PAGEMAP_SCAN, Linux 6.7)".to_owned();
-            return Err(LoadError::Unkeepable { reason });
-        }
-        let (code, compiled) = self.compiler.code(component, keep, &installation.grants).await?;
-        // Cached code may have been compiled for an installation with other grants.
-        code.inspection.check_grants(&installation.grants)?;
-        let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();
-        let mut program = self.link(code, &installation)?;
-        let (profile, descriptor) = describe(&program, &installation, services).await?;
-        let card = declare(&program, &profile, &descriptor, &installation).await?;
-        let methods = methods::declared(&program, &profile, &descriptor).await?;
-        program.keeping = self.keeping(&program, &installation)?;
-        Ok(Extension {
-            breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
-            turns: self.slots.of_extension(installation.limits.turns),
-            observer: ObserverSlot::default(),
-            selection: installation.selection.clone(),
-            on_failure: installation.on_failure,
-            descriptor,
-            profile,
-            card_bytes: entry_bytes(&card),
-            card,
-            methods,
-            program,
-            exported,
-            digest,
-            settings: installation.digest(),
-            size,
-            load_time: started.elapsed(),
-            compiled,
+    ) -> BoxFuture<'a, Result<Extension, LoadError>> {
+        Box::pin(async move {
+            let started = Instant::now();
+            let component = ComponentFile::of(&self.tenant, name, bytes).await?;
+            check_secrets(&installation)?;
+            let services = self.services(&installation.grants)?;
+            let keep = matches!(installation.instances, Instances::Kept { .. });
+            if keep && !kept::can_be_put_back() {
+                let reason =
+                    "the kernel cannot list the pages that a turn has written (PAGEMAP_SCAN, Linux 6.7)".to_owned();
+                return Err(LoadError::Unkeepable { reason });
+            }
+            let (code, compiled) = self.compiler.code(component, keep, &installation.grants).await?;
+            // Cached code may have been compiled for an installation with other grants.
+            code.inspection.check_grants(&installation.grants)?;
+            let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();
+            let mut program = self.link(code, &installation)?;
+            let (profile, descriptor) = describe(&program, &installation, services).await?;
+            let card = declare(&program, &profile, &descriptor, &installation).await?;
+            let methods = methods::declared(&program, &profile, &descriptor).await?;
+            program.keeping = self.keeping(&program, &installation)?;
+            Ok(Extension {
+                breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
+                turns: self.slots.of_extension(installation.limits.turns),
+                observer: ObserverSlot::default(),
+                selection: installation.selection.clone(),
+                on_failure: installation.on_failure,
+                descriptor,
+                profile,
+                card_bytes: entry_bytes(&card),
+                card,
+                methods,
+                program,
+                exported,
+                digest,
+                settings: installation.digest(),
+                size,
+                load_time: started.elapsed(),
+                compiled,
+            })
         })
     }
 
@@ -236,11 +239,11 @@ impl Runtime {
     }
 
     /// The data for keeping instances. `None` if instances are not kept.
-    fn keeping(&self, program: &Program, installation: &Installation) -> Result<Option<Keeping>, LoadError> {
+    fn keeping(&self, program: &Program, installation: &Installation) -> Result<Option<InstanceKeeper>, LoadError> {
         let Instances::Kept { turns } = installation.instances else { return Ok(None) };
         let Some(functions) = program.code.functions else { return Ok(None) };
         let Some(parked) = self.slots.parked() else { return Ok(None) };
-        let keeping = Keeping::of(&program.component, functions, parked, turns);
+        let keeping = InstanceKeeper::of(&program.component, functions, parked, turns);
         keeping.map(Some).map_err(|error| LoadError::Link(error.into()))
     }
 }

@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 
-/// Overrides of host services for a turn. `None` means the host's own.
+/// Replacements of host services in one turn. `None` means the usual service of the host.
 #[derive(Clone, Default)]
 pub struct ServiceOverrides {
     /// The key-value store.
     pub keyvalue: Option<Arc<dyn KeyValueStore>>,
-    /// The clocks.
+    /// The wall clock and the monotonic clock.
     pub clock: Option<Arc<dyn Clock>>,
     /// The source of random bytes.
     pub random: Option<Arc<dyn Random>>,

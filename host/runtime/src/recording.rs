@@ -73,13 +73,13 @@ pub struct Attention {
 pub enum RecordingLine {
     /// The recorded extension.
     Recording(RecordingHead),
-    /// One turn.
+    /// A turn that has ended.
     Turn(RecordedTurn),
     /// Why the recording ended.
     End(RecordingEnd),
 }
 
-/// The head of a recording.
+/// The first line of a recording: the component, and the start of the recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordingHead {
     /// [`FORMAT_VERSION`] of the writer.
@@ -98,7 +98,7 @@ pub struct RecordingHead {
     pub settings: Json,
 }
 
-/// The end of a recording.
+/// The last line of a recording: the number of turns, and the reason of the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingEnd {
     /// Number of recorded turns.
@@ -204,7 +204,7 @@ pub enum StepInput {
     Next,
 }
 
-/// The result of a step.
+/// The extension's answer in one step, or its failure.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum StepResult {
@@ -233,7 +233,7 @@ pub enum StepResult {
     Failed {
         /// The outcome as in the metrics, such as `trap` or `cpu_limit`.
         kind: String,
-        /// The reason.
+        /// The text of the failure.
         reason: String,
     },
     /// The extension agrees with the beginning or the change.
@@ -274,7 +274,7 @@ pub enum StepResult {
 pub enum HostCall {
     /// Reads the time since 1970.
     Time {
-        /// Seconds.
+        /// Whole seconds.
         seconds: u64,
         /// Nanoseconds of the second.
         nanoseconds: u32,
@@ -288,9 +288,9 @@ pub enum HostCall {
     Random(Octets),
     /// Reads a key.
     Get {
-        /// The bucket.
+        /// The bucket: empty for the lasting one, `context` or `task`.
         bucket: String,
-        /// The key.
+        /// The name of the key.
         key: String,
         /// The value; absent if the key does not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -298,25 +298,25 @@ pub enum HostCall {
     },
     /// Sets a key.
     Set {
-        /// The bucket.
+        /// The bucket: empty for the lasting one, `context` or `task`.
         bucket: String,
-        /// The key.
+        /// The name of the key.
         key: String,
         /// The new value.
         value: Octets,
     },
     /// Deletes a key.
     Delete {
-        /// The bucket.
+        /// The bucket: empty for the lasting one, `context` or `task`.
         bucket: String,
-        /// The key.
+        /// The name of the key.
         key: String,
     },
     /// Increments a counter.
     Increment {
-        /// The bucket.
+        /// The bucket: empty for the lasting one, `context` or `task`.
         bucket: String,
-        /// The key.
+        /// The name of the key.
         key: String,
         /// The increment.
         by: u64,
@@ -325,7 +325,7 @@ pub enum HostCall {
     },
     /// Lists keys.
     Keys {
-        /// The bucket.
+        /// The bucket: empty for the lasting one, `context` or `task`.
         bucket: String,
         /// Number of skipped keys.
         skip: u64,
@@ -345,7 +345,7 @@ pub enum HostCall {
     },
     /// Resumes a task.
     Resume {
-        /// The task.
+        /// The id of the task to resume.
         task_id: String,
         /// Why the task cannot be resumed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -356,7 +356,7 @@ pub enum HostCall {
     Http {
         /// Method and URL.
         request: String,
-        /// The body.
+        /// The body that the guest sent.
         body: Octets,
         /// The answer; absent if there was none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -372,7 +372,7 @@ pub struct HttpAnswer {
     /// Recorded header fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body that the guest received.
     pub body: Octets,
 }
 
@@ -381,7 +381,7 @@ pub struct HttpAnswer {
 pub struct KnownKey {
     /// The bucket: empty for the lasting one, `context` or `task`.
     pub bucket: String,
-    /// The key.
+    /// The name of the key.
     pub key: String,
     /// The value; absent if the key did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -401,7 +401,7 @@ pub enum Octets {
 /// The thread time of one hook.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HookTime {
-    /// The hook.
+    /// The name of the hook.
     pub hook: String,
     /// Thread time in microseconds.
     pub micros: u64,

@@ -73,7 +73,7 @@ pub trait TurnView: Send + Sync {
     }
 }
 
-/// The ids of a turn.
+/// The ids by which clients know the task and the conversation of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnIds {
     /// Id of the task.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, ExtensionUri};
-use annex_telemetry::{ACCESS_TARGET, Outcome, OutcomeCounts, Request, Spent, millis, with};
+use annex_telemetry::{ACCESS_TARGET, Outcome, OutcomeCounts, Request, StageTimes, millis, with};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -36,7 +36,8 @@ pub(crate) const PREFLIGHT: &str = "Preflight";
 pub(crate) const HEALTH: &str = "Health";
 /// A method of an extension.
 const EXTENSION_METHOD: &str = "ExtensionMethod";
-/// A request for an unknown operation, or one that was refused before its operation was read.
+/// A request for an unknown operation, or one that was refused before its operation was read. JSON-RPC has the
+/// operation in the body, which is read only if the caller is known.
 const UNKNOWN: &str = "Unknown";
 
 /// Reasons for refusing a request before an operation is called.
@@ -157,7 +158,7 @@ impl Exchange {
         operation: &'static str,
         (outcome, reason): (Outcome, Option<&'static str>),
         all: Duration,
-        spent: Spent,
+        spent: StageTimes,
     ) {
         let request = &*self.request;
         let is_well = outcome == Outcome::Ok;

@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use crate::access_log::AccessLog;
-use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
+use crate::admin_api::extensions::{Details, List, Log, ReloadResult, RemovedExtension};
 use crate::admin_api::{Addition, Rollback};
 use crate::connections::network::Network;
 use crate::installation::installer::{ReloadOutcome, Version};
@@ -43,7 +43,7 @@ use error::{AdminError, RefusalReason};
 pub(crate) use shared::{Admin, AdminParts};
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
-pub(crate) use token::check_tokens;
+pub(crate) use token::wrong_tokens;
 
 /// All routes of the API.
 pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
@@ -185,14 +185,14 @@ async fn remove(
     Extension(caller): Extension<AdminCaller>,
     Query(change): Query<AgreedChange>,
     Path(id): Path<String>,
-) -> Result<Json<Removed>, AdminError> {
+) -> Result<Json<RemovedExtension>, AdminError> {
     let (of, consent) = change.parts();
     let here = admin.changeable(&of).await?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let change = async move { installer.remove(&uri, consent).await };
     let removed = whole(caller, change, move |removed| was("removed", removed, &of)).await?;
-    Ok(Json(Removed::of(&here, &removed)))
+    Ok(Json(RemovedExtension::of(&here, &removed)))
 }
 
 async fn roll_back(
@@ -216,7 +216,7 @@ async fn reload(
     State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<AdminCaller>,
     Query(of): Query<OfTenant>,
-) -> Result<Json<Reloaded>, AdminError> {
+) -> Result<Json<ReloadResult>, AdminError> {
     let all = Arc::clone(&admin.installers);
     let installer = admin.installer(&of).await?;
     let reloaded = match of.tenant {
@@ -229,7 +229,7 @@ async fn reload(
             whole(caller, async move { all.reload().await }, told).await?
         }
     };
-    Ok(Json(Reloaded::from(reloaded)))
+    Ok(Json(ReloadResult::from(reloaded)))
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>, Extension(log): Extension<Arc<AccessLog>>) -> Response {

@@ -61,7 +61,7 @@ mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-pub use check::{Checked, check, check_extensions, check_tenant_text};
+pub use check::{CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
 /// The whole server without its listeners.
@@ -87,11 +87,17 @@ impl App {
     /// server.
     ///
     /// # Errors The config key, or the component with the step that refused it.
-    pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        // The check precedes the connections to peers, and reports all mistakes at once.
-        check::check_start(config, locations, true).await?;
-        let agent = agent(config.agent()?, locations).await?;
-        Self::joined(config, locations, base_url, agent).await
+    pub fn load<'a>(
+        config: &'a Config,
+        locations: &'a Locations,
+        base_url: &'a str,
+    ) -> BoxFuture<'a, Result<Self, AppError>> {
+        Box::pin(async move {
+            // The check precedes the connections to peers, and reports all mistakes at once.
+            check::check_start(config, locations, true).await?;
+            let agent = agent(config.agent()?, locations).await?;
+            Self::join(config, locations, base_url, agent).await
+        })
     }
 
     /// Like [`App::load`], with an agent that is compiled into the program. The config needs no `[agent]`, and an
@@ -99,25 +105,16 @@ impl App {
     /// program starts itself as a child process to compile components.
     ///
     /// # Errors As [`App::load`].
-    pub async fn with_agent(
-        config: &Config,
-        locations: &Locations,
-        base_url: &str,
-        agent: Arc<dyn AgentExecutor>,
-    ) -> Result<Self, AppError> {
-        check::check_start(config, locations, false).await?;
-        // The future is boxed because it is large. Boxing also compiles it in this crate, and not again in each
-        // program.
-        Self::joined(config, locations, base_url, agent).await
-    }
-
-    fn joined<'a>(
+    pub fn with_agent<'a>(
         config: &'a Config,
         locations: &'a Locations,
         base_url: &'a str,
         agent: Arc<dyn AgentExecutor>,
     ) -> BoxFuture<'a, Result<Self, AppError>> {
-        Box::pin(Self::join(config, locations, base_url, agent))
+        Box::pin(async move {
+            check::check_start(config, locations, false).await?;
+            Self::join(config, locations, base_url, agent).await
+        })
     }
 
     async fn join(
@@ -129,9 +126,10 @@ impl App {
         let config = Arc::new(config.clone());
         let names = AgentNames::default();
         let since = Timestamp::now();
-        let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
+        let shared = Arc::new(SharedParts::open(&config, locations, base_url, &names).await?);
         let served = ServedConfig::own(&config);
-        let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
+        let served =
+            ServedAgent { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
         // The future of a load is large, so it is boxed to stay out of this one.
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
@@ -233,8 +231,8 @@ fn describe(peers: &Peers, base_url: &str, phase: &str) {
     peers.editions.lease().describe(Description { version, address, phase });
 }
 
-/// One agent to load: the config's own, or a tenant's.
-struct Served {
+/// One agent to load: the agent of the config itself, or of a tenant.
+struct ServedAgent {
     /// The name of the tenant. Empty for the config's own agent.
     name: String,
     config: ServedConfig,
@@ -244,7 +242,7 @@ struct Served {
 }
 
 /// The parts that all tenants share. Each part keeps its data per tenant.
-struct Shared {
+struct SharedParts {
     base_url: String,
     names: AgentNames,
     authentication: Option<Authentication>,
@@ -268,7 +266,7 @@ struct Shared {
     closing: CancellationToken,
 }
 
-impl Shared {
+impl SharedParts {
     /// Opens the stores and creates the shared parts. `names` is filled with the agents as they are loaded.
     async fn open(
         config: &Config,
@@ -340,8 +338,8 @@ impl Shared {
     }
 
     /// Loads the components of one agent and connects its parts.
-    async fn serve(&self, served: Served, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
-        let Served { name, config, locations, is_watched } = served;
+    async fn serve(&self, served: ServedAgent, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
+        let ServedAgent { name, config, locations, is_watched } = served;
         self.names.set(&name, agent.name());
         let remote_card = agent.remote_card();
         let authenticator = self.authentication.as_ref().map(Authentication::current);

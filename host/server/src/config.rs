@@ -18,6 +18,7 @@ mod bounds;
 mod card;
 mod cors;
 mod document;
+pub(crate) mod environment;
 mod extension;
 mod file;
 mod grants;
@@ -36,7 +37,6 @@ mod stored_tenants;
 mod tasks;
 pub(crate) mod tenant;
 pub(crate) mod tenant_text;
-mod wake;
 mod wording;
 
 pub use admin::{AdminConfig, AdminTokenConfig};
@@ -64,10 +64,9 @@ pub use sessions::SessionsConfig;
 pub use stored_tenants::StoredTenantsConfig;
 pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
-pub use wake::WakeConfig;
 
 /// The whole config of `annex serve`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// `[server]`: the listener and its limits.
@@ -96,9 +95,6 @@ pub struct Config {
     /// The name of this process among the replicas that share a database.
     #[serde(default)]
     pub replica: ReplicaConfig,
-    /// The channel by which replicas wake each other.
-    #[serde(default)]
-    pub wake: WakeConfig,
     /// The store for the keys of extensions.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
@@ -127,7 +123,7 @@ pub struct Config {
     pub(crate) text: Option<ConfigText>,
 }
 
-/// `[push]`
+/// The table `[push]`: the receivers that may get notifications.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PushConfig {
@@ -195,7 +191,10 @@ impl Config {
     /// # Errors The config has no `[agent]`.
     pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
         let path = || self.text.as_ref().map(|text| text.path().to_owned()).unwrap_or_default();
-        let missing = || Problem { path: path(), place: None, key: "agent".to_owned(), reason: NO_AGENT.to_owned() };
+        let missing = || {
+            let (key, reason) = ("agent".to_owned(), NO_AGENT.to_owned());
+            Problem { path: path(), place: None, key, reason, example: None }
+        };
         self.agent.as_ref().ok_or_else(|| ConfigError::Problems(vec![missing()]))
     }
 
@@ -219,12 +218,8 @@ impl Config {
             document
                 .wrong(key, "names another place than [tasks]; sessions and tasks are in one store: leave the key out");
         }
-        let of_replicas = [
-            self.runtime.check(&self.tasks),
-            self.replica.check(&self.tasks),
-            self.postgres.check(&self.tasks),
-            self.wake.check(&self.tasks),
-        ];
+        let of_replicas =
+            [self.runtime.check(&self.tasks), self.replica.check(&self.tasks), self.postgres.check(&self.tasks)];
         for (key, reason) in of_replicas.into_iter().filter_map(Result::err) {
             document.wrong(key, reason);
         }
@@ -256,7 +251,7 @@ impl Config {
         if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {
             wrong("server.public_url", &reason);
         }
-        if let Err((key, reason)) = self.runtime.ceiling.check() {
+        for (key, reason) in self.runtime.ceiling.wrong(&LimitsConfig::default()) {
             wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
         for (key, reason) in self.check_card(&self.card, self.agent.as_ref()) {

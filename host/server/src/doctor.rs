@@ -38,18 +38,18 @@ pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
 }
 
 async fn config(path: &Path, locations: &Locations) -> Vec<Finding> {
-    match app::check(path, locations).await {
-        Ok(checked) => {
-            let app::Checked { extensions, tenants, warnings } = checked;
-            let fine = Finding::fine("config", format!("no errors; extensions: {extensions}, tenants: {tenants}"));
-            let warnings = warnings.iter().map(|warning| Finding::warning("config", warning.to_string()));
-            [fine].into_iter().chain(warnings).collect()
+    let app::CheckReport { warnings, outcome } = app::check(path, locations).await;
+    let mut findings = match outcome {
+        Ok(app::Counts { extensions, tenants }) => {
+            vec![Finding::fine("config", format!("no errors; extensions: {extensions}, tenants: {tenants}"))]
         }
         Err(ConfigError::Problems(problems)) => {
             problems.iter().map(|problem| Finding::error("config", problem.to_string())).collect()
         }
         Err(error @ ConfigError::Read { .. }) => vec![Finding::error("config", fault::text(&error))],
-    }
+    };
+    findings.extend(warnings.iter().map(|warning| Finding::warning("config", warning.to_string())));
+    findings
 }
 
 /// The known faults of the engine that an extension may reach, one finding each. One more finding counts the other

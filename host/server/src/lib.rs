@@ -28,14 +28,14 @@ mod tenants;
 
 pub use admin::TokenError;
 pub use annex_agent::{end_programs, kill_programs};
-pub use app::{App, AppError, Checked, check, check_extensions, check_tenant_text};
+pub use app::{App, AppError, CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use config::{
     AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,
     ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
     HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig,
     PostgresConfig, Problem, ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig,
     SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig,
-    TemplateConfig, TenantConfig, WakeConfig,
+    TemplateConfig, TenantConfig,
 };
 pub use doctor::{Finding, Gravity, advisories, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};

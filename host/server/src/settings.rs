@@ -31,11 +31,11 @@ pub(crate) struct Settings {
     push: Option<Arc<PushNotifications>>,
     tasks: Arc<Tasks>,
     /// Applies a config to the listener, which exists before the settings.
-    listener: OnceLock<Keeping>,
+    listener: OnceLock<ConfigListener>,
 }
 
 /// Applies a config to a part of the process.
-pub(crate) type Keeping = Box<dyn Fn(&Config) + Send + Sync>;
+pub(crate) type ConfigListener = Box<dyn Fn(&Config) + Send + Sync>;
 
 /// The parts of the process whose settings change.
 pub(crate) struct SettingsOf {
@@ -45,7 +45,7 @@ pub(crate) struct SettingsOf {
     pub(crate) tasks: Arc<Tasks>,
 }
 
-/// Checked settings, ready to be applied.
+/// CheckReport settings, ready to be applied.
 pub(crate) struct PreparedSettings {
     /// The config with the checked settings.
     pub(crate) config: Arc<Config>,
@@ -62,7 +62,7 @@ pub(crate) struct SettingsChange {
     pub(crate) turns: TurnBounds,
     /// The new part of the cards about authentication. `None` if unchanged.
     pub(crate) security: Option<SecurityDeclaration>,
-    /// True if a setting changed with which added tenants were loaded.
+    /// True if a setting changed that added tenants were loaded with.
     pub(crate) concerns_added: bool,
 }
 
@@ -74,7 +74,7 @@ impl Settings {
     }
 
     /// Registers the listener. Later configs are applied to it.
-    pub(crate) fn attach(&self, listener: Keeping) {
+    pub(crate) fn attach(&self, listener: ConfigListener) {
         // The process has one listener, so the first registration stays.
         let _ = self.listener.set(listener);
     }

@@ -14,7 +14,7 @@ use crate::access_log;
 use crate::config::Config;
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
 use crate::settings::Settings;
-use crate::tenants::added::{Leaving, Loaded};
+use crate::tenants::added::{ServingParts, UnloadReason};
 
 mod added;
 mod directory;
@@ -252,7 +252,7 @@ impl Installers {
             whole.changed |= !removed.is_empty();
             for (name, serving) in removed {
                 tracing::info!(tenant = name, "the config has no such tenant any more");
-                serving.leave(&name, Leaving::Removed);
+                serving.leave(&name, UnloadReason::Removed);
             }
             again = changed;
             whole
@@ -298,7 +298,7 @@ impl Installers {
             match &loaded {
                 Ok(before) => {
                     if let Some(before) = before.clone() {
-                        before.leave(&name, Leaving::Changed);
+                        before.leave(&name, UnloadReason::Changed);
                     }
                 }
                 Err(TenantFailure { reason, .. }) => {

@@ -36,7 +36,7 @@ impl Histogram {
         self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Reads the histogram.
+    /// Returns the distribution of all values so far.
     #[must_use]
     pub fn read(&self) -> Distribution {
         let mut count = 0;

@@ -19,7 +19,7 @@ pub use line::{ACCESS_TARGET, millis};
 pub use outcome::{Outcome, OutcomeCounts};
 pub use request::Request;
 pub use scope::{Ids, enter, enter_at, ids, in_request, of_request, of_same_request, with};
-pub use stages::{Spent, Stage, StageGuard};
+pub use stages::{Stage, StageGuard, StageTimes};
 
-/// The target of log lines, by which operators filter what the server logs, whichever of its crates logs it.
+/// The target of the server's log lines, for filters. All crates of the server log under this target.
 pub const LOG_TARGET: &str = "annex_server";

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::outcome::{Outcome, OutcomeCounts};
-use crate::stages::{Spent, Stages};
+use crate::stages::{StageTimes, Stages};
 
 /// A request, or a turn that continues without one. Each fact is set by the first code that learns it; later values
 /// are ignored.
@@ -36,7 +36,7 @@ pub struct Request {
     pub verdict: OnceLock<(Outcome, &'static str)>,
     /// Extensions that refused or failed the request, or were missing.
     pub blamed: OnceLock<Box<str>>,
-    /// Exhausted quota.
+    /// Name of the quota that the request exceeded, if any.
     pub quota: OnceLock<&'static str>,
     /// Error id that the log has for the fault.
     pub error_id: OnceLock<Box<str>>,
@@ -100,10 +100,10 @@ impl Request {
 
     /// Time since the beginning, and time per stage. The latter is zero if the request gets no log line.
     #[must_use]
-    pub fn spent(&self) -> (Duration, Spent) {
+    pub fn spent(&self) -> (Duration, StageTimes) {
         let now = Instant::now();
         let all = now.saturating_duration_since(self.stages.began());
-        (all, if self.is_logged { self.stages.spent(now) } else { Spent::default() })
+        (all, if self.is_logged { self.stages.spent(now) } else { StageTimes::default() })
     }
 
     /// Sets the conversation and the task.

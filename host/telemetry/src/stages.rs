@@ -22,7 +22,7 @@ const STAGES: usize = 3;
 
 /// Time of a request per stage. No moment counts twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct StageTimes {
     /// Time in [`Stage::Agent`].
     pub agent: Duration,
     /// Time in [`Stage::Hooks`].
@@ -74,13 +74,13 @@ impl Stages {
         }
     }
 
-    pub(crate) fn spent(&self, at: Instant) -> Spent {
+    pub(crate) fn spent(&self, at: Instant) -> StageTimes {
         self.settle(at);
         let of = |stage: Stage| {
             let nanos = self.nanos.get(stage as usize).map_or(0, |nanos| nanos.load(Ordering::Relaxed));
             Duration::from_nanos(nanos)
         };
-        Spent { agent: of(Stage::Agent), hooks: of(Stage::Hooks), store: of(Stage::Store) }
+        StageTimes { agent: of(Stage::Agent), hooks: of(Stage::Hooks), store: of(Stage::Store) }
     }
 }
 
@@ -126,7 +126,7 @@ impl Drop for StageGuard {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Spent, Stage, Stages};
+    use super::{Stage, StageTimes, Stages};
 
     #[test]
     fn the_time_of_a_stage_within_another_is_the_inner_ones_alone() {
@@ -140,7 +140,7 @@ mod tests {
         stages.leave(Stage::Hooks, after(30));
         let millis = Duration::from_millis;
         let spent = stages.spent(after(40));
-        assert_eq!(spent, Spent { agent: millis(20), hooks: millis(8), store: millis(2) });
+        assert_eq!(spent, StageTimes { agent: millis(20), hooks: millis(8), store: millis(2) });
     }
 
     #[test]

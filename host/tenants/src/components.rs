@@ -8,7 +8,7 @@ use crate::TenantStoreError;
 /// The bounds on the stored components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadBounds {
-    /// The most components.
+    /// The largest number of components.
     pub count: u64,
     /// The largest total size, in bytes.
     pub bytes: u64,
@@ -19,9 +19,9 @@ pub struct UploadBounds {
 pub struct ListedComponent {
     /// Its digest, as text.
     pub digest: String,
-    /// Its bytes.
+    /// Its size, in bytes.
     pub size: u64,
-    /// When it was uploaded first.
+    /// The time of its first upload.
     pub uploaded_at: Timestamp,
 }
 

@@ -20,5 +20,5 @@ pub use components::{ComponentStore, ListedComponent, Upload, UploadBounds};
 pub use error::TenantStoreError;
 pub use key::MAX_KEY_BYTES;
 pub use stores::{POSTGRES_MIGRATIONS, TenantStores};
-pub use tenants::{Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore};
+pub use tenants::{ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore};
 pub use usage::{Consumption, UsageStore};

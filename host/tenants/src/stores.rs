@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use annex_database::{Database, Migrations, OpenError, PostgresConnections, PostgresDatabase, SqliteDatabase};
 
+use futures::future::LocalBoxFuture;
+
 use crate::memory::{MemoryComponents, MemoryTenants, MemoryUsage};
 use crate::sql::SqlTenantStore;
 use crate::{ComponentStore, TenantStore, UsageStore};
@@ -47,8 +49,8 @@ impl TenantStores {
     ///
     /// # Errors
     /// As [`SqliteDatabase::open`].
-    pub async fn open_file(path: &Path) -> Result<Self, OpenError> {
-        Ok(Self::on(SqliteDatabase::open(path, SQLITE_MIGRATIONS).await?, false))
+    pub fn open_file(path: &Path) -> LocalBoxFuture<'_, Result<Self, OpenError>> {
+        Box::pin(async move { Ok(Self::on(SqliteDatabase::open(path, SQLITE_MIGRATIONS).await?, false)) })
     }
 
     /// Brings the tables of the PostgreSQL database up to date. Several processes can use one database. Closing the stores
@@ -56,8 +58,8 @@ impl TenantStores {
     ///
     /// # Errors
     /// As [`PostgresDatabase::open`].
-    pub async fn open_postgres(connections: &PostgresConnections) -> Result<Self, OpenError> {
-        Ok(Self::on(PostgresDatabase::open(connections, POSTGRES_MIGRATIONS).await?, true))
+    pub fn open_postgres(connections: &PostgresConnections) -> LocalBoxFuture<'_, Result<Self, OpenError>> {
+        Box::pin(async move { Ok(Self::on(PostgresDatabase::open(connections, POSTGRES_MIGRATIONS).await?, true)) })
     }
 
     fn on<D: Database>(database: D, is_shared: bool) -> Self {

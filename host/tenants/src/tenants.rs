@@ -51,7 +51,7 @@ pub struct ChangedTenant {
 
 /// The state that the caller expects a tenant to have before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Believed {
+pub enum Expectation {
     /// No tenant has the name.
     Absent,
     /// The last change has this number.
@@ -82,14 +82,14 @@ pub trait TenantStore: Send + Sync {
     /// [`TenantStoreError::Database`].
     async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, TenantStoreError>;
 
-    /// Stores text and state under the name, if the stored tenant matches `believed`.
+    /// Stores text and state under the name, if the stored tenant matches `expectation`.
     ///
     /// # Errors
     /// [`TenantStoreError::InvalidKey`], [`TenantStoreError::Database`].
     async fn put(
         &self,
         name: &str,
-        believed: Believed,
+        expectation: Expectation,
         state: TenantState,
         config: &str,
     ) -> Result<TenantChange, TenantStoreError>;

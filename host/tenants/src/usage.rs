@@ -17,8 +17,8 @@ pub struct Consumption {
     pub tokens: u64,
 }
 
-/// The most that a store keeps of each number for one tenant and hour. The numbers of all hours that are kept, and far more, can be
-/// added up without an overflow of what databases count with.
+/// The largest value of each number for one tenant and hour. The sum over all kept hours stays far below the largest
+/// number in a database.
 pub(crate) const MOST_OF_HOUR: u64 = 1 << 50;
 
 impl Consumption {
@@ -53,7 +53,7 @@ impl Consumption {
     }
 }
 
-/// Keeps what tenants have used. Hours are counted since 1970-01-01T00:00:00Z.
+/// Keeps the usage of tenants. Hours are counted since 1970-01-01T00:00:00Z.
 #[async_trait]
 pub trait UsageStore: Send + Sync {
     /// Adds the usage of tenants in an hour, all or nothing. Each tenant appears once in `used`. Each number of a

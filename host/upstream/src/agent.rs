@@ -6,6 +6,7 @@ use std::sync::Arc;
 use annex_agent::{AgentError, AgentExecutor, EventSender, StepKind, TurnContext, UpstreamContext};
 use annex_protocol::{AgentCard, TaskId};
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::config::UpstreamConfig;
@@ -24,9 +25,11 @@ impl UpstreamAgent {
     ///
     /// # Errors
     /// [`ConnectError`] names the URL and the cause.
-    pub async fn connect(config: UpstreamConfig) -> Result<Self, ConnectError> {
-        config.check()?;
-        Ok(Self { upstream: Upstream::connect(config).await? })
+    pub fn connect(config: UpstreamConfig) -> BoxFuture<'static, Result<Self, ConnectError>> {
+        Box::pin(async move {
+            config.check()?;
+            Ok(Self { upstream: Upstream::connect(config).await? })
+        })
     }
 }
 

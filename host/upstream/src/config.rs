@@ -1,6 +1,6 @@
 //! The operator's settings of an upstream agent.
 
-use std::env;
+use std::env::{self, VarError};
 use std::time::Duration;
 
 use annex_agent::check_template;
@@ -66,7 +66,7 @@ fn authorization() -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostContext {
-    /// Messages of the conversation fail with an error that says so.
+    /// Messages of the conversation fail with an error that explains the loss.
     #[default]
     Fail,
     /// The conversation continues as a new one at the upstream.
@@ -213,13 +213,17 @@ fn settable(key: &'static str, name: &str) -> Result<HeaderName, ConfigError> {
 
 impl Credentials {
     fn field(&self) -> Result<(HeaderName, HeaderValue), ConfigError> {
-        const KEY: &str = "credentials";
-        let wrong = |reason: &str| ConfigError::new(KEY, format!("names the variable {}, which {reason}", self.env));
-        let value = env::var(&self.env).map_err(|_| wrong("is not set, or is not text"))?;
-        let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong("is not a valid header field value"))?;
+        const KEY: &str = "credentials.env";
+        let wrong = |reason: &str| ConfigError::new(KEY, format!("the environment variable {} {reason}", self.env));
+        let value = env::var(&self.env).map_err(|error| match error {
+            VarError::NotPresent => wrong("is not set; set it before the start"),
+            VarError::NotUnicode(_) => wrong("has a value that is not UTF-8"),
+        })?;
+        let value = HeaderValue::try_from(value.trim());
+        let mut value = value.map_err(|_| wrong("has characters that no header field has"))?;
         // Debug output hides a sensitive value, and HTTP/2 does not put it into its table.
         value.set_sensitive(true);
-        Ok((settable(KEY, &self.header)?, value))
+        Ok((settable("credentials.header", &self.header)?, value))
     }
 }
 

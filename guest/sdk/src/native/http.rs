@@ -13,11 +13,10 @@ pub struct SentRequest {
     pub url: String,
     /// Header fields as the extension wrote them.
     pub fields: Vec<(String, Vec<u8>)>,
-    /// The body.
+    /// The body; empty if the extension set none.
     pub body: Vec<u8>,
 }
 
-/// Answers a request.
 pub(crate) type Answer = Rc<dyn Fn(&SentRequest) -> Result<Response, Error>>;
 
 /// The test's answer to requests, and the recorded requests.

@@ -28,7 +28,6 @@ pub(crate) struct Contents {
     pub(crate) fault: Option<Fault>,
 }
 
-/// All buckets.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
     lasting: Contents,

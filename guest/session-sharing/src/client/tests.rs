@@ -19,7 +19,7 @@ struct Program {
 struct PendingCall {
     call: Call,
     shared: Value,
-    /// The texts before the message's own, or the code with which the agent refused the message.
+    /// The shared texts before the message's text, or the error code of the agent's refusal.
     heard: Result<Vec<String>, i32>,
 }
 
@@ -336,8 +336,8 @@ mod recorded {
         (heard, context)
     }
 
-    /// The texts before the message's own. The remote agent's own texts are quoted, whereas google-adk sends them like
-    /// the user's text.
+    /// The shared texts before the message's text. Texts of the remote agent are quoted, whereas google-adk sends them
+    /// like texts of the user.
     fn expected(case: &Value) -> Vec<String> {
         let own: Vec<&str> = case["input"]["events"]
             .as_array()

@@ -25,7 +25,7 @@ fn offered(shared: &Value, keys: &Keys) -> Result<(PendingEvents, Vec<Rewrite>),
     check(&Parameters::default(), &message(shared), keys).map(|taken| taken.expect("something is shared"))
 }
 
-/// Begins a turn with shared events. Returns the texts before the message's own.
+/// Begins a turn with shared events. Returns the texts that precede the message's text.
 fn take(shared: &Value, keys: &Keys) -> Vec<String> {
     let (mut taken, rewrites) = offered(shared, keys).unwrap_or_else(|refusal| unreachable!("{refusal:?}"));
     assert!(taken.note(keys));

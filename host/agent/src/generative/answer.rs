@@ -188,7 +188,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Adds a whole call.
+    /// Adds a call that came in one piece.
     pub(super) fn add_whole(
         &mut self,
         id: &str,

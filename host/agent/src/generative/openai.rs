@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, which most other providers and local servers speak too.
+//! OpenAI's chat completions API. Most other providers and local servers offer it too.
 
 use serde_json::{Value, json};
 

@@ -27,7 +27,7 @@ pub(super) const MAX_MESSAGE: usize = 16 << 20;
 /// The most bytes of a stream with an answer, including all other messages, and the most bytes after the answer.
 pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 const MAX_BEHIND: usize = 64 << 10;
-/// The bytes that even the smallest message counts as.
+/// The fewest bytes to count for a message, however small it is.
 const MIN_MESSAGE: usize = 1 << 10;
 /// The most requests of a server, per answer, that are passed to the library, which refuses each with a request to the
 /// server.

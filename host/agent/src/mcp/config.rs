@@ -23,7 +23,7 @@ pub struct McpConfig {
     pub(crate) screen: Option<Screen>,
 }
 
-/// The address of a server.
+/// The way to reach a server.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerAddress {
     /// A program that speaks MCP over standard input and output.

@@ -47,25 +47,25 @@ const USUAL_VARIABLES: [&str; 10] =
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
     /// An environment variable that the config names is not set.
-    #[error("environment variable {variable}, which MCP server `{server}` needs, is not set")]
+    #[error("the environment variable {variable} is not set; set it before the start: MCP server `{server}` needs it")]
     Variable {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
-        /// The variable.
+        /// The name of the environment variable.
         variable: String,
     },
     /// A token has characters that a header field cannot have, such as a line break.
     #[error("environment variable {variable} has characters that cannot be sent to MCP server `{server}` as a token")]
     Token {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
-        /// The variable.
+        /// The name of the environment variable.
         variable: String,
     },
     /// The server does not start, or does not speak MCP.
     #[error("MCP server `{server}` cannot be started")]
     Start {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
         /// The cause.
         #[source]
@@ -74,9 +74,9 @@ pub enum McpError {
     /// The server lacks a tool that the config names.
     #[error("MCP server `{server}` has no tool `{tool}`; it has: {offered}")]
     NoSuchTool {
-        /// The server.
+        /// The name of the server in the config.
         server: String,
-        /// The tool.
+        /// The name of the tool in the config.
         tool: String,
         /// The names of the tools that the server has.
         offered: String,
@@ -112,21 +112,30 @@ struct Starter {
 }
 
 impl McpConfig {
-    /// Checks the environment variables and the token without starting the server.
-    ///
-    /// # Errors
-    /// The reason why the server cannot be used.
-    pub fn check_environment(&self) -> Result<(), McpError> {
+    /// The key of the table that names environment variables: `env` of a program, `token_env` of a URL.
+    pub fn variables_key(&self) -> &'static str {
+        match self.place {
+            ServerAddress::Program { .. } => "env",
+            ServerAddress::Url { .. } => "token_env",
+        }
+    }
+
+    /// The environment variables that cannot be used, the one with the token among them. Starts no server.
+    pub fn unusable_variables(&self) -> Vec<McpError> {
         match &self.place {
-            ServerAddress::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
-            ServerAddress::Url { token_env: None, .. } => Ok(()),
-            ServerAddress::Url { token_env: Some(variable), .. } => {
-                let token = self.variable(variable)?;
-                let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
-                let unusable = || McpError::Token { server: self.name.clone(), variable: variable.clone() };
-                if is_sent { Ok(()) } else { Err(unusable()) }
+            ServerAddress::Program { env, .. } => env.iter().filter_map(|name| self.variable(name).err()).collect(),
+            ServerAddress::Url { token_env, .. } => {
+                token_env.iter().filter_map(|variable| self.token(variable).err()).collect()
             }
         }
+    }
+
+    /// Checks the variable with the token.
+    fn token(&self, variable: &str) -> Result<(), McpError> {
+        let token = self.variable(variable)?;
+        let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
+        let unusable = || McpError::Token { server: self.name.clone(), variable: variable.to_owned() };
+        if is_sent { Ok(()) } else { Err(unusable()) }
     }
 
     /// The value of a required environment variable.

@@ -65,7 +65,8 @@ pub(super) fn stop_token() -> CancellationToken {
 /// A running program. Dropping it kills the program.
 pub(super) struct Program {
     transport: AsyncRwTransport<RoleClient, Output, ChildStdin>,
-    /// Declared before `child`, whose drop may reap the group's leader.
+    /// The process group of the program. This field is declared before `child`, because dropping `child` may reap the
+    /// group's leader.
     group: Group,
     child: Child,
 }
@@ -73,8 +74,8 @@ pub(super) struct Program {
 type Output = Pin<Box<dyn AsyncRead + Send>>;
 
 impl Program {
-    /// Starts the program in a process group of its own. A Ctrl-C for this process does not reach the program, which
-    /// this process ends itself, in order.
+    /// Starts the program in a separate process group, so that Ctrl-C does not reach the program. This process ends the
+    /// program in order.
     pub(super) fn spawn(mut command: Command) -> io::Result<(Self, Option<ChildStderr>)> {
         if ENDING.is_cancelled() {
             return Err(about_to_end());

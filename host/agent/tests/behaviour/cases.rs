@@ -20,7 +20,7 @@ use crate::tools::{Small, json};
 struct Run {
     case: String,
     input: Input,
-    expected: Observed,
+    expected: ReferenceOutcome,
 }
 
 #[derive(Deserialize)]
@@ -30,7 +30,7 @@ struct Input {
 }
 
 #[derive(Deserialize)]
-struct Observed {
+struct ReferenceOutcome {
     stored_state: Value,
     stored_event_deltas: Vec<Delta>,
     model_saw: Vec<RecordedPrompt>,

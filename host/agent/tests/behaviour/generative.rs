@@ -246,7 +246,7 @@ fn a_missing_key_is_found_at_the_start_and_its_variable_is_named() {
     assert!(matches!(&error, GenerativeError::KeyMissing { variable, .. } if variable == "ANNEX_NO_SUCH_KEY"));
     assert_eq!(
         error.to_string(),
-        "environment variable ANNEX_NO_SUCH_KEY, which should hold the API key of model some-model, is not set"
+        "the environment variable ANNEX_NO_SUCH_KEY is not set; set it before the start: it holds the API key of model some-model"
     );
 }
 

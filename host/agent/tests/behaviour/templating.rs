@@ -11,7 +11,7 @@ use serde::Deserialize;
 struct Case {
     case: String,
     input: Input,
-    expected: Expected,
+    expected: ExpectedResult,
 }
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ impl Input {
 }
 
 #[derive(Deserialize)]
-struct Expected {
+struct ExpectedResult {
     output: Option<String>,
     error_message: Option<String>,
 }

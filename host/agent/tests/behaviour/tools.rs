@@ -250,10 +250,10 @@ async fn another_task_of_the_context_is_not_held_up_by_one_that_waits() {
 }
 
 /// Never answers.
-struct Hanging;
+struct EndlessTool;
 
 #[async_trait]
-impl Tool for Hanging {
+impl Tool for EndlessTool {
     fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration { name: "hang".to_owned(), description: String::new(), parameters: json("{}") }
     }
@@ -271,7 +271,7 @@ impl Tool for Hanging {
 #[tokio::test]
 async fn a_call_that_is_broken_off_changes_nothing_and_the_next_turn_knows() {
     let mut bench = bench("I", &[&[">hang {}"], &["ok"]]);
-    bench.agent.tools = Tools::new(vec![Arc::new(Hanging)]).unwrap();
+    bench.agent.tools = Tools::new(vec![Arc::new(EndlessTool)]).unwrap();
     let cancel = bench.cancel.clone();
     let (turn, ()) = tokio::join!(bench.turn("hi", "{}"), async {
         tokio::task::yield_now().await;

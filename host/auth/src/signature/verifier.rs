@@ -18,10 +18,10 @@ const MAX_HEADER_BYTES: usize = 4096;
 /// The first valid signature of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Verified {
+pub struct VerifiedSignature {
     /// The id in the signature's protected header.
     pub kid: String,
-    /// The algorithm.
+    /// The algorithm of the signature.
     pub algorithm: Algorithm,
     /// The canonical form that was signed.
     pub form: CanonicalForm,
@@ -50,7 +50,7 @@ pub enum VerifyError {
 ///
 /// # Errors
 /// When no signature is valid.
-pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
+pub fn verify(card_json: &str, keys: &Jwks) -> Result<VerifiedSignature, VerifyError> {
     let card = read_card(card_json)?;
     let signatures = signatures(card_json).filter(|signatures| !signatures.is_empty()).ok_or(VerifyError::Unsigned)?;
     let mut payloads = Vec::new();
@@ -62,7 +62,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
     for signature in signatures.iter().take(MAX_SIGNATURES) {
         let Some((kid, algorithm)) = read_header(&signature.protected) else { continue };
         if let Some(form) = signed_form(signature, &payloads, keys.candidates(&kid, algorithm)) {
-            return Ok(Verified { kid, algorithm, form });
+            return Ok(VerifiedSignature { kid, algorithm, form });
         }
         // A bad signature under a trusted key says more than one of a stranger.
         if keys.candidates(&kid, algorithm).next().is_some() {

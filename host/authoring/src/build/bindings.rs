@@ -20,6 +20,7 @@ pub(super) fn write(project: &Project, language: Bindings) -> Result<(), Project
     let files = match language {
         Bindings::C => c(&mut resolve, world),
         Bindings::Go => go(&mut resolve, world, &go_module(project)),
+        Bindings::TypeScript => Ok(typescript()),
     };
     let files = files.map_err(|error| failed(format!("{error:#}")))?;
     let folder = project.folder.join(FOLDER);
@@ -30,6 +31,15 @@ fn c(resolve: &mut Resolve, world: WorldId) -> anyhow::Result<Files> {
     let mut files = Files::default();
     wit_bindgen_c::Opts::default().build().generate(resolve, world, &mut files)?;
     Ok(files)
+}
+
+/// The types of the whole contract, which are the same for each world.
+const TS_TYPES: &str = include_str!("../../ts/annex.d.ts");
+
+fn typescript() -> Files {
+    let mut files = Files::default();
+    files.push("annex.d.ts", TS_TYPES.as_bytes());
+    files
 }
 
 /// The package that the Go bindings call.
@@ -92,6 +102,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::choice::{Capability, Choice, HOOKS, Language, ProjectName};
+    use crate::scaffold;
 
     fn output(program: &str, arguments: &[&str]) -> String {
         let output = Command::new(program).args(arguments).output().expect("it starts");
@@ -130,6 +142,25 @@ mod tests {
     #[test]
     fn the_package_for_go_is_that_of_the_crate_that_writes_its_bindings() {
         check(&GO_PACKAGE, &original());
+    }
+
+    #[test]
+    fn a_build_in_typescript_gets_the_types_of_all_that_a_world_can_name() {
+        let capabilities: Vec<Capability> =
+            Capability::ALL.into_iter().filter(|capability| *capability != Capability::Http).collect();
+        let name = ProjectName::parse("word-count").expect("a name");
+        let choice = Choice { name, language: Language::TypeScript, hooks: HOOKS.to_vec(), capabilities, uri: None };
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = scaffold::create(parent.path(), &choice).expect("a project");
+        let project = Project::open(&folder).expect("a manifest");
+        write(&project, project.manifest.build.bindings.expect("bindings")).expect("types");
+        let types = fs::read_to_string(folder.join("generated/annex.d.ts")).expect("a file");
+        let interfaces = choice.capabilities.iter().flat_map(|capability| capability.interfaces());
+        let modules = interfaces.map(|interface| format!("declare module \"{interface}\" {{"));
+        let hooks = HOOKS.iter().map(|hook| format!("export interface {} {{", upper_camel(hook.name())));
+        for declaration in modules.chain(hooks) {
+            assert!(types.contains(&declaration), "{declaration}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Measurement<'_> {
 pub struct Cost {
     /// The component.
     pub digest: Digest,
-    /// Its limits.
+    /// The limits that applied to each turn.
     pub limits: Limits,
     /// The duration of each turn, in ascending order, including the host's work around the hooks.
     pub turns: Vec<Duration>,

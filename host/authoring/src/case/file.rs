@@ -51,7 +51,7 @@ impl CaseError {
     }
 }
 
-/// A case file.
+/// The content of a case's TOML file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CaseFile {

@@ -26,21 +26,21 @@ pub struct NewCases {
 pub enum NewCase {
     /// The case passes.
     Passes {
-        /// Its name.
+        /// The name of the case's file.
         name: String,
         /// The differences between the case and the turn.
         remarks: Vec<&'static str>,
     },
     /// The component fails in the case, which therefore has no expected outcome yet.
     Fails {
-        /// Its name.
+        /// The name of the case's file.
         name: String,
         /// The failure.
         fault: String,
     },
     /// The turn cannot be a case.
     LeftOut {
-        /// The reason.
+        /// The fault, such as a part of the turn that no case can have.
         reason: String,
     },
 }

@@ -10,7 +10,7 @@ pub(crate) async fn connect(address: &str) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends the request `count` times over a new connection, each after the answer to the one before.
+/// Sends the request `count` times over a new connection. Each request is sent after the answer to the previous one.
 pub(crate) async fn work(address: &str, request: &str, is_streamed: bool, count: usize) -> anyhow::Result<()> {
     let mut stream = connect(address).await?;
     let mut buffer = Vec::with_capacity(64 << 10);

@@ -40,11 +40,11 @@ mod versus;
 
 use std::process::ExitCode;
 
-use annex_bench::counting::Counting;
+use annex_bench::counting::CountingAllocator;
 use annex_bench::is_wanted;
 
 #[global_allocator]
-static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
+static ALLOCATOR: CountingAllocator<mimalloc::MiMalloc> = CountingAllocator(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     annex_runtime::compile_if_asked();

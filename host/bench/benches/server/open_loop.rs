@@ -21,7 +21,7 @@ pub(crate) enum Arrivals {
 /// More connections than a server that keeps up ever uses at once.
 const CONNECTIONS: usize = 64;
 const TIME: Duration = Duration::from_secs(15);
-/// The first part of the load, which does not count, because earlier load affects it.
+/// The first part of the load. Its requests are not measured, because the load before the run affects them.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 struct Connection {

@@ -142,7 +142,7 @@ fn compile_bomb(server: &Server) -> Result<()> {
     install(server, &[("deep".to_owned(), component(&times(60, function))?)])
 }
 
-/// Types of components and of instances in each other, in components whose instances are to be kept.
+/// Deeply nested component types and instance types, in components with `instances = "kept"`.
 fn nested_types(server: &Server) -> Result<()> {
     let mut components = Vec::new();
     for (kind, levels) in [(0x41, 1_500), (0x41, 300_000), (0x42, 1_500), (0x42, 300_000)] {
@@ -179,7 +179,7 @@ fn tenant_search(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Letters of which no table keeps what came before.
+/// Pseudo-random letters that do not compress.
 fn letters(count: usize) -> String {
     let mut number = 12_345_u64;
     let letter = |_| {
@@ -196,7 +196,7 @@ fn tenant_patterns(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Each begins as HTTP/2 does and says no more.
+/// Opens connections that send the first byte of the HTTP/2 preface and nothing more.
 fn one_byte_connections(server: &Server) -> Result<()> {
     let connections = hold(server, 3_900, |stream| stream.write_all(b"P"))?;
     thread::sleep(Duration::from_secs(10));
@@ -233,7 +233,7 @@ fn unfinished_bodies(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// One task that waits is continued with large messages, and asked for by clients that do not read.
+/// One waiting task is continued with large messages. Other clients query the task and do not read the answers.
 fn large_task(server: &Server) -> Result<()> {
     let first = exchange(&server.address, &call("SendMessage", &message("wait-first", "Hello", ""), ""))?;
     let task = id_of(&first).context("the first task")?;

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as an attacker speaks it: by hand.
+//! HTTP/1.1 written by hand, as an attacker does.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -12,7 +12,7 @@ use crate::http::{call, exchange, get, message};
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest waits since they were last asked for.
+/// The longest waits since the previous reading.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Waits {
     pub(crate) livez: Duration,

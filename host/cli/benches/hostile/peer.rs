@@ -1,4 +1,4 @@
-//! A peer that answers without end: a model, by what its path says, and a server of tools.
+//! A peer with endless answers: a model, chosen by the path, and an MCP server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) const MODELS: [&str; 3] = ["endless-error", "endless-event", "endless-calls"];
 pub(crate) const TOOLS: &str = "endless-tools";
 
-/// Serves until the process ends; gives its address.
+/// Serves until the process ends. Returns the address.
 pub(crate) fn start() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();

@@ -120,7 +120,7 @@ impl Drop for Server {
     }
 }
 
-/// The file of a tenant with so many rules for a pattern.
+/// The file of a tenant with `rules` rules of this pattern.
 fn tenant(pattern: &str, rules: usize) -> String {
     let rule = format!("[[agent.model.scripted.rules]]\nwhen = '{pattern}'\nanswer = ''\n");
     format!("{}\n{}", include_str!("tenant.toml"), rule.repeat(rules))

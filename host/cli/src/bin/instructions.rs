@@ -28,7 +28,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The counts that are expected, by the life of instances.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
-/// A count may be so many hundredths away from the expected one.
+/// The largest difference from the expected count, in percent.
 const TOLERANCE: u64 = 5;
 /// The turns of the two runs.
 const FEW: u64 = 200;
@@ -78,7 +78,7 @@ fn count_all() -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// The instructions of a process that runs so many turns, from the first one on.
+/// The instructions of a process that runs this many turns, the start of the process included.
 fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
     let file = cache.join("callgrind.out");
     let mut command = Command::new("valgrind");

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::pretty::pretty;
 
-/// One conversation.
+/// The state of `annex chat` between two messages.
 #[derive(Default)]
 pub(super) struct Conversation {
     pub(super) session: ClientSession,

@@ -1,4 +1,4 @@
-//! The lines that a person types, or that come through a pipe.
+//! The input lines, typed by a person or read from a pipe.
 
 use std::io::{self, BufRead};
 use std::thread;
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::output;
 
-/// Standard input, read by a thread of its own because reading it cannot be given up.
+/// Standard input. A separate thread reads it, because a read cannot be cancelled.
 pub(super) struct Lines(mpsc::Receiver<io::Result<String>>);
 
 impl Lines {

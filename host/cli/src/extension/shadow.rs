@@ -1,4 +1,4 @@
-//! Shadows, for people.
+//! Text output about shadows.
 
 use annex_server::admin_api::shadows::{self, Cost, Differ, Difference, Example};
 
@@ -7,7 +7,7 @@ use crate::line::Line;
 
 pub(super) type Shadow = shadows::Shadow<Line>;
 
-/// A shadow that has just begun.
+/// The message after a shadow has begun.
 pub(super) fn began(shadow: &Shadow) -> String {
     let Shadow { digest, share, .. } = shadow;
     format!(

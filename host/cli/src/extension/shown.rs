@@ -1,16 +1,18 @@
 //! The admin API's answers about extensions, for people.
 
-use annex_server::admin_api::extensions::{self, Changed, Kept, LogLine, NotInstalled, Quarantine, Timing};
+use annex_server::admin_api::extensions::{
+    self, LogLine, NotInstalled, Quarantine, ReplacedVersion, Timing, VersionChange,
+};
 use serde_json::Value;
 
 use super::shadow;
 use crate::line::Line;
 
 pub(super) type List = extensions::List<Line>;
-/// Grants are shown as they come.
+/// Details of an extension; grants stay JSON.
 pub(super) type Details = extensions::Details<Line, Value>;
-pub(super) type Removed = extensions::Removed<Line>;
-pub(super) type Reloaded = extensions::Reloaded<Line>;
+pub(super) type RemovedExtension = extensions::RemovedExtension<Line>;
+pub(super) type ReloadResult = extensions::ReloadResult<Line>;
 pub(super) type Log = extensions::Log<Line>;
 
 type Summary = extensions::Summary<Line>;
@@ -104,10 +106,10 @@ pub(super) fn details(details: &Details) -> String {
     if let Some(beside) = &details.shadow {
         text.push_str(&shadow::report(beside));
     }
-    for Kept { version, digest, loaded_at, .. } in &details.kept_versions {
+    for ReplacedVersion { version, digest, loaded_at, .. } in &details.kept_versions {
         text.push_str(&format!("Kept        number {version}, {digest}, loaded {loaded_at}\n"));
     }
-    for Changed { at, edition, change, from, to } in &details.changes {
+    for VersionChange { at, edition, change, from, to } in &details.changes {
         let number = |number: &Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());
         let from = number(from);
         let to = number(to);
@@ -131,12 +133,12 @@ pub(super) fn changed(details: &Details, what: &str) -> String {
     format!("{uri}\n  {what}: {}, {digest}, edition {}\n{until}", version(&details.summary), details.edition)
 }
 
-pub(super) fn removed(removed: &Removed) -> String {
+pub(super) fn removed(removed: &RemovedExtension) -> String {
     let until = removed.until.as_ref().map(|until| format!(" until {until}")).unwrap_or_default();
     format!("{}\n  removed{until}, edition {}\n", removed.removed, removed.edition)
 }
 
-pub(super) fn reloaded(reloaded: &Reloaded) -> String {
+pub(super) fn reloaded(reloaded: &ReloadResult) -> String {
     let what = match (reloaded.changed, reloaded.extensions_changed) {
         (false, _) => "nothing has changed",
         (true, true) => "extensions have changed",

@@ -17,7 +17,7 @@ pub(super) struct Report {
     /// Bytes of the file.
     pub(super) size: usize,
     pub(super) contract: String,
-    /// The description that its project gives of itself.
+    /// The manifest section that the component's project embedded.
     pub(super) manifest: Option<ManifestSection>,
     pub(super) hooks: Vec<&'static str>,
     pub(super) imports: Vec<ImportReport>,

@@ -4,9 +4,9 @@
 
 use serde_json::{Map, Value};
 
-/// Schemas in each other that are followed. References may lead back.
+/// The deepest nesting of schemas that is followed. References can form a cycle.
 const MAX_DEPTH: u8 = 16;
-/// The most characters and items that a schema makes anybody write down.
+/// The most characters of a text, and the most items of a list, in a sample.
 const MOST: u64 = 64;
 
 /// A value that the schema seems to describe.

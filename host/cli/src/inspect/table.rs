@@ -1,4 +1,4 @@
-//! A report for people.
+//! The report of an inspection as text.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -11,7 +11,7 @@ use crate::output;
 use crate::pretty::pretty;
 
 const NAME_WIDTH: usize = 15;
-/// Columns by which the further lines of a line without a name stand behind its beginning.
+/// The indent of further lines of a value without a name, in columns.
 const INDENT: usize = 2;
 
 pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {

@@ -24,14 +24,14 @@ pub(super) struct StandardError;
 
 /// Lines in the order in which they were logged, and where they go.
 pub(super) struct Batch<W> {
-    waiting: Mutex<Waiting<W>>,
+    waiting: Mutex<WaitingLines<W>>,
     /// Notified of the first line that waits.
     begun: Condvar,
     /// The longest time that a line waits.
     delay: Duration,
 }
 
-struct Waiting<W> {
+struct WaitingLines<W> {
     lines: Vec<u8>,
     sink: W,
     /// True once a thread writes the lines.
@@ -47,7 +47,7 @@ pub(super) struct LineWriter<W: 'static> {
 
 impl<W: Write + Send> Batch<W> {
     pub(super) const fn new(sink: W, delay: Duration) -> Self {
-        let waiting = Waiting { lines: Vec::new(), sink, has_writer: false };
+        let waiting = WaitingLines { lines: Vec::new(), sink, has_writer: false };
         Self { waiting: Mutex::new(waiting), begun: Condvar::new(), delay }
     }
 
@@ -57,7 +57,7 @@ impl<W: Write + Send> Batch<W> {
         let _ = self.lock().write();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting<W>> {
+    fn lock(&self) -> MutexGuard<'_, WaitingLines<W>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +89,7 @@ impl<W: Write + Send> Batch<W> {
     }
 }
 
-impl<W: Write> Waiting<W> {
+impl<W: Write> WaitingLines<W> {
     fn write(&mut self) -> io::Result<()> {
         let written = self.sink.write_all(&self.lines);
         self.lines.clear();

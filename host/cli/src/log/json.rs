@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::{Cut, MAX_FIELD};
+use super::{CappedWriter, MAX_FIELD};
 
 /// The object of a line: `timestamp`, `level`, the fields of the event, `target`, and the `spans` around the event, outermost
 /// first.
@@ -81,7 +81,7 @@ impl Fields<'_> {
 
 impl Visit for Fields<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let mut text = Cut { inner: String::new(), room: MAX_FIELD };
+        let mut text = CappedWriter { inner: String::new(), room: MAX_FIELD };
         // A cut stops the value, which is no error of the line.
         if write!(text, "{value:?}").is_err() && text.room == 0 {
             text.inner.push('…');

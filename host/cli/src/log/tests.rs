@@ -15,15 +15,15 @@ const NAME: &str = "a\x1b[2Jb\x07c\rd\ne\u{85}f\u{9b}31mg\u{2028}h\u{2029}i\u{20
 
 /// A writer whose clones share one buffer.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Kept {
+impl SharedBuffer {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().expect("nobody panicked").clone()).expect("UTF-8")
     }
 }
 
-impl Write for Kept {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().expect("nobody panicked").write(bytes)
     }
@@ -40,15 +40,16 @@ fn warn() {
     tracing::warn!(extension = NAME, path = %NAME, debug = ?NAME, "{NAME} failed");
 }
 
-fn logged<S: tracing::Subscriber + Send + Sync + 'static>(subscriber: impl FnOnce(Kept) -> S) -> String {
-    let kept = Kept::default();
+fn logged<S: tracing::Subscriber + Send + Sync + 'static>(subscriber: impl FnOnce(SharedBuffer) -> S) -> String {
+    let kept = SharedBuffer::default();
     tracing::subscriber::with_default(subscriber(kept.clone()), warn);
     let text = kept.text();
     assert_eq!(text.matches("failed").count(), 1, "{text}");
     text
 }
 
-/// The line without its end and without colours of the program's own, which end in `m` and have digits only.
+/// The line without its end, and without the colours that the program writes. A colour ends with `m` and otherwise has
+/// digits only.
 fn only_line(text: &str) -> String {
     let line = text.strip_suffix('\n').expect("a line");
     let mut plain = String::new();
@@ -85,7 +86,7 @@ fn a_long_field_is_cut_for_people_and_for_programs() {
         let words = "ä\u{1b}".repeat(1 << 20);
         tracing::warn!(words, debug = ?words, short = "stays", "failed: {words}");
     };
-    let kept = Kept::default();
+    let kept = SharedBuffer::default();
     let writer = kept.clone();
     tracing::subscriber::with_default(text(EnvFilter::new("info"), move || writer.clone()), long);
     let line = kept.text();
@@ -93,7 +94,7 @@ fn a_long_field_is_cut_for_people_and_for_programs() {
     assert!(line.len() < 200 << 10, "{} bytes", line.len());
     assert!(line.contains("stays") && line.matches('…').count() == 3, "{line}");
 
-    let kept = Kept::default();
+    let kept = SharedBuffer::default();
     let writer = kept.clone();
     tracing::subscriber::with_default(json(EnvFilter::new("info"), move || writer.clone()), long);
     let line = kept.text();
@@ -105,9 +106,9 @@ fn a_long_field_is_cut_for_people_and_for_programs() {
 }
 
 /// What was written when `log` returns, and all that is written in the end.
-fn batched(delay: Duration, log: impl FnOnce()) -> (String, Kept) {
-    let kept = Kept::default();
-    let batch: &Batch<Kept> = Box::leak(Box::new(Batch::new(kept.clone(), delay)));
+fn batched(delay: Duration, log: impl FnOnce()) -> (String, SharedBuffer) {
+    let kept = SharedBuffer::default();
+    let batch: &Batch<SharedBuffer> = Box::leak(Box::new(Batch::new(kept.clone(), delay)));
     let written = tracing::subscriber::with_default(json(EnvFilter::new("info"), batch), || {
         log();
         kept.text()

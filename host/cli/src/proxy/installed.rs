@@ -84,7 +84,7 @@ fn suggestion(component: &str, settings: &Table) -> anyhow::Result<String> {
     Ok(format!("--with {}", shell::word(&format!("{component}={settings}"))))
 }
 
-/// The keys of an `[[extension]]` but for `component`, and the folder in which their paths start.
+/// The keys of an `[[extension]]` except `component`, and the folder for their relative paths.
 #[derive(Default)]
 struct Settings {
     table: Table,

@@ -1,6 +1,6 @@
 //! Text output of the usage of tenants.
 
-use annex_server::admin_api::usage::{self, CountedIn, Figure, Used};
+use annex_server::admin_api::usage::{self, CountedIn, Figure, PeriodUsage};
 
 use crate::line::Line;
 
@@ -20,7 +20,7 @@ pub(super) fn of_one(usage: &OfOne) -> String {
     ];
     let several = usage.processes > 1;
     let lines: String = figures.into_iter().map(|(name, figure)| line(name, figure, several)).collect();
-    let Used { requests, refused, cpu_ms, tokens } = usage.last_day;
+    let PeriodUsage { requests, refused, cpu_ms, tokens } = usage.last_day;
     let processes = if several { format!(", of {} processes", usage.processes) } else { String::new() };
     format!(
         "{}\n{lines}In the last 24 hours{processes}\n  requests           {requests}, {refused} of them refused\n  CPU ms             \
@@ -43,7 +43,7 @@ pub(super) fn of_all(usage: &OfAll) -> String {
     let head =
         format!("{:<width$}  {:>10}  {:>10}  {:>8}  {:>10}\n", "TENANT", "CPU MS", "REQUESTS", "REFUSED", "TOKENS");
     let lines = usage.tenants.iter().map(|by| {
-        let Used { requests, refused, cpu_ms, tokens } = by.used;
+        let PeriodUsage { requests, refused, cpu_ms, tokens } = by.used;
         format!("{:<width$}  {cpu_ms:>10}  {requests:>10}  {refused:>8}  {tokens:>10}\n", &*by.tenant)
     });
     format!("{head}{}", lines.collect::<String>())

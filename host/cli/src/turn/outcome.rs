@@ -69,12 +69,12 @@ impl Outcome {
         self.metadata.extend(metadata.clone());
     }
 
-    /// The task.
+    /// The task that the agent named; `None` if it named none.
     pub(crate) fn task(&self) -> Option<&TaskId> {
         self.task.as_ref()
     }
 
-    /// Remarks for people: the task, how to go on.
+    /// Prints remarks: the task, and the option that continues the conversation.
     pub(crate) fn name_ids(&self) {
         if let Some(task) = &self.task {
             output::note(&format!("task     {task}  {}", self.status.state));
@@ -95,7 +95,7 @@ impl Outcome {
         }
     }
 
-    /// The states that extensions gave back.
+    /// The states that extensions returned.
     pub(crate) fn returned_states(&self, requested: &[ExtensionUri]) -> impl Iterator<Item = &Json> {
         requested.iter().filter_map(|uri| self.metadata.get(&state::key(uri)))
     }

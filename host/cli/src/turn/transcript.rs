@@ -12,7 +12,7 @@ const MAX_WORDS: usize = 1 << 20;
 /// The answer as far as it has been printed.
 #[derive(Default)]
 pub(crate) struct Transcript {
-    /// Something of the answer was printed.
+    /// True if a part of the answer was printed.
     begun: bool,
     /// True if the last line of output has no line break yet, because the next event may append to the line.
     line_is_open: bool,

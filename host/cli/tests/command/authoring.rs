@@ -24,19 +24,19 @@ struct Project {
 }
 
 impl Project {
-    /// `build` are the lines of its `[build]`, and the tables behind it.
+    /// Creates a project. `build` has the lines of its `[build]` and further tables.
     fn with(build: &str) -> Result<Self> {
         let project = Self { folder: tempfile::tempdir()? };
         project.write("annex-extension.toml", &format!("name = \"tried\"\nversion = \"0.1.0\"\n\n[build]\n{build}"))?;
         Ok(project)
     }
 
-    /// Its build runs this script, which makes `out.wasm`.
+    /// A project whose build runs `script`, which writes `out.wasm`.
     fn of_script(script: &str) -> Result<Self> {
         Self::with(&format!("command = [\"sh\", \"-c\", {script:?}]\noutput = \"out.wasm\"\n"))
     }
 
-    /// Its build copies the component. `more` are the tables behind `[build]`.
+    /// A project whose build copies `component`. `more` has the tables after `[build]`.
     fn of(component: &str, more: &str) -> Result<Self> {
         Self::with(&format!("command = [\"cp\", {component:?}, \"out.wasm\"]\noutput = \"out.wasm\"\n{more}"))
     }

@@ -59,7 +59,7 @@ impl Chat {
         Ok(line)
     }
 
-    /// Ends the input; what had not been read comes with the rest.
+    /// Closes the input. Returns the rest of the output.
     fn end(self) -> Result<Run> {
         let Self { mut process, input, output } = self;
         drop(input);

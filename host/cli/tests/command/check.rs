@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::support::{ConfigFile, Run, Server, annex, run, specialist};
 
-fn run_on(command: &str, config: &ConfigFile) -> Result<Run> {
+pub(crate) fn run_on(command: &str, config: &ConfigFile) -> Result<Run> {
     run([command.as_ref(), config.path.as_os_str()])
 }
 
@@ -38,7 +38,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// A table of each kind.
-const TABLES: [&str; 36] = [
+const TABLES: [&str; 35] = [
     "[server]",
     "[auth]",
     "[auth.api_key_header]",
@@ -61,7 +61,6 @@ const TABLES: [&str; 36] = [
     "[tasks]",
     "[postgres]",
     "[replica]",
-    "[wake]",
     "[keyvalue]",
     "[runtime]",
     "[runtime.ceiling]",
@@ -255,6 +254,14 @@ fn a_doctor_names_what_would_keep_a_server_from_serving() -> Result<()> {
         seen.out
     );
     assert!(seen.out.contains("error    agent        [agent]: ") && seen.out.contains("127.0.0.1:1"), "{}", seen.out);
+    // Each part of the reason is said once.
+    let absent = "[agent]: the upstream agent at http://127.0.0.1:1 cannot be used: cannot connect to \
+                  http://127.0.0.1:1/.well-known/agent-card.json; check that the agent is running: Connection refused (os error 111)\n";
+    assert!(seen.out.contains(absent), "{}", seen.out);
+    fs::rename(&data, data.with_extension("away"))?;
+    let served = run_on("serve", &config)?;
+    assert!(served.err.ends_with(&format!("error: {absent}")), "{}", served.err);
+    fs::rename(data.with_extension("away"), &data)?;
 
     fs::remove_file(&data)?;
     fs::create_dir(&data)?;
@@ -353,11 +360,26 @@ fn a_brace_that_is_not_closed_is_a_warning_with_its_place() -> Result<()> {
     assert!(seen.code == Some(0) && is_told, "{}", seen.out);
     fs::write(&config.path, text.replace("{user_info ", "{user_info} "))?;
     assert_eq!(run_on("check", &config)?.err, "");
+    // Mistakes hide no warning, not even those of the table with the instruction.
+    for (mistake, error) in [
+        ("[runtime]\nkeep_version = 1\n\n[agent]", "runtime.keep_version: unknown key"),
+        ("[agent]\nmodl = 1", "agent.modl: unknown key"),
+        ("[agent]\non_lost_turn = \"follow\"", "agent.on_lost_turn: "),
+    ] {
+        fs::write(&config.path, text.replacen("[agent]", mistake, 1))?;
+        let refused = run_on("check", &config)?;
+        let brace = "agent.instruction: the brace before user_info is not closed";
+        assert_eq!(refused.code, Some(1), "{}", refused.err);
+        assert!(refused.err.starts_with("warning: ") && refused.err.contains(brace), "{}", refused.err);
+        assert!(refused.err.contains("\nerror: ") && refused.err.contains(error), "{error}: {}", refused.err);
+        let seen = run_on("doctor", &config)?;
+        assert!(seen.code == Some(1) && seen.out.contains(brace), "{}", seen.out);
+    }
     Ok(())
 }
 
 /// The text of a tenant whose instruction is line 6.
-fn tenant_text(more: &str) -> String {
+pub(crate) fn tenant_text(more: &str) -> String {
     format!(
         "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\ninstruction = \"i\"\nname = \"a\"\n\
          [agent.model.scripted]\nfallback = \"f\"\n{more}"
@@ -409,7 +431,7 @@ fn the_file_of_a_tenant_is_checked_before_it_is_added() -> Result<()> {
     );
     fs::write(&config.path, specialist())?;
     let none = check(&tenant_text(""), true)?;
-    assert!(none.code == Some(1) && none.err.contains("has no [tenants]"), "{}", none.err);
+    assert!(none.code == Some(1) && none.err.contains("annex.toml: tenants: is missing"), "{}", none.err);
     assert_eq!(run(["check"])?.code, Some(2));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Several `annex serve` on one PostgreSQL database whose clocks are an hour apart from each other.
+//! Several `annex serve` processes on one PostgreSQL database. The clocks of the processes differ by an hour.
 
 use std::fs;
 use std::io::Write;

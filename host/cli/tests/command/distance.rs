@@ -1,4 +1,4 @@
-//! `annex serve` whose PostgreSQL is far away: answers come late, by a relay between the two.
+//! `annex serve` with a distant PostgreSQL: a relay between the two delays the answers.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ struct Fleet {
 /// One of the servers, with its admin API.
 struct Member {
     server: Server,
-    /// Where clients reach it.
+    /// The URL for clients.
     url: String,
     admin: String,
 }
@@ -166,7 +166,7 @@ impl Member {
         Ok((list["edition"].as_u64().context("a number")?, extensions))
     }
 
-    /// Stops it as an operator does.
+    /// Stops the server as an operator does.
     fn stop(mut self) -> Result<()> {
         self.server.signal(Signal::TERM)?;
         ensure!(self.server.process.wait()?.success(), "it did not end well");

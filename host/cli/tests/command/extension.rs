@@ -14,12 +14,12 @@ const TOKEN: &str = "a-token-of-the-tests";
 const HELLO: &str = annex_components::HELLO_EXTENSION;
 
 /// A server with an admin API and a managed folder.
-struct Managed {
+struct ManagedServer {
     server: Server,
     admin: String,
 }
 
-impl Managed {
+impl ManagedServer {
     fn start() -> Result<Self> {
         let admin = "[runtime]\nextensions_dir = \"extensions\"\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_env = \"TEST_ADMIN_TOKEN\"";
         let config = format!("{admin}\n{}", specialist());
@@ -55,7 +55,7 @@ impl Managed {
 
 #[test]
 fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result<()> {
-    let managed = Managed::start()?;
+    let managed = ManagedServer::start()?;
     let added = managed.extension(&["add", HELLO])?;
     assert_eq!(added.code, Some(0), "{}", added.err);
     assert!(added.out.contains("installed: version"), "{}", added.out);
@@ -85,7 +85,7 @@ fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result
 
 #[test]
 fn calls_and_the_last_failure_of_an_extension_are_shown() -> Result<()> {
-    let managed = Managed::start()?;
+    let managed = ManagedServer::start()?;
     let settings = tempfile::NamedTempFile::new()?;
     fs::write(settings.path(), "[parameters.behaviour]\nvalidate = \"trap\"\n")?;
     let settings = settings.path().to_str().context("a path")?;
@@ -110,7 +110,7 @@ fn calls_and_the_last_failure_of_an_extension_are_shown() -> Result<()> {
 
 #[test]
 fn a_new_version_follows_turns_beside_the_one_in_force_until_it_is_promoted_or_dropped() -> Result<()> {
-    let managed = Managed::start()?;
+    let managed = ManagedServer::start()?;
     let settings = tempfile::NamedTempFile::new()?;
     fs::write(settings.path(), "")?;
     let added = managed.json(&["add", annex_components::TEST_EXTENSION, "--name", "tried"])?;
@@ -150,7 +150,7 @@ fn a_new_version_follows_turns_beside_the_one_in_force_until_it_is_promoted_or_d
 
 #[test]
 fn what_the_admin_api_refuses_is_said_with_its_reason() -> Result<()> {
-    let managed = Managed::start()?;
+    let managed = ManagedServer::start()?;
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let refused = managed.extension(&["add", manifest, "--name", "x"])?;
     assert_eq!(refused.code, Some(3));
@@ -170,7 +170,7 @@ fn what_the_admin_api_refuses_is_said_with_its_reason() -> Result<()> {
 
 #[test]
 fn sighup_applies_a_sound_config_and_survives_a_broken_one() -> Result<()> {
-    let managed = Managed::start()?;
+    let managed = ManagedServer::start()?;
     let config = &managed.server.config.path;
     let process = Pid::from_child(&managed.server.process);
     let sound = fs::read_to_string(config)?;
@@ -194,7 +194,7 @@ fn sighup_applies_a_sound_config_and_survives_a_broken_one() -> Result<()> {
 
 #[test]
 fn sessions_are_listed_shown_and_deleted_by_command() -> Result<()> {
-    let managed = Managed::start()?;
+    let managed = ManagedServer::start()?;
     assert_eq!(managed.session(&["list"])?.out, "no sessions\n");
     let url = &managed.server.url;
     let sent = run(["send", url, "Who am I?", "--context", "c", "--extension", STATE_URI, "--state", STATE])?;

@@ -16,7 +16,7 @@ use crate::stopped::{STOPS, is_waited_for};
 use crate::support::Server;
 use crate::table;
 
-/// An agent that says something five times a second, for a minute.
+/// An agent that sends a status five times a second, for a minute.
 fn talkative() -> String {
     let step = "{ wait_ms = 200 }, { status = { state = \"working\", text = \"still\" } }, ";
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}]", step.repeat(300))
@@ -31,9 +31,9 @@ const TAKEN: &str = "SELECT attempts + (SELECT count(*) FROM log_entry
     WHERE task_id = $1 AND kind = 'event' AND json LIKE '%BROKEN_OFF%') FROM task WHERE id = $1";
 
 /// The database of the servers, without them.
-struct Stored(PgConnection);
+struct DatabaseObserver(PgConnection);
 
-impl Stored {
+impl DatabaseObserver {
     async fn of(replicas: &Replicas) -> Result<Self> {
         Ok(Self(PgConnection::connect(replicas.url()).await?))
     }
@@ -78,7 +78,7 @@ impl Stored {
         Ok(transaction.commit().await?)
     }
 
-    /// Waits until the task has so many events.
+    /// Waits until the task has this many events.
     async fn until(&mut self, task: &str, events: i64) -> Result<()> {
         let begin = Instant::now();
         while self.events(task).await? < events {
@@ -91,7 +91,7 @@ impl Stored {
 
 /// The events that a turn adds in two seconds after another process has taken its task; `taking` is how.
 async fn added_after(replicas: &Replicas, server: &Server, id: &str, taking: &'static str) -> Result<(i64, i64)> {
-    let mut stored = Stored::of(replicas).await?;
+    let mut stored = DatabaseObserver::of(replicas).await?;
     let mut sent = said("talk", id);
     sent["message"]["contextId"] = json!(id);
     sent["configuration"] = json!({"returnImmediately": true});
@@ -109,7 +109,7 @@ async fn added_after(replicas: &Replicas, server: &Server, id: &str, taking: &'s
 async fn a_turn_whose_task_another_process_has_taken_writes_nothing_more() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let server = replicas.start(&talkative())?;
-    let mut stored = Stored::of(&replicas).await?;
+    let mut stored = DatabaseObserver::of(&replicas).await?;
     stored.begin_lease("other").await?;
     assert_eq!(added_after(&replicas, &server, "m-1", TAKE).await?, (0, 0));
     // It is the fence that stops it: with its own one the turn writes on.
@@ -124,7 +124,7 @@ async fn a_turn_whose_task_another_process_has_taken_writes_nothing_more() -> Re
 /// Stops a process for this long inside of an append, and returns after how long another one had ended the task.
 async fn stopped_for(replicas: &Replicas, other: &Server, time: Duration) -> Result<Duration> {
     let stopped = replicas.start(&talkative())?;
-    let mut stored = Stored::of(replicas).await?;
+    let mut stored = DatabaseObserver::of(replicas).await?;
     let mut sent = said("talk", "m");
     sent["message"]["contextId"] = json!(format!("c-{}", time.as_millis()));
     sent["configuration"] = json!({"returnImmediately": true});
@@ -177,7 +177,7 @@ async fn held_back_for(time: Duration) -> Result<()> {
     let proxy = Proxy::start(replicas.url()).await?;
     let stopped = again(proxy.url(), &talkative())?;
     let other = again(replicas.url(), "[[agent.rule]]\nsteps = [{ wait_ms = 60000 }]")?;
-    let mut stored = Stored::of(&replicas).await?;
+    let mut stored = DatabaseObserver::of(&replicas).await?;
     let task = replicas.begin(&stopped, "talk").await?;
     stored.until(&task, 4).await?;
     proxy.set(Way::Closed);
@@ -219,7 +219,7 @@ async fn cancel(replicas: &Replicas, server: &Server, task: &str) -> Result<(Val
 async fn a_task_is_cancelled_by_the_process_that_runs_it_whichever_one_is_asked() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [one, other] = [replicas.start(&talkative())?, replicas.start("")?];
-    let mut stored = Stored::of(&replicas).await?;
+    let mut stored = DatabaseObserver::of(&replicas).await?;
     for round in 0..3 {
         let task = replicas.begin(&one, &format!("long {round}")).await?;
         let (events, canceled) = tokio::join!(
@@ -243,7 +243,7 @@ async fn a_task_is_cancelled_by_the_process_that_runs_it_whichever_one_is_asked(
 async fn the_task_of_a_process_that_does_not_answer_is_taken_to_be_cancelled() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [stopped, other] = [replicas.start(&talkative())?, replicas.start("")?];
-    let mut stored = Stored::of(&replicas).await?;
+    let mut stored = DatabaseObserver::of(&replicas).await?;
     let task = replicas.begin(&stopped, "talk").await?;
     stored.until(&task, 3).await?;
     stopped.signal(Signal::STOP)?;
@@ -292,7 +292,7 @@ async fn a_silent_turn_whose_task_another_process_has_cancelled_ends_where_it_ru
 async fn two_answers_for_a_waiting_task_at_two_processes_are_one_turn() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [one, other] = [replicas.start("")?, replicas.start("")?];
-    let mut stored = Stored::of(&replicas).await?;
+    let mut stored = DatabaseObserver::of(&replicas).await?;
     for round in 0..10 {
         let mut asked = said("ask", "m-1");
         asked["message"]["contextId"] = json!(format!("c-{round}"));
@@ -337,7 +337,7 @@ async fn a_task_that_waits_goes_on_in_another_process_when_its_own_is_stopped() 
 }
 
 /// A turn whose end cannot be stored, because the events cannot; returns its task.
-async fn unstored(replicas: &Replicas, server: &Server, stored: &mut Stored, id: &str) -> Result<String> {
+async fn unstored(replicas: &Replicas, server: &Server, stored: &mut DatabaseObserver, id: &str) -> Result<String> {
     let mut sent = said("short", id);
     sent["message"]["contextId"] = json!(id);
     let task = replicas.begin_by(server, sent).await?;
@@ -354,7 +354,7 @@ async fn unstored(replicas: &Replicas, server: &Server, stored: &mut Stored, id:
 async fn a_turn_that_could_not_store_its_end_does_not_fail_what_its_client_has_gone_on_with_elsewhere() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let server = replicas.start("")?;
-    let mut stored = Stored::of(&replicas).await?;
+    let mut stored = DatabaseObserver::of(&replicas).await?;
     stored.begin_lease("other").await?;
     let gone_on = unstored(&replicas, &server, &mut stored, "m-1").await?;
     stored.execute(TAKE, &gone_on).await?;

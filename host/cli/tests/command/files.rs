@@ -1,4 +1,4 @@
-//! Files of the command under a umask that gives everything to everybody.
+//! The permissions of the command's files under a umask of zero.
 
 use std::fs;
 use std::io::BufRead;

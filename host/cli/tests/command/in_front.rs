@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::foreign::{JSON, answer};
@@ -132,7 +132,7 @@ fn a_config_is_kept_once_and_not_written_over() -> Result<()> {
     assert_eq!(fs::read_to_string(&file)?.trim(), kept.trim());
     assert_eq!(start()?.config, kept, "the same options may be given again");
     let served = annex([OsStr::new("serve"), file.as_os_str()]).stdout(Stdio::piped()).spawn()?;
-    let mut served = Ended(served);
+    let mut served = ChildGuard(served);
     let mut line = String::new();
     BufReader::new(served.0.stdout.take().context("no standard output")?).read_line(&mut line)?;
     assert!(line.starts_with("Agent card"), "annex serve takes the file: {line}");
@@ -145,9 +145,9 @@ fn a_config_is_kept_once_and_not_written_over() -> Result<()> {
 }
 
 /// A process that ends with the test.
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -225,6 +225,8 @@ fn a_component_of_somebody_else_gets_no_grant_that_is_not_named() -> Result<()> 
     let with = format!(r#"{component}={{"grants":{{"clock":true}}}}"#);
     let proxy = Proxy::start(["proxy", &agent.url, "--with", &with, "--listen", "127.0.0.1:0"])?;
     assert!(proxy.config.contains("clock = true"), "{}", proxy.config);
+    // A user of the program has no repository.
+    assert!(proxy.config.contains("`annex init FILE`") && !proxy.config.contains("docs/"), "{}", proxy.config);
     Ok(())
 }
 
@@ -233,7 +235,10 @@ fn an_address_that_is_taken_and_a_card_that_leads_elsewhere_are_refused_with_the
     let agent = agent()?;
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let refused = refusal(&[&agent.url, "--listen", &taken.local_addr()?.to_string()])?;
-    assert!(refused.contains("--listen 127.0.0.1:0"), "{refused}");
+    let lines: Vec<&str> = refused.lines().skip_while(|line| !line.starts_with("error: ")).collect();
+    let [error, hint] = lines.as_slice() else { bail!("{refused}") };
+    assert!(error.starts_with("error: cannot listen on 127.0.0.1:"), "{refused}");
+    assert!(hint.starts_with("  take another port, as with --listen 127.0.0.1:0"), "{refused}");
 
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}", listener.local_addr()?);

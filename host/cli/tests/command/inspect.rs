@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{STATE_URI, run};
 
-/// The imports from WASI that no shipped component goes without.
+/// The WASI imports of all shipped components.
 const HARMLESS: [&str; 2] = ["wasi:logging/", "wasi:config/"];
 
 fn wasi_imports(component: &str) -> Result<Vec<String>> {
@@ -108,7 +108,7 @@ fn a_misspelt_name_of_a_component_that_ships_is_told_the_one_that_was_meant() ->
     Ok(())
 }
 
-/// A component with one type more, in which types lie in each other this deep.
+/// A component with one additional type, nested to this depth.
 fn nested(levels: usize) -> Result<Vec<u8>> {
     let types = [[0x41, 1, 1].repeat(levels), vec![0x41, 0]].concat();
     let section = [vec![1], types].concat();

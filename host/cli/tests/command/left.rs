@@ -1,4 +1,5 @@
-//! Messages that a process has left, by its end or because its database failed: they are worked on when they come again.
+//! Messages whose process ended or lost its database before it answered. The next process that gets the message again
+//! works on it.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,7 @@ async fn a_message_that_waits_is_run_by_another_process_when_its_own_is_killed()
     Ok(())
 }
 
-/// Sends a message whose claim is stored while its process never hears of that.
+/// Sends a message. Its claim is stored, but the process never gets the database's answer.
 async fn claimed_without_an_answer(replicas: &Replicas, proxy: &Proxy, url: &str, sent: &Value) -> Result<()> {
     // The same claim waits until it is known what becomes of this one.
     let claim = "INSERT INTO message (tenant, principal, context_id, message_id, digest, task_id, claimed_at, claim)

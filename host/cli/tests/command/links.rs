@@ -11,7 +11,7 @@ use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
 use crate::support::Server;
 use crate::wake::{follow, ids, ticks};
 
-/// Shorter than a lease, which is five seconds and was renewed a second and a quarter ago at the longest.
+/// Shorter than the rest of a lease: a lease lasts five seconds, and was renewed at most 1.25 seconds ago.
 const LESS_THAN_A_LEASE: Duration = Duration::from_millis(2_500);
 
 struct Link {
@@ -35,7 +35,7 @@ impl Link {
         self.replicas.number("SELECT count(*) FROM log_entry WHERE kind <> 'event'").await
     }
 
-    /// Something is in the way for a while, once the task has so many events.
+    /// Blocks the connection for a time, once the task has `events` events.
     async fn blocked(&self, way: Way, (events, time): (i64, Duration)) -> Result<()> {
         let begin = Instant::now();
         while self.events().await? < events {
@@ -96,7 +96,7 @@ async fn a_turn_goes_on_when_the_answers_of_its_database_did_not_come_for_less_t
     check_goes_on(Way::AnswersHeld).await
 }
 
-/// Statements that a process had sent come to the database after another one has ended its task.
+/// A process has sent statements. They reach the database after another process has ended the task, and change nothing.
 async fn check_writes_nothing_late(way: Way) -> Result<()> {
     let Some(link) = Link::create(&ticks(200, 100)).await? else { return Ok(()) };
     let task = link.replicas.begin(&link.through, "ticks").await?;

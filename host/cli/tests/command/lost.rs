@@ -16,7 +16,7 @@ pub(crate) const FAILED: &str = "TASK_STATE_FAILED";
 /// A generous limit for every wait in these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
-/// An agent whose turns go on for three seconds, as that of the other tests does for "short".
+/// An agent whose turns take three seconds. The message `brief` gets a short turn.
 pub(crate) const RERUN: &str = "[agent]\nkind = \"script\"\nname = \"c\"\non_lost_turn = \"rerun\"\n
 [[agent.rule]]
 steps = [{ status = { state = \"working\" } }, { wait_ms = 3000 }, { status = { state = \"completed\", text = \"done\" } }]
@@ -27,7 +27,7 @@ steps = [{ wait_ms = 3000 }, { status = { state = \"completed\", text = \"done\"
 text = \"brief\"
 steps = [{ wait_ms = 100 }, { status = { state = \"completed\", text = \"done\" } }]";
 
-/// A server with this agent among others.
+/// Starts a server of a set of replicas, with this agent.
 pub(crate) fn start(replicas: &Replicas, agent: &str, of_server: &str) -> Result<Server> {
     start_at(replicas.url(), agent, of_server)
 }

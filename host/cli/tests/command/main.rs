@@ -21,6 +21,7 @@ mod inspect;
 mod left;
 mod links;
 mod lost;
+mod mistakes;
 mod outage;
 mod permits;
 mod program;

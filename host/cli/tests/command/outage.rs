@@ -18,7 +18,7 @@ use crate::support::Server;
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
 /// Turns that run at once, each in a conversation of its own.
 const TURNS: usize = 12;
-/// The times that the agent of each says something.
+/// How often the agent of each turn sends a status.
 const SAID: usize = 20;
 /// Long for turns of a few seconds.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -29,7 +29,7 @@ fn talkative() -> String {
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}{done}]", step.repeat(SAID))
 }
 
-/// Begins turns that go on for three seconds, and returns their tasks.
+/// Begins turns that take three seconds, and returns their tasks.
 async fn begin(replicas: &Replicas, server: &Server, round: &str) -> Result<Vec<String>> {
     let begun = (0..TURNS).map(|turn| {
         let mut sent = said("talk", "m");

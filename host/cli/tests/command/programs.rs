@@ -40,15 +40,15 @@ time.sleep(60)
 
 /// A server that loads the config's own agent, which answers, and two tenants. One has a program that answers, the other
 /// one a program that hangs in its start.
-struct Loading {
+struct LoadingServer {
     process: Child,
     answers: TcpStream,
     hangs: TcpStream,
     _config: ConfigFile,
 }
 
-impl Loading {
-    /// Starts it, and waits until the one program has listed its tools and the other one hangs.
+impl LoadingServer {
+    /// Starts the server, and waits until one program has listed its tools and the other one hangs.
     fn start() -> Result<Self> {
         let agent = "[agent]\nkind = \"script\"\nname = \"a\"\n[[agent.rule]]\nsteps = [{ status = { state = \"completed\" } }]\n";
         let tenants =
@@ -97,7 +97,7 @@ impl Loading {
     }
 }
 
-impl Drop for Loading {
+impl Drop for LoadingServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -127,7 +127,7 @@ fn byte(program: &mut TcpStream) -> Result<Option<u8>> {
 
 #[test]
 fn programs_of_tenants_that_are_being_loaded_end_with_the_server() -> Result<()> {
-    let loading = Loading::start()?;
+    let loading = LoadingServer::start()?;
     loading.terminate()?;
     assert_eq!(loading.ended()?, Some(0));
     Ok(())
@@ -135,7 +135,7 @@ fn programs_of_tenants_that_are_being_loaded_end_with_the_server() -> Result<()>
 
 #[test]
 fn a_second_signal_ends_programs_at_once() -> Result<()> {
-    let mut loading = Loading::start()?;
+    let mut loading = LoadingServer::start()?;
     loading.terminate()?;
     // It has been told to end, and has three seconds for that.
     assert_eq!(byte(&mut loading.answers)?, Some(b'e'));

@@ -21,11 +21,11 @@ const TAKEN_OVER: Duration = Duration::from_secs(6 + 10);
 /// Receives notifications, or refuses all while `is_down` is set.
 pub(crate) struct Receiver {
     url: String,
-    seen: Arc<Seen>,
+    seen: Arc<ReceivedEvents>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct ReceivedEvents {
     is_down: AtomicBool,
     /// The field that numbers an event, and the event.
     events: Mutex<Vec<(String, Value)>>,
@@ -35,7 +35,7 @@ impl Receiver {
     pub(crate) async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/events", listener.local_addr()?);
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(ReceivedEvents::default());
         let taking = Arc::clone(&seen);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -62,7 +62,7 @@ impl Receiver {
         self.events().iter().map(number).collect()
     }
 
-    /// Waits until so many events have come.
+    /// Waits until `count` events have arrived.
     pub(crate) async fn has(&self, count: usize) -> Result<()> {
         self.until(|events| events.len() >= count).await
     }
@@ -84,7 +84,7 @@ impl Receiver {
 }
 
 /// The requests of one connection.
-async fn take(stream: TcpStream, seen: Arc<Seen>) -> Result<()> {
+async fn take(stream: TcpStream, seen: Arc<ReceivedEvents>) -> Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let mut id = String::new();

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::cluster::Scratch;
 use crate::support::Server;
 
-/// An agent whose turns go on for a while, or are over at once.
+/// An agent with slow turns and with turns that end at once.
 const AGENT: &str = r#"
 [card]
 name = "acme"

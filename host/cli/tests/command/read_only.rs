@@ -20,8 +20,8 @@ fn kept_in(folder: &Path) -> String {
     config(&format!("data_dir = {folder:?}"))
 }
 
-/// A server for which modes of files hold. Root gives up the right to pass them. A file beyond a limit is an error instead
-/// of a signal.
+/// A server that must obey file modes: as root, the process drops the capabilities that bypass modes. A file beyond its
+/// limit is an error instead of a signal.
 fn start(config: &str) -> Result<Server> {
     let script = match geteuid().is_root() {
         true => "trap '' XFSZ; exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"",

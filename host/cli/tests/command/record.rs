@@ -39,14 +39,14 @@ impl MadeUp {
         Ok(self.pieces.send(text.to_owned())?)
     }
 
-    /// Ends the connection. Returns the request.
+    /// Closes the connection and returns the request.
     fn ends(self) -> Result<String> {
         drop(self.pieces);
         self.request.join().ok().context("the server panicked")?
     }
 }
 
-/// Answers the first request. Returns it.
+/// Answers the first request and returns the request.
 fn answer(listener: &TcpListener, told: &Receiver<String>) -> Result<String> {
     let (mut stream, _) = listener.accept()?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -80,7 +80,7 @@ fn ended(child: Child) -> Result<Run> {
     Ok(Run { code: output.status.code(), out, err })
 }
 
-/// Reads standard error up to a line with this.
+/// Reads standard error up to a line that contains `expected`.
 fn wait_for(child: &mut Child, expected: &str) -> Result<()> {
     let mut err = BufReader::new(child.stderr.as_mut().context("no standard error")?);
     let mut line = String::new();

@@ -82,7 +82,7 @@ impl Replicas {
         call(&self.client, &server.url, method, params).await
     }
 
-    /// Sends the message until it is taken: a process that was stopped has a lease again a moment after it goes on.
+    /// Sends the message until it is accepted: a continued process has a lease again only after a moment.
     pub(crate) async fn repeat(&self, server: &Server, sent: &Value) -> Result<Value> {
         let begin = Instant::now();
         loop {
@@ -107,7 +107,7 @@ impl Replicas {
         Ok(events)
     }
 
-    /// Begins a turn that goes on, and returns the id of its task.
+    /// Begins a turn without waiting for its end, and returns the id of its task.
     pub(crate) async fn begin(&self, server: &Server, text: &str) -> Result<String> {
         self.begin_by(server, said(text, text)).await
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::support::{STATE, STATE_URI, Server, annex, run, specialist};
@@ -95,7 +95,10 @@ fn a_violation_of_the_state_schema_is_named_with_its_place_before_anything_is_se
     let state = r#"{"user_info":{"name":"Ada","email":7}}"#;
     let run = run(["send", &server.url, QUESTION, "--state", state])?;
     assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
-    for expected in ["nothing was sent", "/user_info/email: 7 is not of type", "/user_info: \"role\" is a required"] {
+    let command = format!("annex send {} --template prints what it takes", server.url);
+    for expected in
+        ["nothing was sent", "/user_info/email: 7 is not of type", "/user_info: \"role\" is a required", &command]
+    {
         assert!(run.err.contains(expected), "{expected}: {}", run.err);
     }
     Ok(())
@@ -216,6 +219,21 @@ fn a_card_is_shown_for_people_and_as_it_was_sent() -> Result<()> {
     let raw = run(["card", &format!("{}/.well-known/agent-card.json", server.url), "--json"])?;
     let card: Value = serde_json::from_str(&raw.out)?;
     assert_eq!(card["capabilities"]["extensions"][0]["uri"], STATE_URI);
+    Ok(())
+}
+
+#[test]
+fn a_card_shows_what_a_client_has_to_send_to_be_known() -> Result<()> {
+    let open = Server::start(&specialist())?;
+    assert!(run(["card", &open.url])?.out.contains("\nAuthentication\n  none\n"));
+    let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"\n\n[agent]", "0".repeat(64));
+    let server = Server::start(&specialist().replacen("[agent]", &key, 1))?;
+    let shown = run(["card", &server.url])?.out;
+    let (_, section) = shown.split_once("\nAuthentication\n").context("a section")?;
+    let lines: Vec<&str> = section.lines().take_while(|line| !line.is_empty()).collect();
+    let [scheme, option] = lines.as_slice() else { bail!("{shown}") };
+    assert!(scheme.ends_with(": an API key in the header field x-api-key"), "{shown}");
+    assert_eq!(*option, "    annex send takes it as --header 'x-api-key: KEY'", "{shown}");
     Ok(())
 }
 

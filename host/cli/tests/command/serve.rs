@@ -1,4 +1,4 @@
-//! `annex serve`: what stops it at once, and how it stops when told to.
+//! `annex serve`: faults that stop the server at once, and the drain at a signal.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};

@@ -16,7 +16,7 @@ use crate::support::{STATE_URI, Server, template_agent};
 const CLIENTS: usize = 64;
 const AGENT: &str = "test_agent";
 
-/// An agent that says which round it is in, a bit at a time, and knows it from the state that came with the message.
+/// An agent that names the current round, in several pieces. It reads the round from the state in the message.
 fn config(folder: &Path) -> String {
     let more = format!(
         r#"

@@ -17,12 +17,12 @@ const AUTHORIZATION: &str = "https://github.com/a2aproject/experimental-ext-oid4
 const CAPABILITIES: &str = "https://annex.example/capabilities/v1";
 
 /// A place for servers that share their stores.
-struct Shared {
+struct StoreSetup {
     scratch: Scratch,
     client: Client,
 }
 
-impl Shared {
+impl StoreSetup {
     /// `None`, after saying so, where there is no PostgreSQL.
     async fn create() -> Option<Self> {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -87,7 +87,7 @@ fn with_keys(more: &str) -> String {
 
 /// The results of commands that the extension runs on the way out, in a given context and task.
 async fn results(
-    shared: &Shared,
+    shared: &StoreSetup,
     server: &Server,
     (context, task): (&str, Option<&str>),
     commands: Value,
@@ -109,7 +109,7 @@ fn new_id() -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_an_extension_are_the_same_in_all_processes_and_after_a_restart() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let [one, other] = [shared.start(&with_keys(""))?, shared.start(&with_keys(""))?];
     let commands = json!([{"increment": ["n", 1]}]);
     let mut counts = Vec::new();
@@ -125,10 +125,10 @@ async fn keys_of_an_extension_are_the_same_in_all_processes_and_after_a_restart(
     Ok(())
 }
 
-/// Under the standard limit of CPU time, which is 50 ms a call.
+/// Uses the standard limit of CPU time, 50 ms a call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_for_a_thousand_keys_of_a_database_takes_no_cpu_time() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let config = with_keys("[extension.limits]\nwall_ms = 9_000");
     let server = tokio::task::block_in_place(|| shared.start(&config))?;
     let commands: Vec<Value> = (0..1_000).map(|number| json!({"get": number.to_string()})).collect();
@@ -140,7 +140,7 @@ async fn waiting_for_a_thousand_keys_of_a_database_takes_no_cpu_time() -> Result
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn increments_of_several_processes_at_once_all_count() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let [one, other] = [shared.start(&with_keys(""))?, shared.start(&with_keys(""))?];
     let send = async |server: &Server, context: String| {
         let counted = results(&shared, server, (&context, None), json!([{"increment": ["n", 1]}])).await?;
@@ -157,7 +157,7 @@ async fn increments_of_several_processes_at_once_all_count() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_a_task_and_a_conversation_are_there_in_the_turn_of_another_process() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let [one, other] = [shared.start(&with_keys(""))?, shared.start(&with_keys(""))?];
     let message = json!({
         "messageId": new_id(), "contextId": "c", "role": "ROLE_USER", "parts": [{"text": "ask"}],
@@ -202,14 +202,14 @@ fn in_front_of(upstream: &Server) -> String {
 }
 
 /// The tasks of the upstream agent, the oldest first.
-async fn tasks_of(shared: &Shared, upstream: &Server) -> Result<Vec<Value>> {
+async fn tasks_of(shared: &StoreSetup, upstream: &Server) -> Result<Vec<Value>> {
     let listed = shared.call(upstream, "", "ListTasks", json!({"pageSize": 100, "historyLength": 100})).await?;
     let mut tasks = listed["result"]["tasks"].as_array().with_context(|| listed.to_string())?.clone();
     tasks.reverse();
     Ok(tasks)
 }
 
-async fn say(shared: &Shared, server: &Server, text: &str, task: Option<&Value>) -> Result<Value> {
+async fn say(shared: &StoreSetup, server: &Server, text: &str, task: Option<&Value>) -> Result<Value> {
     let message = json!({
         "messageId": new_id(), "contextId": "c", "taskId": task, "role": "ROLE_USER", "parts": [{"text": text}],
     });
@@ -220,7 +220,7 @@ async fn say(shared: &Shared, server: &Server, text: &str, task: Option<&Value>)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_with_an_upstream_agent_is_one_through_all_processes() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let upstream = upstream()?;
     let [one, other] = [shared.start(&in_front_of(&upstream))?, shared.start(&in_front_of(&upstream))?];
     for (number, server) in [&one, &other, &one].into_iter().enumerate() {
@@ -240,7 +240,7 @@ async fn a_conversation_with_an_upstream_agent_is_one_through_all_processes() ->
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_waits_at_an_upstream_agent_goes_on_there_through_another_process() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let upstream = upstream()?;
     let [one, other] = [shared.start(&in_front_of(&upstream))?, shared.start(&in_front_of(&upstream))?];
     let asked = say(&shared, &one, "ask", None).await?;
@@ -279,7 +279,7 @@ fn with_authorization() -> String {
 }
 
 /// A task that waits: its id, and the `state` parameter for the verifier.
-async fn waiting(shared: &Shared, server: &Server) -> Result<(Value, String)> {
+async fn waiting(shared: &StoreSetup, server: &Server) -> Result<(Value, String)> {
     let message = json!({"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": "hello"}]});
     let answer = shared.call(server, AUTHORIZATION, "SendMessage", json!({"message": message})).await?;
     let task = &answer["result"]["task"];
@@ -289,13 +289,13 @@ async fn waiting(shared: &Shared, server: &Server) -> Result<(Value, String)> {
     Ok((task["id"].clone(), state.to_owned()))
 }
 
-async fn approve(shared: &Shared, server: &Server, state: &str) -> Result<Value> {
+async fn approve(shared: &StoreSetup, server: &Server, state: &str) -> Result<Value> {
     let params = json!({"state": state, "token": SECRET.1});
     shared.call(server, AUTHORIZATION, "in-task-authorization/approve", params).await
 }
 
 /// The task once it is completed.
-async fn completed(shared: &Shared, server: &Server, id: &Value) -> Result<Value> {
+async fn completed(shared: &StoreSetup, server: &Server, id: &Value) -> Result<Value> {
     let begin = Instant::now();
     loop {
         let task = shared.call(server, "", "GetTask", json!({"id": id})).await?["result"].clone();
@@ -309,7 +309,7 @@ async fn completed(shared: &Shared, server: &Server, id: &Value) -> Result<Value
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_waits_for_a_verifier_is_approved_through_another_process() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let [one, other] = [shared.start(&with_authorization())?, shared.start(&with_authorization())?];
     let (id, state) = waiting(&shared, &one).await?;
     let approved = approve(&shared, &other, &state).await?;
@@ -326,7 +326,7 @@ async fn a_task_that_waits_for_a_verifier_is_approved_through_another_process() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_is_approved_through_two_processes_at_once_goes_on_once() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let [one, other] = [shared.start(&with_authorization())?, shared.start(&with_authorization())?];
     let mut connection = sqlx::PgConnection::connect(shared.scratch.url()).await?;
     for _ in 0..5 {
@@ -347,7 +347,7 @@ async fn a_task_that_is_approved_through_two_processes_at_once_goes_on_once() ->
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_waits_for_a_verifier_is_approved_after_a_restart() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let folder = tempfile::tempdir()?;
     let in_file = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\ndata_dir = {:?}\n{}",
@@ -370,7 +370,7 @@ async fn a_task_that_waits_for_a_verifier_is_approved_after_a_restart() -> Resul
     Ok(())
 }
 
-/// An agent with a caller that is known, whose turns go on for a while.
+/// An agent with an authenticated caller, whose turns take a while.
 const AUTHENTICATED: &str = r#"
 [agent]
 kind = "script"
@@ -384,7 +384,7 @@ key_env = "ANNEX_TEST_SECRET"
 "#;
 
 /// Begins `count` turns at the same time, alternating between the servers. Returns the ids of the accepted tasks.
-async fn begin(shared: &Shared, servers: &[&Server], text: &str, count: usize) -> Result<Vec<Value>> {
+async fn begin(shared: &StoreSetup, servers: &[&Server], text: &str, count: usize) -> Result<Vec<Value>> {
     let begun = servers.iter().cycle().take(count).map(|server| async move {
         let message = json!({"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": text}]});
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
@@ -401,7 +401,7 @@ async fn begin(shared: &Shared, servers: &[&Server], text: &str, count: usize) -
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_has_as_many_turns_at_once_as_it_may_through_all_processes() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let Some(shared) = StoreSetup::create().await else { return Ok(()) };
     let [one, other] = [shared.start(AUTHENTICATED)?, shared.start(AUTHENTICATED)?];
     // Each knows of the other a second after that one has started.
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -16,7 +16,7 @@ use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
 use crate::support::Server;
 use crate::turns::QUEUED;
 
-/// A lease is five seconds. Each test stops for one of these, and so they last from 1.2 to 3 leases.
+/// How long the tests stop a process. A lease is five seconds, so these are 1.2 to 3 leases.
 pub(crate) const STOPS: [Duration; 3] = [Duration::from_secs(6), Duration::from_secs(10), Duration::from_secs(15)];
 
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
@@ -139,7 +139,7 @@ async fn a_task_that_a_process_has_taken_without_hearing_of_it_is_ended_by_it() 
     Ok(())
 }
 
-/// A turn has joined the queue of its conversation, its process is stopped, and others go on.
+/// A turn has joined the queue of its conversation, its process is stopped, and other turns continue.
 async fn check_queue(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;

@@ -1,4 +1,4 @@
-//! The names and texts of others, in everything that the command prints.
+//! Untrusted names and texts in everything that the command prints.
 
 use std::fs;
 use std::io::Write;
@@ -42,6 +42,8 @@ fn card(url: &str) -> Value {
             {"url": WORDS, "protocolBinding": WORDS, "protocolVersion": WORDS},
         ],
         "capabilities": {"extensions": [{"uri": WORDS, "description": WORDS, "params": {WORDS: WORDS}}]},
+        "securitySchemes": {WORDS: {"apiKeySecurityScheme": {"location": "header", "name": WORDS, "description": WORDS}}},
+        "securityRequirements": [{"schemes": {WORDS: {"list": [WORDS]}}}],
         "skills": [{"id": WORDS, "name": WORDS, "description": WORDS, "tags": [WORDS], "examples": [WORDS]}],
     })
 }
@@ -82,7 +84,7 @@ fn check_lines(command: &str, run: &Run) {
 fn text_from_elsewhere_cannot_steer_the_terminal() -> Result<()> {
     let shown = run(["card", &serve(|url| vec![card(url)])?])?;
     check_lines("card", &shown);
-    assert_eq!(shown.out.matches("error: forged").count(), 15, "{}", shown.out);
+    assert_eq!(shown.out.matches("error: forged").count(), 21, "{}", shown.out);
 
     let url = serve(|url| vec![card(url), answered(&message())])?;
     let sent = run(["send", &url, "hello"])?;

@@ -17,7 +17,7 @@ const TOKEN: &str = "a-token-of-the-tests";
 /// The time after which every process applies a change.
 const EVERYWHERE: Duration = Duration::from_secs(1);
 
-/// The text of a tenant that says its name.
+/// The text of a tenant whose agent answers with the tenant's name.
 fn text(name: &str) -> String {
     format!(
         "[card]\nname = {name:?}\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\n[[agent.rule]]\nsteps = [{{ \
@@ -26,7 +26,7 @@ fn text(name: &str) -> String {
     )
 }
 
-/// A message that came never before, in a conversation of its own.
+/// A new message in a new conversation.
 fn message(text: &str) -> Value {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let id = format!("m-{}", NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::support::{ConfigFile, annex, run, specialist};
+use crate::support::{ConfigFile, Server, annex, run, specialist};
 
 const COLUMNS: usize = 80;
 
@@ -78,6 +78,18 @@ fn an_inspection_fits_a_terminal_and_its_block_for_the_config_stays_as_it_is() -
     let block = |text: &str| text.split_once("For the config:").map(|(_, block)| block.to_owned());
     assert_eq!(block(&shown), block(&plain));
     assert!(plain.lines().any(|line| line.len() > COLUMNS), "{plain}");
+    Ok(())
+}
+
+#[test]
+fn a_card_fits_a_terminal() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let plain = run(["card", &server.url])?.out;
+    let shown = on_a_terminal(&format!("card {}", server.url))?;
+    check_lines(&shown);
+    assert!(plain.lines().any(|line| line.len() > COLUMNS), "{plain}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&shown), words(&plain));
     Ok(())
 }
 

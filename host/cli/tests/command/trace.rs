@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::support::{STATE, STATE_URI, Server, run, specialist};
 
-/// The log of a server that was sent two messages, up to the line that says so of the second.
+/// The log of a server that received two messages, up to the line about the second one.
 fn log(filter: &str) -> Result<Vec<Value>> {
     let mut server = Server::start_with(&specialist(), &[("ANNEX_LOG", filter)])?;
     run(["send", &server.url, "hi", "--state", STATE])?;

@@ -15,8 +15,8 @@ use crate::support::Server;
 /// The time after which background statements have finished.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// The usual number of trips of a call: the median of five. A trip of a renewed lease, or one that comes late on a busy
-/// machine, changes the number of one call only.
+/// The median number of round trips of five calls. The renewal of a lease, or a trip that is late on a busy machine,
+/// adds trips to only one call.
 async fn usual<T>(counter: &Counter, mut call: impl AsyncFnMut(usize) -> Result<T>) -> Result<u64> {
     let mut trips = [0; 5];
     for (time, trips) in trips.iter_mut().enumerate() {

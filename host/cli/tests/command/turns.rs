@@ -1,4 +1,4 @@
-//! Messages of one conversation that come to several `annex serve` on one PostgreSQL database.
+//! Messages of one conversation to several `annex serve` processes on one PostgreSQL database.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const BRIEF: &str =
 
 pub(crate) const QUEUED: &str =
     "SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0)::BIGINT FROM conversation";
-/// Turns that stand in the queue or have ended.
+/// The number of turns that are queued or have ended.
 const JOINED: &str =
     "SELECT (SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0) FROM conversation)::BIGINT
     + (SELECT count(*) FROM task WHERE finished_at IS NOT NULL)";
@@ -26,7 +26,7 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// Waits until so many turns run or wait in the queue that the processes share.
+/// Waits until `turns` turns run or wait in the queue that the processes share.
 async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
     let begin = Instant::now();
     while replicas.number(QUEUED).await? != turns {
@@ -36,7 +36,8 @@ async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
     Ok(())
 }
 
-/// Sends messages to the servers by turns, two to each, each as soon as the one before has come, and returns the answers.
+/// Sends messages to the servers in turn, two to each server. Each message is sent after the answer to the previous
+/// one. Returns the answers.
 async fn alternate(replicas: &Replicas, servers: &[Server], messages: usize) -> Result<Vec<Value>> {
     let mut sent = Vec::new();
     for (number, server) in (0..messages).zip(servers.iter().flat_map(|server| [server, server]).cycle()) {

@@ -25,26 +25,26 @@ const LOOK: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(300);
 
 /// An event of a stream.
-pub(crate) struct Seen {
+pub(crate) struct StreamEvent {
     at: Instant,
-    /// Its number.
+    /// The number of the event.
     id: u64,
     event: Value,
 }
 
-/// A rule of the agent for the text "ticks": so many events, a pause before each.
+/// A rule of the agent for the text "ticks": `count` events with a pause before each.
 pub(crate) fn ticks(count: usize, pause_ms: u64) -> String {
     let ticks = format!("{{ wait_ms = {pause_ms} }}, {{ status = {{ state = \"working\" }} }}, ").repeat(count);
     format!("[[agent.rule]]\ntext = \"ticks\"\nsteps = [{ticks}{{ status = {{ state = \"completed\" }} }}]")
 }
 
-/// Subscribes to the task and reads until the stream ends, or has so many events; behind the event `last` if there is one.
+/// Subscribes to the task and reads until the stream ends or has `most` events; from the event after `last`, if given.
 pub(crate) async fn follow(
     replicas: &Replicas,
     server: &Server,
     (task, last): (&str, Option<u64>),
     most: usize,
-) -> Result<Vec<Seen>> {
+) -> Result<Vec<StreamEvent>> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}});
     let mut request = replicas.client().post(format!("{}/a2a/jsonrpc", server.url)).header("A2A-Version", "1.0");
     if let Some(last) = last {
@@ -53,7 +53,7 @@ pub(crate) async fn follow(
     read(request.header("content-type", "application/json").body(body.to_string()), most).await
 }
 
-async fn read(request: RequestBuilder, most: usize) -> Result<Vec<Seen>> {
+async fn read(request: RequestBuilder, most: usize) -> Result<Vec<StreamEvent>> {
     let mut reply = request.send().await?;
     let mut text = String::new();
     let mut seen = Vec::new();
@@ -63,7 +63,7 @@ async fn read(request: RequestBuilder, most: usize) -> Result<Vec<Seen>> {
             let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
             if let Some(data) = field("data") {
                 let id = field("id").with_context(|| format!("no number: {event}"))?.parse()?;
-                seen.push(Seen { at: Instant::now(), id, event: serde_json::from_str(data)? });
+                seen.push(StreamEvent { at: Instant::now(), id, event: serde_json::from_str(data)? });
             }
             text = rest.to_owned();
             if seen.len() == most {
@@ -75,16 +75,16 @@ async fn read(request: RequestBuilder, most: usize) -> Result<Vec<Seen>> {
     Ok(seen)
 }
 
-pub(crate) fn ids(seen: &[Seen]) -> Vec<u64> {
+pub(crate) fn ids(seen: &[StreamEvent]) -> Vec<u64> {
     seen.iter().map(|seen| seen.id).collect()
 }
 
-fn last_state(seen: &[Seen]) -> &Value {
+fn last_state(seen: &[StreamEvent]) -> &Value {
     &seen[seen.len() - 1].event["result"]["statusUpdate"]["status"]["state"]
 }
 
-/// The times by which the others have seen an event later than `first`, the shortest first.
-fn lags(first: &[Seen], others: &[Seen]) -> Vec<Duration> {
+/// How much later than `first` the other streams delivered an event, the shortest time first.
+fn lags(first: &[StreamEvent], others: &[StreamEvent]) -> Vec<Duration> {
     let at = |id| first.iter().find(|seen| seen.id == id).map(|seen| seen.at);
     let mut lags: Vec<Duration> =
         others.iter().filter_map(|seen| Some(seen.at.saturating_duration_since(at(seen.id)?))).collect();

@@ -22,7 +22,7 @@ const NOT_OF_A_SESSION: &[(&str, &str)] = &[
     ("ms/serialize_legacy_A2AAgentSession", "a class that is kept there for older programs"),
 ];
 
-/// Cases of google-adk in which Annex differs on purpose, with the reason and Annex's fields of the message.
+/// Cases of google-adk in which Annex deliberately differs, each with the reason and Annex's fields of the message.
 const DEVIATIONS: &[(&str, &str, &str)] = &[
     ("remote/forward_session_id_namespaced", "a program that wants a context of its own begins with it", "{}"),
     ("remote/delta_with_other_agents_between", REFERS, REFERENCE),

@@ -13,13 +13,13 @@ use crate::support::{Foreign, by, card, client, no_parameters, read_request, tex
 const MESSAGE: &str = r#"{"result":{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"hi"}]}}}"#;
 
 /// A server that closes each connection without notice after some answers.
-struct Keeping {
+struct ClosingServer {
     url: String,
     /// The number of requests on each connection.
     connections: Arc<Mutex<Vec<usize>>>,
 }
 
-impl Keeping {
+impl ClosingServer {
     /// Starts a server that gives `answers` answers per connection. With `reads_on` it reads one more request.
     async fn start(answers: usize, reads_on: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -82,7 +82,7 @@ fn answer(request: &str) -> String {
 
 #[tokio::test]
 async fn a_connection_is_kept_for_the_next_call() {
-    let server = Keeping::start(usize::MAX, false).await;
+    let server = ClosingServer::start(usize::MAX, false).await;
     let (_client, agent) = server.agent().await;
     for _ in 0..3 {
         agent.send_message(no_parameters(), text("x")).await.expect("an answer");
@@ -94,7 +94,7 @@ async fn a_connection_is_kept_for_the_next_call() {
 
 #[tokio::test]
 async fn calls_at_the_same_time_have_connections_of_their_own() {
-    let server = Keeping::start(usize::MAX, false).await;
+    let server = ClosingServer::start(usize::MAX, false).await;
     let (_client, agent) = server.agent().await;
     for _ in 0..2 {
         let calls = (0..3).map(|_| agent.send_message(no_parameters(), text("x")));
@@ -105,7 +105,7 @@ async fn calls_at_the_same_time_have_connections_of_their_own() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_replaced() {
-    let server = Keeping::start(1, false).await;
+    let server = ClosingServer::start(1, false).await;
     let (client, agent) = server.agent().await;
     for _ in 0..3 {
         agent.send_message(no_parameters(), text("x")).await.expect("an answer");
@@ -117,7 +117,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
 
 #[tokio::test]
 async fn a_request_that_may_have_arrived_is_not_sent_again() {
-    let server = Keeping::start(1, true).await;
+    let server = ClosingServer::start(1, true).await;
     let (_client, agent) = server.agent().await;
     agent.send_message(no_parameters(), text("x")).await.expect("an answer");
     let error = agent.send_message(no_parameters(), text("x")).await.expect_err("cut off");

@@ -152,7 +152,7 @@ impl PushCursors for PostgresDatabase {
     }
 }
 
-/// The cursors that a statement gives to this replica, which is its first parameter.
+/// Runs a statement that assigns cursors to this replica, its first parameter, and returns these cursors.
 async fn changed_cursors(
     database: &PostgresDatabase,
     sql: &'static str,

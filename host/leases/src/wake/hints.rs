@@ -1,6 +1,5 @@
 //! Hints, their readers, and the trait for all ways in which hints reach other processes.
 
-use std::error::Error;
 use std::future::pending;
 use std::sync::Arc;
 
@@ -24,15 +23,6 @@ pub enum WakeError {
          such as PgBouncer with pool_mode = transaction, or to another database than that of the tasks"
     )]
     Deaf,
-    /// The connection to NATS fails.
-    #[error("NATS is not reached")]
-    Nats(#[source] Box<dyn Error + Send + Sync>),
-    /// NATS does not deliver the messages that this process publishes.
-    #[error("NATS does not let this user publish and subscribe to {subject}")]
-    Forbidden {
-        /// The subject of the messages.
-        subject: &'static str,
-    },
 }
 
 /// A hint that a task changed in another process.

@@ -24,7 +24,7 @@ const ALONE: Duration = Duration::from_secs(10);
 /// The hints that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// The name of this process in its texts. A process ignores its own texts.
+    /// The name of this process in the texts that it sends. A process ignores its own texts.
     sender: String,
     waiting: Mutex<HashMap<String, u64>>,
     filled: Notify,

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_database::{Database, PostgresConnections, PostgresDatabase, Value};
+use futures::future::BoxFuture;
 use sqlx::Executor;
 use sqlx::postgres::PgListener;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::hints::{Notice, Readers, WakeError};
+use super::hints::{Hints, Notice, Readers, Wake, WakeError};
 use super::outbox::Outbox;
-use super::shared::SharedWake;
 use crate::living_replicas;
 
 /// The channel of all processes on a database.
@@ -36,23 +37,55 @@ const TELL: &str = concat!(
 
 const GREET: &str = "SELECT pg_notify('annex_wake', $1)";
 
-impl SharedWake {
+/// Wake-ups over a PostgreSQL database: an outbox, readers, and two tasks that send and receive.
+#[derive(Debug)]
+pub struct PostgresWake {
+    outbox: Arc<Outbox>,
+    readers: Readers,
+    /// The tasks that receive and send, until this value is dropped.
+    work: [JoinHandle<()>; 2],
+}
+
+impl PostgresWake {
     /// Sends and receives hints from now on, over connections of its own to `direct`. `tasks` is the database as requests reach
     /// it. A notification there has to arrive at `direct`.
     ///
     /// # Errors
     /// When no notification arrives within five seconds.
-    pub async fn over_postgres(tasks: &PostgresConnections, direct: &PostgresConnections) -> Result<Self, WakeError> {
-        let late = |_| sqlx::Error::PoolTimedOut;
-        let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
-        let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
-        let outbox = Arc::new(Outbox::new());
-        // Other processes receive the greeting too, and send their hints from then on.
-        greet(&mut listener, &tasks.beside(1, PATIENCE), &outbox).await?;
-        let readers = Readers::new();
-        let receiving = receive_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
-        let sending = send_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
-        Ok(Self::new(outbox, readers, receiving, sending))
+    pub fn open<'a>(
+        tasks: &'a PostgresConnections,
+        direct: &'a PostgresConnections,
+    ) -> BoxFuture<'a, Result<Self, WakeError>> {
+        Box::pin(async move {
+            let late = |_| sqlx::Error::PoolTimedOut;
+            let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
+            let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
+            let outbox = Arc::new(Outbox::new());
+            // Other processes receive the greeting too, and send their hints from then on.
+            greet(&mut listener, &tasks.beside(1, PATIENCE), &outbox).await?;
+            let readers = Readers::new();
+            let receiving = receive_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
+            let sending = send_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
+            Ok(Self { outbox, readers, work: [tokio::spawn(receiving), tokio::spawn(sending)] })
+        })
+    }
+}
+
+impl Wake for PostgresWake {
+    fn tell(&self, id: &str, seq: u64) {
+        self.outbox.put(id, seq);
+    }
+
+    fn hints(&self) -> Hints {
+        self.readers.hints()
+    }
+}
+
+impl Drop for PostgresWake {
+    fn drop(&mut self) {
+        for work in &self.work {
+            work.abort();
+        }
     }
 }
 

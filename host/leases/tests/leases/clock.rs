@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// The time between two renewals of a lease.
 pub(crate) const RENEWAL: Duration = Duration::from_millis(1_250);
 
-/// An empty database whose clock stands.
+/// An empty database and a clock that stands still.
 pub(crate) struct Clock {
     scratch: Scratch,
     pub(crate) database: PgConnection,
@@ -94,7 +94,7 @@ impl Clock {
         self.until_number(&renewed, 1).await;
     }
 
-    /// Lets the others work for a moment, without the clock of tokio.
+    /// Waits two milliseconds of real time, so that other tasks can work. The clock of tokio stands still.
     async fn look_away(&mut self) {
         sqlx::query("SELECT pg_sleep(0.002)").execute(&mut self.database).await.unwrap();
     }

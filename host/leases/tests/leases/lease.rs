@@ -23,7 +23,7 @@ fn id(lease: &Lease) -> String {
     lease.replica().id().to_owned()
 }
 
-/// Lets time pass up to the next renewal of these leases, which comes.
+/// Lets time pass until all of these leases are renewed.
 async fn renew(clock: &mut Clock, leases: &[&Lease]) {
     let ids: Vec<_> = leases.iter().map(|lease| move || id(lease)).collect();
     let ids: Vec<_> = ids.iter().map(|id| id as &dyn Fn() -> String).collect();

@@ -1,4 +1,5 @@
-//! Leases without a process: SQL on the table of leases for the tests of all crates, which do not name the table either.
+//! SQL for leases without a process. Tests of all crates use these statements, so that they need not name the table of
+//! leases.
 
 /// Makes the table.
 pub(crate) const CREATE: &str = include_str!("../../migrations/1_replicas.sql");

@@ -237,7 +237,7 @@ impl Door {
         call: &ServiceParameters,
         operation: Operation,
     ) -> Result<OperationResult, A2aError> {
-        in_time(Box::pin(self.handler.perform(call, operation))).await.map(|answer| answer.value)
+        in_time(self.handler.perform(call, operation)).await.map(|answer| answer.value)
     }
 
     /// SendMessage.

@@ -44,7 +44,7 @@ pub enum SecurityScheme<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         oauth2_metadata_url: Option<&'a str>,
     },
-    /// OpenID Connect.
+    /// OpenID Connect, with the URL of its discovery document.
     #[serde(rename = "openIdConnect")]
     OpenIdConnect {
         /// A description for people.

@@ -22,7 +22,7 @@ pub struct MethodCall {
     place: usize,
 }
 
-/// The answer of a method.
+/// One result of a method, or a stream of results.
 pub enum MethodAnswer {
     /// The only result. The call has ended.
     Value(Json),

@@ -48,7 +48,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
     }
 }
 
-/// The event as JSON, without metadata of other owners, which are the agent and other extensions.
+/// The event as JSON, without the metadata of the agent and of other extensions.
 fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     let mut event = event.clone();
     owned_metadata::retain(&mut event, &descriptor.metadata_keys);

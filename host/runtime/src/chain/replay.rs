@@ -14,7 +14,7 @@ use crate::recording::answers::Answers;
 use crate::recording::{RecordedStep, RecordedTurn, StepInput, TurnObserver};
 use crate::turn_view::TurnView;
 
-/// The result of a replay.
+/// The replayed turn, and what the recording lacks.
 #[derive(Debug)]
 pub struct ReplayResult {
     /// The turn as it went this time.
@@ -37,7 +37,7 @@ pub async fn replay(
 ) -> Result<ReplayResult, Fault> {
     let taken = Arc::new(TurnCapture::default());
     let answers = Arc::new(Answers::new(turn, extension, Arc::clone(&taken) as _, keys));
-    let mut player = Player { extension, turn, answers: &answers, seen: None, playing: Playing::Nothing };
+    let mut player = Player { extension, turn, answers: &answers, seen: None, playing: ReplayedWork::Nothing };
     for step in &turn.steps {
         answers.enter(step);
         if !player.play(step).await? {
@@ -75,11 +75,11 @@ struct Player<'a> {
     turn: &'a RecordedTurn,
     answers: &'a Arc<Answers>,
     seen: Option<SeenRequest>,
-    playing: Playing,
+    playing: ReplayedWork,
 }
 
 /// The extension's current work.
-enum Playing {
+enum ReplayedWork {
     Nothing,
     Turn(Box<Member>),
     Method(Box<MethodCall>),
@@ -90,39 +90,39 @@ impl Player<'_> {
     async fn play(&mut self, step: &RecordedStep) -> Result<bool, Fault> {
         let turn = self.turn;
         match (&step.input, &mut self.playing) {
-            (StepInput::Request { message, metadata }, Playing::Nothing) => {
+            (StepInput::Request { message, metadata }, ReplayedWork::Nothing) => {
                 let request = self.request(message, metadata);
                 let seen = request.seen();
                 let entered = Member::enter(self.extension, &request, &seen, &message.parts).await;
                 let Some((member, _)) = unless_it_cannot_run(entered)?.flatten() else { return Ok(false) };
                 self.seen = Some(seen);
-                self.playing = Playing::Turn(Box::new(member));
+                self.playing = ReplayedWork::Turn(Box::new(member));
                 Ok(true)
             }
-            (StepInput::Begin { task_id, context_id, waits_in }, Playing::Turn(member)) => {
+            (StepInput::Begin { task_id, context_id, waits_in }, ReplayedWork::Turn(member)) => {
                 let Some(seen) = &self.seen else { return Ok(false) };
                 let begun = TurnBeginning { task_id, context_id, waits_in: *waits_in, resumed: turn.resumed };
                 Ok(unless_overloaded(member.begin(seen, &begun.seen(), &begun).await)? && !member.is_out())
             }
-            (StepInput::Change { current, update }, Playing::Turn(member)) => {
+            (StepInput::Change { current, update }, ReplayedWork::Turn(member)) => {
                 let changed = member.change(*current, &mut update.clone()).await;
                 Ok(unless_overloaded(changed)? && !member.is_out())
             }
-            (StepInput::Event(event), Playing::Turn(member)) => {
+            (StepInput::Event(event), ReplayedWork::Turn(member)) => {
                 Ok(unless_overloaded(member.respond(&mut event.clone()).await)? && !member.is_out())
             }
-            (StepInput::Call { params }, Playing::Nothing) => {
+            (StepInput::Call { params }, ReplayedWork::Nothing) => {
                 let (message, metadata) = (Message::default(), Metadata::new());
                 let request = self.request(&message, &metadata);
                 match unless_it_cannot_run(MethodCall::start(self.extension, &request, params).await)? {
                     Some(MethodAnswer::Results(call)) => {
-                        self.playing = Playing::Method(call);
+                        self.playing = ReplayedWork::Method(call);
                         Ok(true)
                     }
                     Some(MethodAnswer::Value(_)) | None => Ok(false),
                 }
             }
-            (StepInput::Next, Playing::Method(call)) => {
+            (StepInput::Next, ReplayedWork::Method(call)) => {
                 Ok(unless_it_cannot_run(call.next().await)?.flatten().is_some())
             }
             // This host records no such turn, but a file can contain one.

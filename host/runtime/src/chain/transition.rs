@@ -7,7 +7,7 @@ use crate::chain::owned_metadata;
 use crate::contract::{Beginning, StateChange};
 use crate::load::descriptor::Descriptor;
 
-/// The beginning of a turn.
+/// The task that a turn works on, for the function `begin` of the hook.
 pub(crate) struct TurnBeginning<'a> {
     pub(crate) task_id: &'a TaskId,
     pub(crate) context_id: &'a ContextId,
@@ -78,7 +78,7 @@ pub enum ChangeOutcome {
     Passed,
     /// The task waits instead, because this extension interrupts it.
     Interrupted(ExtensionUri),
-    /// The task fails instead.
+    /// The task fails, because an extension refuses the change.
     Vetoed,
 }
 

@@ -16,7 +16,7 @@ use wasmtime::Store;
 use wasmtime::component::Instance;
 
 use crate::confinement::guest_time::GuestCall;
-use crate::confinement::kept::{Keeping, ResetState};
+use crate::confinement::kept::{InstanceKeeper, ResetState};
 use crate::confinement::limits::{HostBusy, LimitReached};
 use crate::confinement::profile::Profile;
 use crate::confinement::store::{self, HostState};
@@ -79,7 +79,11 @@ impl GuestInstance {
     ///
     /// The instance is created outside of any turn, so that its initial state contains no data of a turn. `describe`
     /// is called first, so that the guest has read its parameters and initialised itself.
-    async fn to_be_kept(program: &Program, keeping: &Keeping, profile: &Arc<Profile>) -> Result<Option<Self>, Fault> {
+    async fn to_be_kept(
+        program: &Program,
+        keeping: &InstanceKeeper,
+        profile: &Arc<Profile>,
+    ) -> Result<Option<Self>, Fault> {
         let hook = Hook::Descriptor;
         let log = Log::new(Arc::clone(profile), None);
         let mut instance = Self::start(program, profile, None, log, hook).await?;

@@ -24,7 +24,7 @@ pub(crate) mod parking;
 pub(crate) use memory::can_be_put_back;
 
 /// The functions that were added to the component, and the parking of its idle instances.
-pub(crate) struct Keeping {
+pub(crate) struct InstanceKeeper {
     saves: Vec<ComponentExportIndex>,
     resets: Vec<ComponentExportIndex>,
     memories: Vec<ComponentExportIndex>,
@@ -40,7 +40,7 @@ pub(crate) struct Keeping {
 /// The bytes of all memories of an instance.
 type Snapshots = Arc<Vec<Snapshot>>;
 
-impl Keeping {
+impl InstanceKeeper {
     /// Looks up the added functions.
     pub(crate) fn of(
         component: &InstancePre<HostState>,

@@ -92,7 +92,8 @@ impl Pieces {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Takes the time of finished pieces, which is charged once.
+    /// Takes the time of finished pieces. The caller charges this time, so a second call returns zero for the same
+    /// pieces.
     pub(crate) fn take_ended(&self) -> Duration {
         match self.ended.load(Ordering::Relaxed) {
             0 => Duration::ZERO,

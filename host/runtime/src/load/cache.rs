@@ -56,7 +56,7 @@ const SOURCES: [&str; 8] = [
     include_str!("compile/child/keeping/rewrite.rs"),
 ];
 
-/// A hash of everything but the component that a file depends on: the engine and the sources above.
+/// A hash of the inputs of a cached file other than the component: the engine and the sources above.
 fn edition(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     (engine::identity(engine), SOURCES).hash(&mut hasher);

@@ -67,7 +67,7 @@ pub struct Import {
 pub enum Access {
     /// None: the import is always linked.
     Free,
-    /// This grant.
+    /// The component needs this grant.
     Needs(GrantNeeded),
     /// The host does not offer this interface.
     Unknown,

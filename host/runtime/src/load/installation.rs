@@ -10,9 +10,9 @@ use crate::load::selection::Selection;
 /// The operator's settings for a component.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// Grants.
+    /// The capabilities that the component may use.
     pub grants: Grants,
-    /// Limits.
+    /// The bounds on memory, time and calls.
     pub limits: Limits,
     /// Parameters, checked against the extension's own schema.
     pub parameters: JsonObject,

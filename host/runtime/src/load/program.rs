@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::InstancePre;
 
 use crate::bindings::Hooks;
-use crate::confinement::kept::Keeping;
+use crate::confinement::kept::InstanceKeeper;
 use crate::confinement::slots::Slots;
 use crate::confinement::store::HostState;
 use crate::load::compile::shared::Code;
@@ -18,7 +18,7 @@ pub(crate) struct Program {
     pub(crate) code: Arc<Code>,
     pub(crate) slots: Slots,
     /// The data for keeping instances, if they are kept.
-    pub(crate) keeping: Option<Keeping>,
+    pub(crate) keeping: Option<InstanceKeeper>,
     /// True if the engine counts instructions as fuel.
     pub(crate) counts_instructions: bool,
 }

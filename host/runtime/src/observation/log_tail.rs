@@ -20,7 +20,7 @@ pub struct LogLine {
     pub level: &'static str,
     /// Name that the extension gives to the writing part; may be empty.
     pub context: String,
-    /// The message.
+    /// The text of the line.
     pub message: String,
     /// The hook that wrote the line.
     pub hook: Hook,

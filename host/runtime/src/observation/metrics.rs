@@ -162,16 +162,16 @@ pub struct ExtensionMetrics {
     pub waits: u64,
     /// Total time of these waits.
     pub waited: Duration,
-    /// Log lines.
+    /// Log lines that were written.
     pub log_lines: u64,
     /// Log lines that were dropped because of the limit.
     pub log_lines_dropped: u64,
 }
 
-/// Metrics of one hook.
+/// The calls of one hook of an extension.
 #[derive(Clone, Debug)]
 pub struct HookMetrics {
-    /// The hook.
+    /// The hook that was called.
     pub hook: Hook,
     /// Number of calls per outcome.
     pub outcomes: Vec<(CallOutcome, u64)>,
@@ -214,7 +214,7 @@ pub struct LastFailure {
     pub at: SystemTime,
     /// The called hook.
     pub hook: Hook,
-    /// The outcome.
+    /// The kind of failure.
     pub outcome: CallOutcome,
     /// The reason in one line, without secrets, cut to the length of a log line.
     pub reason: String,

@@ -40,9 +40,9 @@ pub struct Example {
     /// Id of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<String>,
-    /// The differences.
+    /// The differences in this turn.
     pub differences: Vec<Difference>,
-    /// True if values in the input are hidden. The difference may be caused by that.
+    /// True if the input has hidden values, because these may cause the difference.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
     /// Questions of the second version that the recording cannot answer.
@@ -261,7 +261,6 @@ fn resumptions(turn: &RecordedTurn) -> Value {
     resumptions.collect()
 }
 
-/// The differences of one turn.
 struct TurnDifferences<'a> {
     differences: Vec<Difference>,
     /// Number of values that were not compared.

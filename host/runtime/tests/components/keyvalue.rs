@@ -60,7 +60,7 @@ async fn what_is_beyond_the_quota_is_an_error_and_changes_nothing() {
 #[derive(Debug)]
 enum Answers {
     Never,
-    /// With an error.
+    /// The store answers with an error.
     Refusal,
     /// Late, like a store on the network: after more than a tick.
     Late,

@@ -41,7 +41,7 @@ impl RecordedTurns {
     fn turn(&self, extension: &Extension) -> RecordedTurn {
         let turns = self.0.lock().expect("no panic");
         assert_eq!(turns.len(), 1, "one turn was noted");
-        let hidden = turns[0].hidden(&Hidden(extension, "-")).expect("it can be written");
+        let hidden = turns[0].hidden(&TestRedactor(extension, "-")).expect("it can be written");
         let line = serde_json::to_string(&RecordingLine::Turn(hidden)).expect("JSON");
         match serde_json::from_str(&line).expect("the line can be read") {
             RecordingLine::Turn(turn) => turn,
@@ -51,9 +51,9 @@ impl RecordedTurns {
 }
 
 /// Hides the extension's secrets and the values of one key.
-struct Hidden<'a>(&'a Extension, &'static str);
+struct TestRedactor<'a>(&'a Extension, &'static str);
 
-impl Hide for Hidden<'_> {
+impl Hide for TestRedactor<'_> {
     fn hides(&self, key: &str) -> bool {
         key == self.1
     }
@@ -180,7 +180,7 @@ async fn keys_and_texts_that_are_hidden_are_in_no_form_of_a_recording() {
     );
     served(&extension, &view, &commands).await.expect("the turn starts");
     let turns = kept.0.lock().expect("no panic");
-    let hidden = turns[0].hidden(&Hidden(&extension, "api_token")).expect("it can be written");
+    let hidden = turns[0].hidden(&TestRedactor(&extension, "api_token")).expect("it can be written");
     let calls = serde_json::to_string(&hidden.steps[0].calls).expect("JSON");
     assert!(calls.contains("[hidden]") && calls.contains("(secret)"), "{calls}");
     assert!(!calls.contains("t-0p") && !calls.contains("hunter2"), "{calls}");

@@ -22,7 +22,7 @@ const SLOWER: u32 = if cfg!(debug_assertions) { 8 } else { 1 };
 const GRACE: Duration = Duration::from_millis(12);
 /// Most CPU time for compiling any schema.
 const MAX_COMPILE: Duration = Duration::from_secs(1);
-/// Most memory of a compilation or validation, in bytes, without the memory that is kept.
+/// The most additional memory in bytes that a compilation or validation may use while it runs.
 const MAX_WORKING: usize = 96 << 20;
 /// Number of schemas in the property test, each with several instances.
 const SCHEMAS: usize = 1_500;

@@ -13,12 +13,12 @@ use axum::http::{Method, StatusCode};
 pub(super) struct AdminCaller {
     name: Arc<str>,
     address: IpAddr,
-    asked: Arc<Asked>,
+    request_line: Arc<RequestLine>,
 }
 
 /// The method and the path of a request, and whether its refusal is logged.
 #[derive(Debug)]
-struct Asked {
+struct RequestLine {
     method: Method,
     path: String,
     /// True once the refusal is in the log.
@@ -28,7 +28,7 @@ struct Asked {
 impl AdminCaller {
     pub(super) fn new(name: Arc<str>, address: IpAddr, request: &Request) -> Self {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        Self { name, address, asked: Arc::new(Asked { method, path, is_told: AtomicBool::new(false) }) }
+        Self { name, address, request_line: Arc::new(RequestLine { method, path, is_told: AtomicBool::new(false) }) }
     }
 
     /// Logs a change that this caller made. `what` is the whole sentence, such as `tenant acme was removed`.
@@ -38,7 +38,7 @@ impl AdminCaller {
 
     /// Logs that a change was refused or failed. Only the first call logs; requests that only read are never logged.
     pub(super) fn was_refused(&self, status: StatusCode, reason: Option<&str>) {
-        let Asked { method, path, is_told } = &*self.asked;
+        let RequestLine { method, path, is_told } = &*self.request_line;
         if !is_change(method) || is_told.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -48,7 +48,7 @@ impl AdminCaller {
 
     #[cfg(test)]
     pub(super) fn is_told(&self) -> bool {
-        self.asked.is_told.load(Ordering::Relaxed)
+        self.request_line.is_told.load(Ordering::Relaxed)
     }
 }
 

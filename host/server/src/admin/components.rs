@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::shared::{Admin, read_raw, whole};
-use crate::admin_api::components::{Component, List, Removed};
+use crate::admin_api::components::{Component, List, RemovedComponent};
 
 /// The first bytes of every component: the magic number, the version of the format, and the layer of components.
 const BEGINNING: [u8; 8] = [0, b'a', b's', b'm', 13, 0, 1, 0];
@@ -75,7 +75,7 @@ async fn remove(
     State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<AdminCaller>,
     Path(digest): Path<String>,
-) -> Result<Json<Removed>, AdminError> {
+) -> Result<Json<RemovedComponent>, AdminError> {
     let (stores, name) = (admin.added()?.stores().clone(), digest.clone());
     let removing = async move {
         let naming = naming(&stores, &name).await.map_err(|error| AdminError::internal(&error))?;
@@ -87,7 +87,7 @@ async fn remove(
     };
     let told = format!("component {digest} was removed from those that were uploaded");
     whole(caller, removing, |()| told).await?;
-    Ok(Json(Removed { removed: digest }))
+    Ok(Json(RemovedComponent { removed: digest }))
 }
 
 /// The names of tenants whose text contains the digest of this component, up to [`MAX_NAMED`]. At most

@@ -25,7 +25,7 @@ const MAX_TENANTS: usize = 50;
 const MAX_EXTENSIONS: usize = 100;
 
 /// One installed extension.
-struct Shown<'a> {
+struct MeteredExtension<'a> {
     /// The tenant's name. Empty for the agent of the config itself.
     tenant: &'a str,
     uri: String,
@@ -34,7 +34,7 @@ struct Shown<'a> {
 }
 
 /// The name, kind, help and value of a metric with one sample for each extension.
-type PerExtension = (&'static str, Kind, &'static str, fn(&Shown<'_>) -> f64);
+type PerExtension = (&'static str, Kind, &'static str, fn(&MeteredExtension<'_>) -> f64);
 
 const PER_EXTENSION: &[PerExtension] = &[
     (
@@ -104,7 +104,7 @@ const PER_TENANT: &[PerTenant] = &[
     ("annex_extension_failures", "Sources whose last load failed.", |installer| installer.failures().len() as f64),
 ];
 
-impl Shown<'_> {
+impl MeteredExtension<'_> {
     fn labels<'a>(&'a self, others: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         of_tenant(self.tenant, &[("extension", self.uri.as_str())]).into_iter().chain(others.iter().copied()).collect()
     }
@@ -121,8 +121,8 @@ fn of_tenant<'a>(tenant: &'a str, others: &[(&'a str, &'a str)]) -> Vec<(&'a str
     tenant.into_iter().chain(others.iter().copied()).collect()
 }
 
-/// False for a tenant's zero, which an absent sample says as well and which most samples would be. The agent of the
-/// config itself keeps its zeros, so that a rate sees its first change.
+/// False for a tenant's zero. Most samples would be zeros, and an absent sample means zero. The config's own agent
+/// keeps its zeros, so that a rate sees its first change.
 fn is_told(tenant: &str, value: f64) -> bool {
     tenant.is_empty() || value > 0.0
 }
@@ -167,7 +167,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     loads(&mut page, &shown);
     totals(&mut page, installers);
     let extensions = shown.iter().flat_map(|(tenant, installer)| {
-        installer.versions().into_iter().map(|version| Shown {
+        installer.versions().into_iter().map(|version| MeteredExtension {
             tenant: tenant.as_str(),
             uri: version.uri().to_string(),
             // The numbers are read once per page, so that the samples of an extension agree.
@@ -175,7 +175,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
             version,
         })
     });
-    let extensions: Vec<Shown<'_>> = extensions.collect();
+    let extensions: Vec<MeteredExtension<'_>> = extensions.collect();
     infos(&mut page, &extensions);
     hooks(&mut page, &extensions);
     for (name, kind, help, read) in PER_EXTENSION {
@@ -257,7 +257,7 @@ fn totals(page: &mut Exposition, installers: &Installers) {
     }
 }
 
-fn infos(page: &mut Exposition, extensions: &[Shown<'_>]) {
+fn infos(page: &mut Exposition, extensions: &[MeteredExtension<'_>]) {
     let help = "The version in force of each extension.";
     let mut infos = page.metric("annex_extension_info", Kind::Gauge, help);
     for shown in extensions {
@@ -268,7 +268,7 @@ fn infos(page: &mut Exposition, extensions: &[Shown<'_>]) {
     }
 }
 
-fn hooks(page: &mut Exposition, extensions: &[Shown<'_>]) {
+fn hooks(page: &mut Exposition, extensions: &[MeteredExtension<'_>]) {
     let help = "Calls of hooks in turns, by how they ended.";
     let mut calls = page.metric("annex_hook_calls_total", Kind::Counter, help);
     for (shown, hook) in each_hook(extensions) {
@@ -294,6 +294,8 @@ fn hooks(page: &mut Exposition, extensions: &[Shown<'_>]) {
     }
 }
 
-fn each_hook<'a>(extensions: &'a [Shown<'a>]) -> impl Iterator<Item = (&'a Shown<'a>, &'a HookMetrics)> {
+fn each_hook<'a>(
+    extensions: &'a [MeteredExtension<'a>],
+) -> impl Iterator<Item = (&'a MeteredExtension<'a>, &'a HookMetrics)> {
     extensions.iter().flat_map(|shown| shown.metrics.hooks.iter().map(move |hook| (shown, hook)))
 }

@@ -21,7 +21,7 @@ use super::caller::{AdminCaller, of_tenant};
 use super::error::AdminError;
 use super::shared::{Admin, OfTenant, read_optional};
 use crate::admin_api::Recording;
-use crate::installation::hiding::Hiding;
+use crate::installation::hiding::RecordingRedactor;
 use crate::installation::installer::{Installer, Version};
 
 /// The most turns that are being recorded or wait for the writer. Each has at most a mebibyte.
@@ -71,9 +71,9 @@ pub(super) async fn record(
     ));
     let (lines, written) = channel(MAX_LINES);
     let writer = Writer {
-        _observed: Observed(Arc::clone(&version.extension)),
+        _observed: ObservationGuard(Arc::clone(&version.extension)),
         installer,
-        hiding: Arc::new(Hiding {
+        hiding: Arc::new(RecordingRedactor {
             redaction: admin.sessions.redaction.clone(),
             extensions: vec![Arc::clone(&version.extension)],
         }),
@@ -138,19 +138,19 @@ impl TurnObserver for Recorder {
 }
 
 /// Ends the observation of the extension when the recording is dropped.
-struct Observed(Arc<Extension>);
+struct ObservationGuard(Arc<Extension>);
 
-impl Drop for Observed {
+impl Drop for ObservationGuard {
     fn drop(&mut self) {
         self.0.end_observation();
     }
 }
 
 struct Writer {
-    _observed: Observed,
+    _observed: ObservationGuard,
     version: Version,
     installer: Arc<Installer>,
-    hiding: Arc<Hiding>,
+    hiding: Arc<RecordingRedactor>,
     until: Instant,
     closing: CancellationToken,
     lines: Sender<Bytes>,
@@ -183,11 +183,11 @@ impl Writer {
             // `recv` returns `None` only if all senders are dropped, and this task holds one.
             let Some(turn) = turn else { return };
             match self.turn(turn).await {
-                Some(Written::Bytes(written)) => {
+                Some(WriteOutcome::Bytes(written)) => {
                     bytes = bytes.saturating_add(written);
                     turns += 1;
                 }
-                Some(Written::Nothing) => drop(recorder.left_out.fetch_add(1, Ordering::Relaxed)),
+                Some(WriteOutcome::Nothing) => drop(recorder.left_out.fetch_add(1, Ordering::Relaxed)),
                 None => return,
             }
         };
@@ -223,15 +223,15 @@ impl Writer {
     }
 
     /// Writes a turn. `None` if the client has hung up.
-    async fn turn(&self, turn: RecordedTurn) -> Option<Written> {
+    async fn turn(&self, turn: RecordedTurn) -> Option<WriteOutcome> {
         let hiding = Arc::clone(&self.hiding);
         // A turn has up to a mebibyte. Reading it would block a thread that serves requests.
         let line = tokio::task::spawn_blocking(move || {
             turn.hidden(hiding.as_ref()).and_then(|turn| serde_json::to_string(&RecordingLine::Turn(turn)).ok())
         });
         match line.await {
-            Ok(Some(line)) => self.line(line).await.map(Written::Bytes),
-            _ => Some(Written::Nothing),
+            Ok(Some(line)) => self.line(line).await.map(WriteOutcome::Bytes),
+            _ => Some(WriteOutcome::Nothing),
         }
     }
 
@@ -254,7 +254,7 @@ impl Writer {
 }
 
 /// The outcome of a turn.
-enum Written {
+enum WriteOutcome {
     Bytes(u64),
     /// Redaction of the turn failed, so the turn was not written.
     Nothing,

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use super::caller::{AdminCaller, of_tenant};
 use super::error::AdminError;
 use super::shared::{Admin, OfTenant, read_small, whole};
-use crate::admin_api::sessions::{Deleted, DeletedKeys, DeletedUserState, Events, KeysToDelete, List, Session, Shared};
+use crate::admin_api::sessions::{
+    DeletedKeys, DeletedSession, DeletedUserState, Events, KeysToDelete, List, Session, SharedState,
+};
 use crate::stores::sessions::{SessionFilter, SessionName, SessionsError};
 use crate::stores::state::StateOwner;
 
@@ -33,7 +35,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
 /// The query of a list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listing {
+struct ListQuery {
     tenant: Option<String>,
     user: Option<String>,
     after: Option<String>,
@@ -55,8 +57,8 @@ impl Of {
     }
 }
 
-async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<Listing>) -> Result<Json<List>, AdminError> {
-    let Listing { tenant, user, after, limit } = listing;
+async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<ListQuery>) -> Result<Json<List>, AdminError> {
+    let ListQuery { tenant, user, after, limit } = listing;
     admin.know(tenant.as_deref()).await;
     let filter = SessionFilter { tenant, user, after, limit: limit.unwrap_or(SHOWN) };
     Ok(Json(admin.sessions.list(filter).await?))
@@ -86,7 +88,7 @@ async fn delete(
     Extension(caller): Extension<AdminCaller>,
     Path(context): Path<String>,
     Query(of): Query<Of>,
-) -> Result<Json<Deleted>, AdminError> {
+) -> Result<Json<DeletedSession>, AdminError> {
     admin.know(of.tenant.as_deref()).await;
     let told = format!("session {context:?}{} was deleted", of_tenant(of.tenant.as_deref()));
     let name = of.name(context);
@@ -110,7 +112,7 @@ struct OfUser {
     user: Option<String>,
 }
 
-async fn state(State(admin): State<Arc<Admin>>, Query(of): Query<OfState>) -> Result<Json<Shared>, AdminError> {
+async fn state(State(admin): State<Arc<Admin>>, Query(of): Query<OfState>) -> Result<Json<SharedState>, AdminError> {
     let OfState { tenant, user, context } = of;
     admin.know(tenant.as_deref()).await;
     Ok(Json(admin.sessions.shared_state(&StateOwner { tenant, user, context }).await?))

@@ -53,7 +53,6 @@ pub(crate) struct Admin {
     pub(super) closing: CancellationToken,
 }
 
-/// The parts of an [`Admin`].
 pub(crate) struct AdminParts {
     pub(crate) access: Access,
     pub(crate) installers: Arc<Installers>,

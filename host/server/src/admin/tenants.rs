@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use annex_tenants::{Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError};
+use annex_tenants::{
+    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError,
+};
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -15,7 +17,7 @@ use serde::Deserialize;
 use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::shared::{Admin, no_tenant, read_small, whole};
-use crate::admin_api::tenants::{self as shown, Change, List, Listed, Removed, Source, Tenant};
+use crate::admin_api::tenants::{self as shown, Change, List, RemovedTenant, Source, Tenant, TenantSummary};
 use crate::config::tenant::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
 use crate::tenants::{AddedTenants, Serving, TenantFailure};
@@ -33,7 +35,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
 /// The query of a list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listing {
+struct ListQuery {
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -53,11 +55,11 @@ impl Admin {
     }
 }
 
-async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<Listing>) -> Result<Json<List>, AdminError> {
+async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<ListQuery>) -> Result<Json<List>, AdminError> {
     let others = admin.installers.others();
     let after = listing.after.unwrap_or_default();
     let named = others.named.names().into_iter().filter(|_| after.is_empty());
-    let mut tenants: Vec<Listed> = named.map(|name| of_config(&admin, name)).collect();
+    let mut tenants: Vec<TenantSummary> = named.map(|name| of_config(&admin, name)).collect();
     let limit = listing.limit.unwrap_or(SHOWN).clamp(1, MAX_SHOWN);
     let mut next = None;
     if let Some(added) = &others.added {
@@ -91,12 +93,12 @@ async fn put(
 ) -> Result<Response, AdminError> {
     let added = Arc::clone(admin.to_change(&name)?);
     check_name(&name).map_err(|reason| AdminError::new(StatusCode::BAD_REQUEST, "invalid_name", reason))?;
-    let believed = believed(&headers)?;
+    let expectation = expectation(&headers)?;
     let Change { config, state } = read_small(body, MAX_BODY_BYTES).await?;
     let state = state.map(TenantState::from);
-    let before = match believed {
-        Believed::Absent => None,
-        Believed::Rev(rev) => {
+    let before = match expectation {
+        Expectation::Absent => None,
+        Expectation::Rev(rev) => {
             let there = added.stores().tenants.find(&name).await.map_err(failed)?;
             let is_it = |there: &StoredTenant| there.rev == rev;
             let now = there.as_ref().map(|there| there.rev);
@@ -115,13 +117,13 @@ async fn put(
         (None, None) => return Err(AdminError::invalid("`config` is missing: the text of the tenant")),
     };
     let store = Arc::clone(&added.stores().tenants);
-    let told = told(&name, believed, is_new_text, state);
+    let told = told(&name, expectation, is_new_text, state);
     let changed = change((name.clone(), Some(state)), added, (caller, told), {
         let (name, config) = (name.clone(), config.clone());
-        async move { store.put(&name, believed, state, &config).await }
+        async move { store.put(&name, expectation, state, &config).await }
     });
     let rev = changed.await?;
-    let status = if believed == Believed::Absent { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if expectation == Expectation::Absent { StatusCode::CREATED } else { StatusCode::OK };
     Ok(tenant(&admin, status, StoredTenant { name, rev, state, config }))
 }
 
@@ -130,9 +132,9 @@ async fn remove(
     Extension(caller): Extension<AdminCaller>,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<Json<Removed>, AdminError> {
+) -> Result<Json<RemovedTenant>, AdminError> {
     let added = Arc::clone(admin.to_change(&name)?);
-    let Believed::Rev(rev) = believed(&headers)? else {
+    let Expectation::Rev(rev) = expectation(&headers)? else {
         return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
     };
     let store = Arc::clone(&added.stores().tenants);
@@ -141,19 +143,19 @@ async fn remove(
         let name = name.clone();
         async move { store.remove(&name, rev).await }
     });
-    Ok(Json(Removed { rev: removed.await?, removed: name }))
+    Ok(Json(RemovedTenant { rev: removed.await?, removed: name }))
 }
 
 /// The log line for a change of a tenant.
-fn told(name: &str, believed: Believed, is_new_text: bool, state: TenantState) -> String {
+fn told(name: &str, expectation: Expectation, is_new_text: bool, state: TenantState) -> String {
     let state = match state {
         TenantState::Active => "active",
         TenantState::Suspended => "suspended",
     };
-    match (believed, is_new_text) {
-        (Believed::Absent, _) => format!("tenant {name} was added, and is {state}"),
-        (Believed::Rev(_), true) => format!("tenant {name} was given another text, and is {state}"),
-        (Believed::Rev(_), false) => format!("tenant {name} is {state} now, with the text that it had"),
+    match (expectation, is_new_text) {
+        (Expectation::Absent, _) => format!("tenant {name} was added, and is {state}"),
+        (Expectation::Rev(_), true) => format!("tenant {name} was given another text, and is {state}"),
+        (Expectation::Rev(_), false) => format!("tenant {name} is {state} now, with the text that it had"),
     }
 }
 
@@ -178,14 +180,14 @@ async fn change(
 }
 
 /// The revision that the request's conditions expect.
-fn believed(headers: &HeaderMap) -> Result<Believed, AdminError> {
+fn expectation(headers: &HeaderMap) -> Result<Expectation, AdminError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
-        (None, Some("*")) => Ok(Believed::Absent),
+        (None, Some("*")) => Ok(Expectation::Absent),
         (Some(tag), None) => {
             let rev = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|rev| rev.parse().ok());
             let invalid = || AdminError::invalid(format!("`If-Match: {tag}` is no `ETag` of a tenant, such as \"7\""));
-            rev.map(Believed::Rev).ok_or_else(invalid)
+            rev.map(Expectation::Rev).ok_or_else(invalid)
         }
         (None, None) => {
             let message =
@@ -227,16 +229,16 @@ fn tenant(admin: &Admin, status: StatusCode, tenant: StoredTenant) -> Response {
     response
 }
 
-fn of_config(admin: &Admin, name: String) -> Listed {
+fn of_config(admin: &Admin, name: String) -> TenantSummary {
     let (loaded, failure) = here(admin.installers.others().named.find(&name));
-    Listed { name, source: Source::Config, rev: None, state: shown::State::Active, loaded, failure }
+    TenantSummary { name, source: Source::Config, rev: None, state: shown::ServingState::Active, loaded, failure }
 }
 
-fn of_store(admin: &Admin, tenant: ListedTenant) -> Listed {
+fn of_store(admin: &Admin, tenant: ListedTenant) -> TenantSummary {
     let ListedTenant { name, rev, state } = tenant;
     let added = admin.installers.others().added.as_ref();
     let (loaded, failure) = here(added.and_then(|added| added.known_of(&name)));
-    Listed { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
+    TenantSummary { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
 }
 
 /// True if the tenant is loaded, and the reason why it cannot be loaded.
@@ -248,16 +250,16 @@ fn here(found: Option<Result<Serving, TenantFailure>>) -> (bool, Option<String>)
     }
 }
 
-impl From<shown::State> for TenantState {
-    fn from(state: shown::State) -> Self {
+impl From<shown::ServingState> for TenantState {
+    fn from(state: shown::ServingState) -> Self {
         match state {
-            shown::State::Active => Self::Active,
-            shown::State::Suspended => Self::Suspended,
+            shown::ServingState::Active => Self::Active,
+            shown::ServingState::Suspended => Self::Suspended,
         }
     }
 }
 
-impl From<TenantState> for shown::State {
+impl From<TenantState> for shown::ServingState {
     fn from(state: TenantState) -> Self {
         match state {
             TenantState::Active => Self::Active,

@@ -10,7 +10,7 @@ use axum::http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::config::{AdminConfig, AdminTokenConfig};
+use crate::config::{AdminConfig, AdminTokenConfig, environment};
 
 const MIN_BYTES: usize = 16;
 const MAX_BYTES: usize = 1024;
@@ -32,7 +32,7 @@ pub enum TokenError {
         source: std::io::Error,
     },
     /// The environment variable is not set, or is not text.
-    #[error("the admin token {name:?}: token_env = {variable:?} is not set")]
+    #[error("the admin token {name:?}: {}", environment::unusable(variable))]
     Variable {
         /// The name of the token.
         name: String,
@@ -69,10 +69,48 @@ struct Token {
     digest: [u8; 32],
 }
 
-/// Checks that every token in the config can be read and used.
-pub(crate) fn check_tokens(config: &AdminConfig, folder: &Path) -> Result<(), TokenError> {
+/// The tokens in the config that cannot be read or used. Pairs of key and reason.
+pub(crate) fn wrong_tokens(config: &AdminConfig, folder: &Path) -> Vec<(String, String)> {
+    let has_own = config.token_file.is_some() || config.token_env.is_some();
+    let own = has_own.then(|| "admin.".to_owned());
+    let named = (0..config.tokens.len()).map(|number| format!("admin.token[{number}]."));
+    let admin = own.into_iter().chain(named).zip(config.all_tokens());
+    let metrics = config.metrics_token().map(|token| ("admin.metrics_".to_owned(), token));
+    let wrong = admin.chain(metrics).filter_map(|(before, token)| {
+        let error = Token::read(&token, folder).err()?;
+        let key = match (&token.token_file, &token.token_env) {
+            (Some(_), _) => "token_file",
+            (None, Some(_)) => "token_env",
+            (None, None) => "token_sha256",
+        };
+        Some((format!("{before}{key}"), error.fault()))
+    });
+    let mut wrong: Vec<(String, String)> = wrong.collect();
+    if wrong.is_empty()
+        && let Err(error) = check_tokens(config, folder)
+    {
+        wrong.push(("admin".to_owned(), error.to_string()));
+    }
+    wrong
+}
+
+/// Reads all tokens, and checks that no two are the same.
+fn check_tokens(config: &AdminConfig, folder: &Path) -> Result<(), TokenError> {
     let tokens = Tokens::read(config, folder)?;
     Tokens::read_metrics(config, folder, &tokens).map(drop)
+}
+
+impl TokenError {
+    /// The fault, for a text that names the key.
+    fn fault(&self) -> String {
+        match self {
+            Self::File { file, source, .. } => format!("cannot read {file}: {source}"),
+            Self::Variable { variable, .. } => environment::unusable(variable),
+            Self::Length { .. } => format!("the token must have {MIN_BYTES} to {MAX_BYTES} bytes"),
+            Self::Digest { .. } => "must be the SHA-256 digest of the token, 64 hexadecimal digits".to_owned(),
+            Self::Same { .. } => self.to_string(),
+        }
+    }
 }
 
 impl Tokens {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::error::AdminError;
 use super::shared::Admin;
-use crate::admin_api::usage::{Costliest, CountedIn, Figure, TenantUsage, Used, UsedBy};
+use crate::admin_api::usage::{Costliest, CountedIn, Figure, PeriodUsage, TenantUsage, UsedBy};
 
 /// The default and the maximum number of tenants in a list.
 const SHOWN: usize = 20;
@@ -26,14 +26,14 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
 /// The query of the list by cost.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listing {
+struct CostQuery {
     hours: Option<u64>,
     limit: Option<usize>,
 }
 
 async fn costliest(
     State(admin): State<Arc<Admin>>,
-    Query(listing): Query<Listing>,
+    Query(listing): Query<CostQuery>,
 ) -> Result<Json<Costliest>, AdminError> {
     let hours = listing.hours.unwrap_or(LATELY);
     if !(1..=MOST_HOURS).contains(&hours) {
@@ -78,7 +78,7 @@ fn usage(tenant: String, handler: &RequestHandler, quota: &TenantQuota, amounts:
     }
 }
 
-impl From<Consumption> for Used {
+impl From<Consumption> for PeriodUsage {
     fn from(used: Consumption) -> Self {
         let Consumption { requests, refused, cpu_micros, tokens } = used;
         Self { requests, refused, cpu_ms: cpu_micros.div_ceil(1_000), tokens }

@@ -6,8 +6,8 @@ use annex_protocol::Timestamp;
 use annex_runtime::{AllowedCallers, CallOutcome, Health, HookCost, HookMetrics, LastFailure, OnFailure};
 
 use crate::admin_api::extensions::{
-    Changed, Details, FailedCall, Kept, Limits, List, Log, LogLine, NotInstalled, Quarantine, Reloaded, Removed,
-    Source, Summary, Timing,
+    Details, FailedCall, Limits, List, Log, LogLine, NotInstalled, Quarantine, ReloadResult, RemovedExtension,
+    ReplacedVersion, Source, Summary, Timing, VersionChange,
 };
 use crate::admin_api::shadows::{self, Shadow};
 use crate::installation::installer::{self, Change, Failure, Installer, Origin, Version};
@@ -139,8 +139,12 @@ impl Details {
             load_ms: extension.load_time().as_secs_f64() * 1e3,
             compiled: extension.was_compiled(),
             shadow: installer.shadow_of(version.uri()).map(|shadow| Shadow::of(&shadow)),
-            kept_versions: installer.kept(version.uri()).iter().map(|kept| Kept::of(installer, kept)).collect(),
-            changes: installer.changes(version.uri()).into_iter().map(Changed::from).collect(),
+            kept_versions: installer
+                .kept(version.uri())
+                .iter()
+                .map(|kept| ReplacedVersion::of(installer, kept))
+                .collect(),
+            changes: installer.changes(version.uri()).into_iter().map(VersionChange::from).collect(),
         }
     }
 }
@@ -212,7 +216,7 @@ impl From<&annex_runtime::Limits> for Limits {
     }
 }
 
-impl Kept {
+impl ReplacedVersion {
     fn of(installer: &Installer, version: &Version) -> Self {
         Self {
             version: version.number,
@@ -225,7 +229,7 @@ impl Kept {
     }
 }
 
-impl From<Change> for Changed {
+impl From<Change> for VersionChange {
     fn from(change: Change) -> Self {
         let Change { at, edition, what, from, to, .. } = change;
         Self { at: at.to_string(), edition, change: what.to_owned(), from, to }
@@ -257,7 +261,7 @@ fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Removed {
+impl RemovedExtension {
     pub(super) fn of(installer: &Installer, version: &Version) -> Self {
         let is_named = matches!(version.origin, Origin::Config { .. });
         Self {
@@ -273,7 +277,7 @@ impl Removed {
     }
 }
 
-impl From<installer::ReloadOutcome> for Reloaded {
+impl From<installer::ReloadOutcome> for ReloadResult {
     fn from(reloaded: installer::ReloadOutcome) -> Self {
         let installer::ReloadOutcome { changed, edition, extensions_changed, changed_keys, needs_restart, failed } =
             reloaded;

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A component.
+/// A component that was uploaded for tenants.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Component<Text = String> {
-    /// The digest, by which the texts of tenants name the component.
+    /// The digest. The texts of tenants name the component by its digest.
     pub digest: Text,
     /// The size in bytes.
     pub size: u64,
@@ -27,7 +27,7 @@ pub struct List<Text = String> {
 
 /// A component that was removed.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Removed<Text = String> {
+pub struct RemovedComponent<Text = String> {
     /// The digest of the component.
     pub removed: Text,
 }

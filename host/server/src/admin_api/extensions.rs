@@ -83,18 +83,18 @@ pub struct Summary<Text = String> {
 pub struct FailedCall<Text = String> {
     /// The time of the call.
     pub at: Text,
-    /// The hook.
+    /// The name of the hook.
     pub hook: Text,
     /// The kind of failure.
     pub outcome: Text,
-    /// The reason.
+    /// The reason in one line, without secrets.
     pub reason: Text,
 }
 
 /// The calls of one hook. Times are in milliseconds, and absent until the first call.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Timing<Text = String> {
-    /// The hook.
+    /// The name of the hook.
     pub hook: Text,
     /// The number of calls.
     pub calls: u64,
@@ -140,7 +140,7 @@ pub struct Source<Text = String> {
 pub struct NotInstalled<Text = String> {
     /// The source: a table of the config, or a file.
     pub source: Text,
-    /// The reason.
+    /// The fault of the source.
     pub reason: Text,
     /// The time of the attempt.
     pub at: Text,
@@ -176,9 +176,9 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<Shadow<Text>>,
     /// Replaced versions that can be rolled back to, the latest first.
-    pub kept_versions: Vec<Kept<Text, Grants>>,
+    pub kept_versions: Vec<ReplacedVersion<Text, Grants>>,
     /// The last changes of the extension, the oldest first.
-    pub changes: Vec<Changed<Text>>,
+    pub changes: Vec<VersionChange<Text>>,
 }
 
 /// The limits of an extension's calls, as in `[extension.limits]` of a config.
@@ -212,7 +212,7 @@ pub struct Limits {
 
 /// A replaced version that can be rolled back to.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Kept<Text = String, Grants = GrantsConfig> {
+pub struct ReplacedVersion<Text = String, Grants = GrantsConfig> {
     /// The number of the version.
     pub version: u64,
     /// The digest of the component.
@@ -232,7 +232,7 @@ pub struct Kept<Text = String, Grants = GrantsConfig> {
 
 /// One change of the installed version of a URI.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Changed<Text = String> {
+pub struct VersionChange<Text = String> {
     /// The time of the change.
     pub at: Text,
     /// The edition that the change made.
@@ -255,7 +255,7 @@ pub struct Log<Text = String> {
     pub lines: Vec<LogLine<Text>>,
 }
 
-/// One line of a log.
+/// One line that an extension wrote.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct LogLine<Text = String> {
     /// The time at which it was written.
@@ -281,7 +281,7 @@ pub struct LogLine<Text = String> {
 
 /// A removed extension.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Removed<Text = String> {
+pub struct RemovedExtension<Text = String> {
     /// The URI of the extension.
     pub removed: Text,
     /// The number of the removed version.
@@ -299,7 +299,7 @@ pub struct Removed<Text = String> {
 
 /// The outcome of a reload of the config.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Reloaded<Text = String> {
+pub struct ReloadResult<Text = String> {
     /// True if the reload changed anything: extensions, tenants or settings.
     pub changed: bool,
     /// The current edition.

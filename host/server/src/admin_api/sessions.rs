@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
     /// The sessions of this page.
-    pub sessions: Vec<Listed<Text>>,
+    pub sessions: Vec<SessionSummary<Text>>,
     /// The token for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Text>,
@@ -15,7 +15,7 @@ pub struct List<Text = String> {
 
 /// One session in a list.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Listed<Text = String> {
+pub struct SessionSummary<Text = String> {
     /// The A2A context.
     pub context: Text,
     /// The user of the session.
@@ -28,7 +28,7 @@ pub struct Listed<Text = String> {
     pub keys: Vec<Text>,
 }
 
-/// One session.
+/// One session with its state.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Session<Text = String> {
     /// The A2A context.
@@ -89,7 +89,7 @@ pub struct EventError<Text = String> {
 
 /// The state that sessions share.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Shared<Text = String> {
+pub struct SharedState<Text = String> {
     /// The name of the agent.
     pub agent: Text,
     /// The user of the `user:` keys. Absent if the request named no user.
@@ -125,7 +125,7 @@ pub struct DeletedKeys<Text = String> {
 /// A user whose `user:` state was deleted.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct DeletedUserState<Text = String> {
-    /// The user.
+    /// The name of the user.
     pub user: Text,
     /// The number of keys that were deleted.
     pub keys: u64,
@@ -133,7 +133,7 @@ pub struct DeletedUserState<Text = String> {
 
 /// A deleted session.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Deleted<Text = String> {
+pub struct DeletedSession<Text = String> {
     /// The A2A context.
     pub deleted: Text,
     /// The user of the session.

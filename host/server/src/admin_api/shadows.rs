@@ -56,7 +56,7 @@ pub struct Differ<Text = String> {
 /// The cost of one hook in both versions, over the same turns.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Cost<Text = String> {
-    /// The hook.
+    /// The name of the hook.
     pub hook: Text,
     /// Calls of the installed version.
     pub calls_in_force: u64,

@@ -12,13 +12,13 @@ pub struct Change {
     pub config: Option<String>,
     /// The new state. Absent: unchanged, or active for a new tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
+    pub state: Option<ServingState>,
 }
 
 /// Whether a tenant is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ServingState {
     /// The tenant is served.
     Active,
     /// The tenant is stored but not served.
@@ -37,7 +37,7 @@ pub enum Source {
 
 /// A tenant in a list.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Listed<Text = String> {
+pub struct TenantSummary<Text = String> {
     /// The name of the tenant.
     pub name: Text,
     /// Whether the config or the API added the tenant.
@@ -46,7 +46,7 @@ pub struct Listed<Text = String> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<u64>,
     /// The state of the tenant.
-    pub state: State,
+    pub state: ServingState,
     /// True if the answering process has loaded the tenant.
     pub loaded: bool,
     /// Why the answering process does not serve the tenant. Absent if no failure is known.
@@ -59,7 +59,7 @@ pub struct Listed<Text = String> {
 pub struct List<Text = String> {
     /// The tenants. The first page begins with all tenants of the config, which do not count towards its length. The
     /// added tenants follow, by name.
-    pub tenants: Vec<Listed<Text>>,
+    pub tenants: Vec<TenantSummary<Text>>,
     /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -70,15 +70,15 @@ pub struct List<Text = String> {
 pub struct Tenant<Text = String> {
     /// The fields that a list has as well.
     #[serde(flatten)]
-    pub listed: Listed<Text>,
+    pub listed: TenantSummary<Text>,
     /// The text of the tenant in TOML. Absent for a tenant of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }
 
-/// A removed tenant.
+/// The answer to the removal of a tenant.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Removed<Text = String> {
+pub struct RemovedTenant<Text = String> {
     /// The name of the tenant.
     pub removed: Text,
     /// The revision of the removal.

@@ -1,7 +1,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::extensions::{Details, List, Log, Reloaded, Removed};
+use super::extensions::{Details, List, Log, ReloadResult, RemovedExtension};
 use super::usage::{Costliest, TenantUsage};
 use super::{Addition, Refusal, Rollback, components, replicas, sessions};
 
@@ -27,8 +27,8 @@ fn answers_about_extensions_are_read_as_they_are_written() {
     check::<Log>(
         r#"{"uri":"uri:x","lines":[{"at":"t","level":"info","context":"c","message":"m","hook":"h","task_id":"t","context_id":"c","error_id":"e"},{"at":"t","level":"warn","message":"m","hook":"h","error_id":"e"}]}"#,
     );
-    check::<Removed>(r#"{"removed":"uri:x","version":1,"digest":"sha256:0","edition":2,"until":"restart"}"#);
-    check::<Reloaded>(
+    check::<RemovedExtension>(r#"{"removed":"uri:x","version":1,"digest":"sha256:0","edition":2,"until":"restart"}"#);
+    check::<ReloadResult>(
         r#"{"changed":true,"edition":2,"extensions_changed":false,"changed_keys":["server.max_streams"],"needs_restart":["server.listen (the address is taken at the start)"],"failed":[]}"#,
     );
 }
@@ -47,9 +47,9 @@ fn answers_about_sessions_are_read_as_they_are_written() {
     check::<sessions::Events>(
         r#"{"events":[{"id":"i","author":"user","task":"t","timestamp":"t","parts":[{"data":{"b":1.0},"metadata":{"m":null}}],"state_delta":{"k":[]},"error":{"code":"c","message":"m"}},{"id":"j","author":"a","task":"t","timestamp":"t","parts":[]}]}"#,
     );
-    check::<sessions::Deleted>(r#"{"deleted":"c","user":"u"}"#);
-    check::<sessions::Shared>(r#"{"agent":"a","user":"u","state":{"app:b":1.0}}"#);
-    check::<sessions::Shared>(r#"{"agent":"a","state":{}}"#);
+    check::<sessions::DeletedSession>(r#"{"deleted":"c","user":"u"}"#);
+    check::<sessions::SharedState>(r#"{"agent":"a","user":"u","state":{"app:b":1.0}}"#);
+    check::<sessions::SharedState>(r#"{"agent":"a","state":{}}"#);
     check::<sessions::KeysToDelete>(r#"{"keys":["app:a"],"user":"u","context":"c"}"#);
     check::<sessions::DeletedKeys>(r#"{"deleted":["app:a"],"missing":[]}"#);
     check::<sessions::DeletedUserState>(r#"{"user":"u","keys":2}"#);
@@ -73,7 +73,7 @@ fn answers_about_replicas_and_uploads_are_read_as_they_are_written() {
     let component = r#"{"digest":"sha256:0","size":1,"uploaded_at":"t"}"#;
     check::<components::List>(&format!(r#"{{"components":[{component}],"max_uploads":2,"max_upload_bytes":3}}"#));
     check::<components::Component>(r#"{"digest":"sha256:0","size":1}"#);
-    check::<components::Removed>(r#"{"removed":"sha256:0"}"#);
+    check::<components::RemovedComponent>(r#"{"removed":"sha256:0"}"#);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn answers_are_read_without_the_fields_that_the_command_does_not_show() {
     let list = format!(r#"{{"edition":1,"extensions":[{extension}],"failures":[]}}"#);
     serde_json::from_str::<List>(&list).expect("a list");
     serde_json::from_str::<Log>(r#"{"lines":[]}"#).expect("a log");
-    serde_json::from_str::<Removed>(r#"{"removed":"u","edition":1}"#).expect("what was removed");
+    serde_json::from_str::<RemovedExtension>(r#"{"removed":"u","edition":1}"#).expect("what was removed");
     let event = r#"{"author":"a","task":"t","timestamp":"t","parts":[{"text":"x"}]}"#;
     serde_json::from_str::<sessions::Events>(&format!(r#"{{"events":[{event}]}}"#)).expect("events");
     serde_json::from_str::<Refusal>(r#"{"error":{"message":"m"}}"#).expect("a refusal");

@@ -27,7 +27,7 @@ pub struct TenantUsage<Text = String> {
     /// Tokens of models since midnight UTC.
     pub tokens_per_day: Figure,
     /// The usage of the last 24 hours, over all processes.
-    pub last_day: Used,
+    pub last_day: PeriodUsage,
 }
 
 /// One figure and its limit.
@@ -54,7 +54,7 @@ pub enum CountedIn {
 
 /// The usage in a period, over all processes. Usage of other processes appears up to five seconds late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Used {
+pub struct PeriodUsage {
     /// All requests, including refused ones.
     pub requests: u64,
     /// Requests that a quota refused.
@@ -81,5 +81,5 @@ pub struct UsedBy<Text = String> {
     pub tenant: Text,
     /// The usage of the tenant.
     #[serde(flatten)]
-    pub used: Used,
+    pub used: PeriodUsage,
 }

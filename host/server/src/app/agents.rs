@@ -3,15 +3,17 @@
 use std::sync::{Arc, Weak};
 
 use annex_agent::{
-    AgentExecutor, GenerativeModel, McpConfig, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, Tools,
+    AgentExecutor, GenerativeError, GenerativeModel, McpError, McpServers, Model, ScriptAgent, ScriptedModel,
+    TemplateAgent, Tools,
 };
 use annex_protocol::AgentCard;
-use annex_upstream::{ConnectError, UpstreamAgent, UpstreamConfig};
+use annex_telemetry::fault;
+use annex_upstream::{UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
 use super::error::AppError;
 use crate::config::served::ServedConfig;
-use crate::config::{AgentConfig, ModelConfig, TemplateConfig};
+use crate::config::{AgentConfig, ModelConfig, TemplateConfig, environment};
 use crate::installation::card;
 use crate::installation::installer::Installer;
 use crate::locations::Locations;
@@ -56,25 +58,47 @@ async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Resul
     Ok(agent)
 }
 
-/// Checks an agent without calling its peers: its model, and the environment variables with its keys.
-pub(super) async fn check(config: &AgentConfig) -> Result<(), AppError> {
+/// The mistakes of an agent that show without calling its peers: those of its model, and of the environment variables
+/// with its keys. Pairs of key and reason.
+pub(super) async fn wrong(config: &AgentConfig) -> Vec<(String, String)> {
     match config {
         AgentConfig::Template(template) => {
-            match &template.model {
-                ModelConfig::Scripted(script) => {
-                    let checked = ScriptedModel::check(script.clone()).await;
-                    checked.map_err(|error| AppError::Model(error.into()))?;
-                }
-                ModelConfig::Generative(generative) => {
-                    generative.check().map_err(|error| AppError::Model(error.into()))?;
-                }
-            }
-            template.mcp.iter().try_for_each(McpConfig::check_environment)?;
+            let servers = template.mcp.iter().enumerate().flat_map(|(number, server)| {
+                let key = format!("agent.mcp[{number}].{}", server.variables_key());
+                server.unusable_variables().into_iter().map(move |error| {
+                    let reason = match &error {
+                        McpError::Variable { variable, .. } => environment::unusable(variable),
+                        error => fault::text(error),
+                    };
+                    (key.clone(), reason)
+                })
+            });
+            wrong_in_model(&template.model).await.into_iter().chain(servers).collect()
         }
-        AgentConfig::Upstream { upstream, .. } => upstream.check_environment().map_err(ConnectError::from)?,
-        AgentConfig::Script { .. } => {}
+        AgentConfig::Upstream { upstream, .. } => match upstream.check_environment() {
+            Ok(()) => Vec::new(),
+            Err(annex_upstream::ConfigError::Value { key, reason }) => vec![(format!("agent.{key}"), reason)],
+        },
+        AgentConfig::Script { .. } => Vec::new(),
     }
-    Ok(())
+}
+
+async fn wrong_in_model(model: &ModelConfig) -> Option<(String, String)> {
+    const KEY: &str = "agent.model.generative.api_key_env";
+    match model {
+        ModelConfig::Scripted(script) => {
+            let error = ScriptedModel::check(script.clone()).await.err()?;
+            Some(("agent.model".to_owned(), fault::text(&error)))
+        }
+        ModelConfig::Generative(generative) => match generative.check().err()? {
+            GenerativeError::KeyMissing { variable, .. } => Some((KEY.to_owned(), environment::unusable(&variable))),
+            error @ GenerativeError::Key { .. } => Some((KEY.to_owned(), fault::text(&error))),
+            error @ GenerativeError::Endpoint { .. } => {
+                Some(("agent.model.generative.endpoint".to_owned(), fault::text(&error)))
+            }
+            error @ GenerativeError::Client { .. } => Some(("agent.model".to_owned(), fault::text(&error))),
+        },
+    }
 }
 
 /// The peers that the agent connects to when it is loaded, for error texts.

@@ -39,7 +39,7 @@ pub enum AppError {
     #[error("[[agent.mcp]] cannot be used")]
     Tools(#[from] ToolClash),
     /// The upstream agent cannot be used.
-    #[error("[agent] cannot be used")]
+    #[error("[agent]")]
     Upstream(#[from] annex_upstream::ConnectError),
     /// Cards cannot be signed.
     #[error("[card.signing] cannot be used")]

@@ -13,14 +13,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::{timeout, timeout_at};
 
 use super::agents::{self, agent};
-use super::{AppError, Served, Shared};
+use super::{AppError, ServedAgent, SharedParts};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
-use crate::config::tenant_text::{AdmittedTenant, TenantText, TenantTextError};
+use crate::config::tenant_text::{AdmittedTenant, TenantText, TenantTextError, key_in_text};
 use crate::config::{AgentConfig, Config, ExtensionConfig, StoredTenantsConfig, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
 use crate::installation::installer::Installer;
 use crate::installation::issuer::Issuer;
+use crate::installation::named;
 use crate::locations::Locations;
 use crate::settings::Settings;
 use crate::stores::tenant_store::TenantStoreOpenError;
@@ -37,23 +38,20 @@ const TRIAL: Duration = Duration::from_secs(240);
 struct Loader {
     settings: Arc<Settings>,
     locations: Locations,
-    shared: Arc<Shared>,
+    shared: Arc<SharedParts>,
     components: Arc<Mutex<ComponentsOf>>,
     places: LoadPlaces,
 }
 
 /// The components that texts may name according to one version of the config.
-pub(super) struct ComponentsOf {
+struct ComponentsOf {
     config: Arc<Config>,
-    pub(super) allowed: Arc<AllowedComponents>,
+    allowed: Arc<AllowedComponents>,
 }
 
 impl ComponentsOf {
-    pub(super) fn new(config: Arc<Config>, locations: &Locations) -> Self {
-        let added = config.stored_tenants.as_ref();
-        let own = config.extensions.iter().map(|extension| &extension.component);
-        let named = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
-        let allowed = Arc::new(AllowedComponents::new(named.map(|component| locations.component(component))));
+    fn new(config: Arc<Config>, locations: &Locations) -> Self {
+        let allowed = Arc::new(AllowedComponents::of_config(&config, locations));
         Self { config, allowed }
     }
 }
@@ -62,7 +60,7 @@ impl ComponentsOf {
 pub(super) async fn open(
     settings: &Arc<Settings>,
     locations: &Locations,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedParts>,
 ) -> Result<OtherTenants, AppError> {
     let config = settings.config();
     let loader = Loader {
@@ -101,7 +99,7 @@ impl Loader {
         // Relative paths in a tenant's file start at its folder. Shipped components and the cache are those of the
         // process.
         let locations = Locations { config: folder, ..self.locations.clone() };
-        let served = Served { name: tenant.name.clone(), config, locations, is_watched: true };
+        let served = ServedAgent { name: tenant.name.clone(), config, locations, is_watched: true };
         Box::pin(self.serve(served, attempt)).await
     }
 
@@ -111,11 +109,11 @@ impl Loader {
         let config = self.places.work.run(&name, attempt.failed_before, config).await?;
         let locations = self.locations.clone();
         // The components are identified by digest, so a changed file does not change the tenant.
-        let served = Served { name: tenant.name.clone(), config, locations, is_watched: false };
+        let served = ServedAgent { name: tenant.name.clone(), config, locations, is_watched: false };
         Box::pin(self.serve(served, attempt)).await
     }
 
-    async fn serve(&self, served: Served, attempt: Attempt) -> Result<Serving, AppError> {
+    async fn serve(&self, served: ServedAgent, attempt: Attempt) -> Result<Serving, AppError> {
         let Attempt { until, failed_before } = attempt;
         let name = served.name.as_str().into();
         let config = served.config.agent()?;
@@ -142,7 +140,9 @@ impl Loader {
             self.check_uploaded(digest).await?;
         }
         let served = ServedConfig::of_added(admitted, &config);
-        served.map_err(|(key, reason)| TenantTextError::new(key, reason))
+        let wrong = served.wrong_as_added().into_iter().map(|(key, reason)| (key.to_owned(), reason.to_owned()));
+        let wrong: Vec<(String, String)> = wrong.collect();
+        if wrong.is_empty() { Ok(served) } else { Err(TenantTextError::of(wrong)) }
     }
 
     /// Checks that a component was uploaded.
@@ -176,16 +176,15 @@ impl Loader {
     async fn check(&self, name: &str, text: String) -> Result<(), TenantTextError> {
         let name: Arc<str> = Arc::from(name);
         let served = self.places.work.run(&name, false, self.served(text)).await?;
-        for extension in &served.extensions {
-            let callers = extension.check_callers(served.process.auth.as_ref());
-            let installed = extension.installation(&self.locations.config, &served.process.runtime.ceiling);
-            callers
-                .and(installed.map(drop))
-                .map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
+        let mut found = named::wrong(&served.extensions, &self.locations, &served.process);
+        if let Ok(agent) = served.agent() {
+            found.extend(agents::wrong(agent).await);
         }
-        let agent = served.agent().map_err(|error| wrong("agent", &error))?;
-        agents::check(agent).await.map_err(|error| wrong("agent", &error))?;
-        let Shared { base_url, authentication, .. } = &*self.shared;
+        if !found.is_empty() {
+            let in_text = |(key, reason): (String, String)| (key_in_text(&key), reason);
+            return Err(TenantTextError::of(found.into_iter().map(in_text).collect()));
+        }
+        let SharedParts { base_url, authentication, .. } = &*self.shared;
         let authenticator = authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
@@ -210,18 +209,13 @@ impl Loader {
 
 /// Checks the text, and replaces digests of files by the files' paths. Blocking: finding a digest reads all files that
 /// texts may name.
-pub(super) fn admit(
+fn admit(
     text: TenantText,
     allowed: &StoredTenantsConfig,
     components: &AllowedComponents,
 ) -> Result<AdmittedTenant, TenantTextError> {
     let mut admitted = text.admit(allowed)?;
-    for extension in &mut admitted.extensions {
-        // A digest without a file is that of an uploaded component.
-        if let Some(file) = extension.digest.as_ref().and_then(|digest| components.find(digest)) {
-            extension.component = file.to_string_lossy().into_owned();
-        }
-    }
+    components.replace_digests(&mut admitted.extensions);
     Ok(admitted)
 }
 

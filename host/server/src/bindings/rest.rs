@@ -56,6 +56,15 @@ pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Respo
     with_media_type(request.headers, response.unwrap_or_else(|error| failure(&error)))
 }
 
+/// Notes the operation of a request that does not reach the handler.
+pub(crate) fn note_operation(method: &HttpMethod, path: &str) {
+    let segments = segments(path);
+    let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+    if let Ok((_, route)) = route(method, &segments) {
+        route.note();
+    }
+}
+
 /// The answer to a request that does not reach the handler: the server is not ready, or the body cannot be read.
 pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) -> Response {
     let mut response = failure(error);
@@ -69,9 +78,7 @@ async fn perform(
     tenant: Option<&str>,
     route: Route<'_>,
 ) -> Result<Response, A2aError> {
-    if let Some(method) = route.method() {
-        access_log::asks_for(method.name());
-    }
+    route.note();
     let caller = request.caller;
     let call = ServiceParameters::of(caller.identity.clone(), request.headers, request.uri)?;
     access_log::speaks(VERSION);

@@ -15,7 +15,7 @@ use super::tasks::TasksConfig;
 /// The default limit in bytes on one answer of an upstream agent.
 pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// `[agent]`
+/// The table `[agent]`: the agent that answers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "AgentTable")]
 pub enum AgentConfig {
@@ -93,7 +93,7 @@ pub struct TemplateConfig {
     pub instruction: String,
     /// The state key in which each answer is stored.
     pub output_key: Option<String>,
-    /// The name of the artifact with the answer. Default: the agent's own.
+    /// The name of the artifact with the answer. Default: the name that the agent gives.
     pub artifact: Option<String>,
     /// The model that answers.
     pub model: ModelConfig,
@@ -217,6 +217,25 @@ pub(super) enum AgentTableError {
     Instruction(#[from] TemplateError),
     #[error(transparent)]
     Upstream(#[from] annex_upstream::ConfigError),
+}
+
+impl AgentTableError {
+    /// The key at fault and the reason, for a text that is not decoded by serde.
+    pub(super) fn at_fault(&self) -> (String, String) {
+        match self {
+            Self::Missing { key, kind } => {
+                (format!("agent.{key}"), format!("is missing; an agent of kind `{kind}` needs it"))
+            }
+            Self::Unknown { key, kind } => {
+                (format!("agent.{key}"), format!("unknown key of an agent of kind `{kind}`"))
+            }
+            Self::Follows { .. } | Self::SendsTwice => ("agent.on_lost_turn".to_owned(), self.to_string()),
+            Self::Instruction(error) => ("agent.instruction".to_owned(), format!("cannot be used: {error}")),
+            Self::Upstream(annex_upstream::ConfigError::Value { key, reason }) => {
+                (format!("agent.{key}"), reason.clone())
+            }
+        }
+    }
 }
 
 impl TryFrom<AgentTable> for AgentConfig {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// `[card]`
+/// The table `[card]`: the part of the Agent Card that the server does not generate.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CardConfig {
@@ -77,7 +77,7 @@ pub enum BindingConfig {
     Grpc,
 }
 
-/// `[card.extended]`
+/// The table `[card.extended]`: what only authenticated callers see on the card.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendedCardConfig {
@@ -88,7 +88,7 @@ pub struct ExtendedCardConfig {
     pub skills: Vec<SkillConfig>,
 }
 
-/// `[card.signing]`
+/// The table `[card.signing]`: the key that signs the card.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SigningConfig {

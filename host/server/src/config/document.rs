@@ -15,17 +15,16 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::problems::{ConfigError, Problem};
-use super::wording::Mistake;
+use super::wording::{Mistake, one_or_several};
 
 mod place;
+pub(super) mod syntax;
 
-use place::{Found, Step};
+use place::{EntryPath, Step};
+use syntax::{DUPLICATE, SyntaxMistake};
 
 /// The default limit on mistakes per text. Each mistake costs one more decoding.
 const MAX_PROBLEMS: usize = 200;
-
-/// The parser's message for a key that occurs twice.
-const DUPLICATE: &str = "duplicate key";
 
 /// The text of a config and the path of its file, kept so that later checks can report line and column.
 #[derive(Clone)]
@@ -64,6 +63,11 @@ impl ConfigText {
     }
 }
 
+/// A key without the indices of list elements.
+pub(super) fn without_indices(key: &str) -> String {
+    place::dotted(&place::steps(key))
+}
+
 /// A TOML text with the mistakes found in it.
 pub(crate) struct Document<'a> {
     path: &'a Path,
@@ -74,12 +78,12 @@ pub(crate) struct Document<'a> {
     problems: Vec<Problem>,
     /// Lines that are not TOML. Other errors on these lines are consequences and are not reported.
     broken_lines: Vec<usize>,
-    lost: Vec<Lost>,
+    lost: Vec<LostEntry>,
 }
 
 /// An entry that was removed or changed because of a mistake. Further errors about it are consequences and are not
 /// reported.
-struct Lost {
+struct LostEntry {
     /// The span of the entry's table.
     table: Range<usize>,
     key: String,
@@ -99,7 +103,9 @@ impl<'a> Document<'a> {
             let (line, _) = document.position(span.start);
             // One invalid line often causes several errors. Only the first is reported.
             if !document.broken_lines.contains(&line) {
-                document.note("", span.start, error.message().trim().replace('\n', " "));
+                let SyntaxMistake { start, key, reason, example } = syntax::mistake(text, &span, error.message());
+                let place = Some(document.position(start));
+                document.problems.push(Problem { path: path.to_owned(), place, key, reason, example });
                 document.broken_lines.push(line);
             }
         }
@@ -130,7 +136,7 @@ impl<'a> Document<'a> {
     pub(crate) fn wrong(&mut self, key: &str, reason: impl Into<String>) {
         let reason = reason.into();
         // A check that names a removed key in its reason would have passed with this key.
-        let comes_of = |lost: &Lost| {
+        let comes_of = |lost: &LostEntry| {
             let named = reason.contains(&format!("[{}]", lost.path));
             named || lost.path.contains('.') && reason.contains(&lost.path)
         };
@@ -146,7 +152,13 @@ impl<'a> Document<'a> {
     pub(crate) fn remark(&self, key: &str, reason: impl Into<String>) -> Option<Problem> {
         let steps = place::steps(key);
         let place = self.start_of(&steps)?.map(|start| self.position(start));
-        Some(Problem { path: self.path.to_owned(), place, key: place::dotted(&steps), reason: reason.into() })
+        let (path, key) = (self.path.to_owned(), place::dotted(&steps));
+        Some(Problem { path, place, key, reason: reason.into(), example: None })
+    }
+
+    /// The text under a key, such as `agent.instruction`.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        place::at(&self.root, &place::steps(key)).and_then(|value| value.get_ref().as_str())
     }
 
     /// All mistakes, ordered by line.
@@ -167,7 +179,7 @@ impl<'a> Document<'a> {
             Some(value) if problems.is_empty() => return Ok(value),
             None if problems.is_empty() => {
                 let reason = "cannot be read as a config".to_owned();
-                problems.push(Problem { path, place: None, key: String::new(), reason });
+                problems.push(Problem { path, place: None, key: String::new(), reason, example: None });
             }
             _ => {}
         }
@@ -184,7 +196,7 @@ impl<'a> Document<'a> {
     fn start_of(&self, steps: &[Step]) -> Option<Option<usize>> {
         let nearest = place::nearest(&self.root, steps);
         let last = nearest.missing.as_ref().or(steps.last());
-        let is_lost = |lost: &Lost| {
+        let is_lost = |lost: &LostEntry| {
             let is_itself = lost.table == nearest.parent && matches!(last, Some(Step::Key(key)) if *key == lost.key);
             is_itself || nearest.within.contains(&lost.table)
         };
@@ -193,7 +205,8 @@ impl<'a> Document<'a> {
 
     fn note(&mut self, key: &str, start: usize, reason: String) {
         let place = Some(self.position(start));
-        self.problems.push(Problem { path: self.path.to_owned(), place, key: key.to_owned(), reason });
+        let (path, key) = (self.path.to_owned(), key.to_owned());
+        self.problems.push(Problem { path, place, key, reason, example: None });
     }
 
     /// The line and the column of a byte, both from 1.
@@ -206,7 +219,7 @@ impl<'a> Document<'a> {
     /// Notes an error of the decoder, and repairs or removes the wrong entry. Returns false if neither is possible.
     fn mend(&mut self, error: &toml::de::Error) -> bool {
         let span = error.span().unwrap_or_default();
-        let Found { steps, is_key } = place::find(&self.root, &span).unwrap_or_default();
+        let EntryPath { steps, is_key } = place::find(&self.root, &span).unwrap_or_default();
         // The span of a placeholder lies behind the text. A placeholder that does not fit means that its table cannot
         // be decoded.
         if span.start > self.text.len() {
@@ -234,7 +247,7 @@ impl<'a> Document<'a> {
                 }
                 let text = match place::at(&self.root, &steps).map(Spanned::get_ref) {
                     Some(DeValue::Table(_)) if text.ends_with("a list in brackets") => {
-                        one_or_several(&place::dotted(&steps), steps.last())
+                        one_or_several(&place::dotted(&steps), matches!(steps.last(), Some(Step::Item(_))))
                     }
                     _ => text,
                 };
@@ -298,7 +311,8 @@ impl<'a> Document<'a> {
         if self.broken_lines.is_empty() && !self.is_lost(&whole) {
             let (path, dotted) = (self.path.to_owned(), place::dotted(&whole));
             let place = (!is_root).then(|| self.position(span.start));
-            self.problems.push(Problem { path, place, key: dotted, reason: format!("is missing{needed}") });
+            let reason = format!("is missing{needed}");
+            self.problems.push(Problem { path, place, key: dotted, reason, example: None });
         }
         self.lose(&whole);
         // Each placeholder gets a span of its own behind the end of the text.
@@ -317,7 +331,7 @@ impl<'a> Document<'a> {
     fn lose(&mut self, steps: &[Step]) {
         let Some((Step::Key(key), parent)) = steps.split_last() else { return };
         let table = place::table_span(&self.root, parent);
-        self.lost.push(Lost { table, key: key.clone(), path: place::dotted(steps) });
+        self.lost.push(LostEntry { table, key: key.clone(), path: place::dotted(steps) });
     }
 
     fn take_out(&mut self, steps: &[Step]) -> bool {
@@ -370,7 +384,7 @@ impl<'a> Document<'a> {
     fn forget_duplicates_behind(&mut self, steps: &[Step]) {
         let first = place::start(&self.root, steps).map_or(usize::MAX, |start| self.position(start).0);
         let is_one = |problem: &Problem| {
-            problem.key.is_empty() && problem.reason == DUPLICATE && problem.place.is_some_and(|(line, _)| line > first)
+            problem.reason.starts_with(DUPLICATE) && problem.place.is_some_and(|(line, _)| line > first)
         };
         let (duplicates, others): (Vec<_>, _) = std::mem::take(&mut self.problems).into_iter().partition(is_one);
         self.problems = others;
@@ -382,16 +396,5 @@ impl<'a> Document<'a> {
         let Some(value) = place::at_mut(&mut self.root, steps) else { return false };
         *value.get_mut() = DeValue::String(Cow::Owned(text));
         true
-    }
-}
-
-/// The error text for a table written as `[key]` where a list `[[key]]` is needed, or the other way round.
-fn one_or_several(key: &str, last: Option<&Step>) -> String {
-    match last {
-        Some(Step::Item(_)) => {
-            let meant = if key == "tenants" { ", or as [[tenant]] for a tenant of this config" } else { "" };
-            format!("is a list of tables, and there is one; write it as [{key}]{meant}")
-        }
-        _ => format!("is one table, and there may be several; write it as [[{key}]]"),
     }
 }

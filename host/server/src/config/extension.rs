@@ -147,8 +147,7 @@ impl ExtensionConfig {
         folder: &Path,
         ceiling: &LimitsConfig,
     ) -> Result<Installation, (&'static str, String)> {
-        let parameters = self.parameters.iter().map(|(key, value)| Ok((key.clone(), json(value)?)));
-        let parameters = parameters.collect::<Result<JsonObject, String>>().map_err(|reason| ("parameters", reason))?;
+        let parameters = self.parameters()?;
         Ok(Installation {
             grants: self.grants.to_grants(folder)?,
             limits: self.limits.to_limits(ceiling)?,
@@ -158,6 +157,19 @@ impl ExtensionConfig {
             on_failure: self.on_failure()?,
             instances: self.instances()?,
         })
+    }
+
+    /// All settings that cannot be used. Pairs of key and reason.
+    pub(crate) fn wrong(&self, folder: &Path, ceiling: &LimitsConfig) -> Vec<(String, String)> {
+        let others = [self.parameters().err(), self.allow().err(), self.on_failure().err(), self.instances().err()];
+        let others = others.into_iter().flatten().chain(self.limits.wrong(ceiling));
+        let others = others.map(|(key, reason)| (key.to_owned(), reason));
+        self.grants.wrong(folder).into_iter().chain(others).collect()
+    }
+
+    fn parameters(&self) -> Result<JsonObject, (&'static str, String)> {
+        let parameters = self.parameters.iter().map(|(key, value)| Ok((key.clone(), json(value)?)));
+        parameters.collect::<Result<JsonObject, String>>().map_err(|reason| ("parameters", reason))
     }
 
     /// Checks that `[auth]` can identify the callers of `allow`.

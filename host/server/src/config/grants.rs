@@ -15,6 +15,8 @@ use axum::http::Method;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::environment;
+
 /// The most bytes of a secret.
 const MAX_SECRET_BYTES: usize = 64 << 10;
 /// The most bytes of a secret's file that are read.
@@ -204,7 +206,10 @@ pub enum StateScopeConfig {
 impl GrantsConfig {
     /// Converts the grants for the runtime. `folder` is the start of relative paths.
     pub(super) fn to_grants(&self, folder: &Path) -> Result<Grants, Wrong> {
-        let secrets = self.secrets.iter().map(|(name, secret)| Ok((name.clone(), secret.read(name, folder)?)));
+        let secrets = self.secrets.iter().map(|(name, secret)| match secret.read(folder) {
+            Ok(value) => Ok((name.clone(), value)),
+            Err(reason) => Err(("grants.secrets", format!("{name}: {reason}"))),
+        });
         Ok(Grants {
             clock: self.clock,
             random: self.random,
@@ -218,6 +223,22 @@ impl GrantsConfig {
             agent_steps: self.agent_steps,
             rewrite_message: self.rewrite_message,
         })
+    }
+}
+
+impl GrantsConfig {
+    /// All grants that cannot be used. Pairs of key and reason.
+    pub(super) fn wrong(&self, folder: &Path) -> Vec<(String, String)> {
+        let secrets = self.secrets.iter().filter_map(|(name, secret)| {
+            Some((format!("grants.secrets.{name}.{}", secret.key()), secret.fault(folder)?))
+        });
+        let others = [
+            self.http.as_ref().and_then(|http| http.to_grant().err()),
+            self.keyvalue.and_then(|keyvalue| keyvalue.to_quota().err()),
+            self.session_state.as_ref().and_then(|state| state.to_grant().err()),
+        ];
+        let others = others.into_iter().flatten().map(|(key, reason)| (key.to_owned(), reason));
+        secrets.chain(others).collect()
     }
 }
 
@@ -272,26 +293,39 @@ impl KeyValueGrantConfig {
 }
 
 impl SecretConfig {
-    fn read(&self, name: &str, folder: &Path) -> Result<Secret, Wrong> {
-        let wrong = |reason: String| ("grants.secrets", format!("{name}: {reason}"));
+    /// The key that names the place of the secret.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Self::Env(_) => "env",
+            Self::File(_) => "file",
+        }
+    }
+
+    /// The reason why the secret cannot be used. `folder` is the start of relative paths.
+    pub(crate) fn fault(&self, folder: &Path) -> Option<String> {
+        self.read(folder).err()
+    }
+
+    fn read(&self, folder: &Path) -> Result<Secret, String> {
         let value = match self {
-            Self::Env(variable) => env::var(variable).map_err(|_| {
-                wrong(format!("the environment variable {variable} is not set to text; set it before the start"))
-            })?,
+            Self::Env(variable) => env::var(variable)
+                .ok()
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| environment::unusable(variable))?,
             Self::File(path) => {
                 let path = folder.join(path);
                 let text = annex_files::read_text(&path, Purpose::Secret, MAX_FILE_BYTES).map_err(|error| {
                     let hint = if error.kind() == ErrorKind::NotFound { "; name a file with the value" } else { "" };
-                    wrong(format!("cannot read {}: {error}{hint}", path.display()))
+                    format!("cannot read {}: {error}{hint}", path.display())
                 })?;
                 let line = text.strip_suffix('\n').unwrap_or(&text);
                 line.strip_suffix('\r').unwrap_or(line).to_owned()
             }
         };
         match value.len() {
-            0 => Err(wrong("is empty; give it a value, or leave it out".to_owned())),
+            0 => Err("is empty; give it a value, or leave it out".to_owned()),
             1..=MAX_SECRET_BYTES => Ok(Secret::new(value)),
-            _ => Err(wrong(format!("is longer than {MAX_SECRET_BYTES} bytes"))),
+            _ => Err(format!("is longer than {MAX_SECRET_BYTES} bytes")),
         }
     }
 }

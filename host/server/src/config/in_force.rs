@@ -3,7 +3,7 @@
 use super::{Config, ServerConfig, TasksConfig};
 
 impl Config {
-    /// This config with those values of `read` that a reload applies. Values that need a restart stay.
+    /// This config with the values of `read` that a reload applies. Values that need a restart keep their old value.
     pub(crate) fn with_live(&self, read: &Self) -> Self {
         let mut live = self.clone();
         live.server = ServerConfig {

@@ -78,6 +78,26 @@ impl LimitsConfig {
         })
     }
 
+    /// All limits above `ceiling` or outside of the fixed range.
+    pub(super) fn wrong(&self, ceiling: &Self) -> Vec<Wrong> {
+        let none = Self::default;
+        let each = [
+            Self { memory_mib: self.memory_mib, ..none() },
+            Self { table_elements: self.table_elements, ..none() },
+            Self { cpu_ms: self.cpu_ms, ..none() },
+            Self { turn_cpu_ms: self.turn_cpu_ms, ..none() },
+            Self { wall_ms: self.wall_ms, ..none() },
+            Self { turn_wall_ms: self.turn_wall_ms, ..none() },
+            Self { host_calls: self.host_calls, ..none() },
+            Self { input_bytes: self.input_bytes, ..none() },
+            Self { output_bytes: self.output_bytes, ..none() },
+            Self { log_lines: self.log_lines, ..none() },
+            Self { log_bytes: self.log_bytes, ..none() },
+            Self { turns: self.turns, ..none() },
+        ];
+        each.iter().filter_map(|one| one.to_limits(ceiling).err()).collect()
+    }
+
     /// The limits that are not times.
     fn amounts(&self, ceiling: &Self, standard: Limits) -> Result<Limits, Wrong> {
         let memory = within("limits.memory_mib", self.memory_mib, ceiling.memory_mib, standard.memory >> 20)?;
@@ -100,7 +120,7 @@ impl LimitsConfig {
     }
 
     /// Refuses values beyond the engine's maximum, and limits of zero with which no call could run.
-    pub(super) fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), Wrong> {
         let memory = MEMORY_CEILING >> 20;
         if self.memory_mib.is_some_and(|mib| mib == 0 || mib > memory) {
             return Err(("limits.memory_mib", format!("must be between 1 and {memory}")));

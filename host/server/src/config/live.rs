@@ -34,7 +34,7 @@ fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
         | ("runtime", "ceiling") => None,
         ("tasks", "list_all_anonymous") => Some("who sees which tasks is decided at the start"),
         ("tasks" | "sessions" | "keyvalue", _) => Some("the stores are opened at the start"),
-        ("postgres" | "replica" | "wake", _) => Some("the database is connected at the start"),
+        ("postgres" | "replica", _) => Some("the database is connected at the start"),
         ("runtime", _) => Some("the engine is made at the start"),
         ("agent" | "card", _) => Some("the agent of the config itself is loaded at the start"),
         _ => Some("it is read at the start"),

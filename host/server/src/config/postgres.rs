@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::tasks::TasksConfig;
 
-/// `[postgres]`
+/// The table `[postgres]`: the connections to PostgreSQL databases.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PostgresConfig {

@@ -23,10 +23,26 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// One line per mistake.
+    /// An error with these mistakes, if there are any.
+    pub(crate) fn unless_none(problems: Vec<Problem>) -> Result<(), Self> {
+        if problems.is_empty() { Ok(()) } else { Err(Self::Problems(problems)) }
+    }
+
+    /// The mistakes. A file that cannot be read is one.
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
+        match self {
+            Self::Problems(problems) => problems,
+            Self::Read { path, source } => {
+                let (key, reason) = (String::new(), format!("cannot be read: {source}"));
+                vec![Problem { path, place: None, key, reason, example: None }]
+            }
+        }
+    }
+
+    /// One line per mistake, for logs and the admin API.
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {
-            Self::Problems(problems) => problems.iter().map(Problem::to_string).collect(),
+            Self::Problems(problems) => problems.iter().map(Problem::line).collect(),
             Self::Read { .. } => vec![fault::text(self)],
         }
     }
@@ -39,15 +55,25 @@ pub struct Problem {
     pub path: PathBuf,
     /// Line and column, both from 1. `None` if no part of the file is at fault, as with a missing table.
     pub place: Option<(usize, usize)>,
-    /// The key as a dotted path. Empty for invalid TOML.
+    /// The key as a dotted path. Empty for invalid TOML, unless the line has a key.
     pub key: String,
     /// The mistake, and the values that the key accepts.
     pub reason: String,
+    /// The entry as it should be written. It repeats the value, which may be a secret, so only the person who starts or
+    /// checks the config sees it: logs and the admin API leave it out.
+    pub example: Option<String>,
+}
+
+impl Problem {
+    /// The mistake in one line, without the example.
+    pub(crate) fn line(&self) -> String {
+        Self { example: None, ..self.clone() }.to_string()
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, place, key, reason } = self;
+        let Self { path, place, key, reason, example } = self;
         write!(formatter, "{}:", path.display())?;
         if let Some((line, column)) = place {
             write!(formatter, "{line}:{column}:")?;
@@ -56,7 +82,11 @@ impl fmt::Display for Problem {
             write!(formatter, " {key}:")?;
         }
         // The reason may quote text of a stranger, so control characters are escaped.
-        write!(formatter, " {}", annex_text::line(reason))
+        write!(formatter, " {}", annex_text::line(reason))?;
+        match example {
+            Some(example) => write!(formatter, "; write {}", annex_text::line(example)),
+            None => Ok(()),
+        }
     }
 }
 

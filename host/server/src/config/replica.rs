@@ -4,12 +4,13 @@ use std::env;
 
 use serde::Deserialize;
 
+use super::environment;
 use super::tasks::TasksConfig;
 
 /// The most bytes of a name.
 const MAX_NAME_BYTES: usize = 64;
 
-/// `[replica]`
+/// The table `[replica]`: the name of this process among several on one database.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplicaConfig {
@@ -39,7 +40,7 @@ impl ReplicaConfig {
     /// # Errors A pair of key and reason.
     pub(crate) fn name(&self) -> Result<Option<String>, (&'static str, String)> {
         let Some(variable) = &self.name_env else { return Ok(self.name.clone()) };
-        let name = env::var(variable).map_err(|_| format!("the environment variable {variable} is not set"));
+        let name = env::var(variable).map_err(|_| environment::unusable(variable));
         let name = name.and_then(|name| check_name(&name).map(|()| name));
         name.map(Some).map_err(|reason| ("replica.name_env", reason))
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::limits::LimitsConfig;
 use super::tasks::TasksConfig;
 
-/// `[runtime]`
+/// The table `[runtime]`: the component engine and its cache.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeSection {

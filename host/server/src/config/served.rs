@@ -77,18 +77,10 @@ impl ServedConfig {
         })
     }
 
-    /// The config of an added tenant.
-    ///
-    /// # Errors A pair of key and reason.
-    pub(crate) fn of_added(
-        tenant: AdmittedTenant,
-        process: &Arc<Config>,
-    ) -> Result<Self, (&'static str, &'static str)> {
+    /// The config of an added tenant, before [`wrong_as_added`](Self::wrong_as_added).
+    pub(crate) fn of_added(tenant: AdmittedTenant, process: &Arc<Config>) -> Self {
         let AdmittedTenant { quota, card, agent, extensions } = tenant;
-        process.check_card(&card, Some(&agent)).into_iter().next().map_or(Ok(()), Err)?;
-        agent.check_lost_turn(&process.tasks)?;
-        check_forwarded(&agent, process.auth.as_ref())?;
-        Ok(Self {
+        Self {
             process: Arc::clone(process),
             card,
             agent: Some(agent),
@@ -96,7 +88,17 @@ impl ServedConfig {
             file: None,
             quota: Some(quota),
             is_tenant: true,
-        })
+        }
+    }
+
+    /// The mistakes of an added tenant under the config of the process. Pairs of key and reason.
+    pub(crate) fn wrong_as_added(&self) -> Vec<(&'static str, &'static str)> {
+        let mut wrong = self.process.check_card(&self.card, self.agent.as_ref());
+        if let Some(agent) = &self.agent {
+            wrong.extend(agent.check_lost_turn(&self.process.tasks).err());
+            wrong.extend(check_forwarded(agent, self.process.auth.as_ref()).err());
+        }
+        wrong
     }
 
     /// The agent.

@@ -9,7 +9,7 @@ use super::cors::CorsOrigins;
 use crate::connections::caller::ShareLimits;
 use crate::connections::listener::ConnectionLimits;
 
-/// `[server]`
+/// The table `[server]`: the listener and its limits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::redaction::Redaction;
 
-/// `[sessions]`
+/// The table `[sessions]`: the store of sessions, and its limits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionsConfig {

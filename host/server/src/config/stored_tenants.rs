@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::grants::SecretConfig;
 
-/// `[tenants]`
+/// The table `[tenants]`: tenants that are added while the server runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoredTenantsConfig {

@@ -20,7 +20,7 @@ const MAX_FILE_BYTES: usize = 4 << 20;
 /// first segment too, so no tenant may have one of these names.
 const TAKEN: [&str; 7] = ["a2a", "extendedAgentCard", "extensions", "livez", "readyz", "tasks", "v1"];
 
-/// `[[tenant]]`
+/// A table `[[tenant]]`: a further agent behind the same listener.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {

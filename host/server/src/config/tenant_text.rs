@@ -3,12 +3,10 @@
 //! The author of the text is not the operator, so a text cannot name files, environment variables, programs or paths.
 //! The types here list the allowed keys. A new key of the config is refused in texts until it is added here.
 
-use std::path::Path;
-
 use annex_operations::quota::TenantQuota;
 use serde::Deserialize;
 
-use super::{AgentConfig, BindingConfig, ConfigError, Document, ExtendedCardConfig};
+use super::{AgentConfig, BindingConfig, ExtendedCardConfig};
 use super::{CardConfig, ExtensionConfig, ProviderConfig, SigningConfig, SkillConfig, StoredTenantsConfig};
 
 mod agent;
@@ -18,7 +16,8 @@ mod mistakes;
 
 use agent::TextAgent;
 use extension::TextExtension;
-use lent::{Lent, Wrong};
+use lent::{Admission, Wrong};
+pub(crate) use mistakes::with_hint;
 
 /// The most bytes of a text.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
@@ -49,14 +48,10 @@ impl TenantTextError {
         Self { place: place.into(), reason: reason.into() }
     }
 
-    /// The same mistakes with file, line and column.
-    pub(crate) fn in_file(self, file: &Path, text: &str) -> ConfigError {
-        let mut problems = mistakes::in_file::<TenantText>(file, text);
-        if problems.is_empty() {
-            let document = Document::parse(file, text);
-            problems.extend(document.remark(&self.place, self.reason));
-        }
-        ConfigError::Problems(problems)
+    /// Several mistakes, as pairs of key and reason.
+    pub(crate) fn of(wrong: Vec<Wrong>) -> Self {
+        let (place, reason) = mistakes::listed(wrong);
+        Self { place, reason }
     }
 }
 
@@ -84,6 +79,28 @@ pub(crate) struct AdmittedTenant {
     pub(crate) extensions: Vec<ExtensionConfig>,
 }
 
+/// A text after its check, which may have found mistakes.
+pub(crate) struct CheckedText {
+    quota: TenantQuota,
+    card: CardConfig,
+    /// `None` if the table is no agent.
+    agent: Option<AgentConfig>,
+    pub(crate) extensions: Vec<ExtensionConfig>,
+}
+
+impl CheckedText {
+    /// The tenant.
+    ///
+    /// # Errors The extensions of a text without an agent.
+    pub(crate) fn complete(self) -> Result<AdmittedTenant, Vec<ExtensionConfig>> {
+        let Self { quota, card, agent, extensions } = self;
+        match agent {
+            Some(agent) => Ok(AdmittedTenant { quota, card, agent, extensions }),
+            None => Err(extensions),
+        }
+    }
+}
+
 /// `[card]`
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,7 +119,7 @@ struct TextCard {
     signing: Option<TextSigning>,
 }
 
-/// `[card.signing]`
+/// The table `[card.signing]` of a tenant's text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextSigning {
@@ -112,18 +129,11 @@ struct TextSigning {
 }
 
 impl TenantText {
-    /// The number of extensions.
-    pub(crate) fn extensions(&self) -> usize {
-        self.extensions.len()
-    }
-
     /// Parses a text.
     ///
     /// # Errors All mistakes, with their lines.
     pub(crate) fn parse(text: &str) -> Result<Self, TenantTextError> {
-        if text.len() > MAX_TEXT_BYTES {
-            return Err(TenantTextError::new("the text", format!("has more than {MAX_TEXT_BYTES} bytes")));
-        }
+        check_length(text).map_err(|reason| TenantTextError::new("the text", reason))?;
         toml::from_str(text).map_err(|first| {
             let (place, reason) = mistakes::of::<Self>(text, &first);
             TenantTextError::new(place, reason)
@@ -132,33 +142,59 @@ impl TenantText {
 
     /// Replaces names of lent secrets by their locations, and checks the limits on texts.
     ///
-    /// # Errors The first key that names something the operator does not lend, or exceeds a limit.
+    /// # Errors All keys that name something the operator does not lend, or exceed a limit.
     pub(crate) fn admit(self, allowed: &StoredTenantsConfig) -> Result<AdmittedTenant, TenantTextError> {
-        let Self { quota, card, agent, extensions, .. } = self;
-        if let Some(key) = quota.of_nothing() {
-            return Err(TenantTextError::new(format!("quota.{key}"), "must be at least 1"));
+        let (checked, wrong) = self.check(Some(allowed));
+        match checked.complete() {
+            Ok(admitted) if wrong.is_empty() => Ok(admitted),
+            _ => Err(TenantTextError::of(wrong)),
         }
-        let lent = Lent(allowed);
-        let wrong = |(key, reason): Wrong| TenantTextError::new(key, reason);
-        lent.check_most("extension", (Some(extensions.len()), MAX_EXTENSIONS)).map_err(wrong)?;
-        let allowed = extensions.iter().map(TextExtension::allowed).sum();
-        lent.check_most("extension.allow", (Some(allowed), MAX_ALLOWED)).map_err(wrong)?;
-        Ok(AdmittedTenant {
-            quota,
-            card: card.admit(&lent).map_err(wrong)?,
-            agent: agent.admit(&lent).map_err(wrong)?,
-            extensions: extensions.into_iter().map(|one| one.admit(&lent)).collect::<Result<_, _>>().map_err(wrong)?,
-        })
+    }
+
+    /// Like [`admit`](Self::admit), with all mistakes as pairs of key and reason. Without `allowed` the text may name
+    /// any secret and host, and gets none.
+    pub(crate) fn check(self, allowed: Option<&StoredTenantsConfig>) -> (CheckedText, Vec<Wrong>) {
+        let Self { quota, card, agent, extensions, .. } = self;
+        let mut admission = Admission::new(allowed);
+        if let Some(key) = quota.of_nothing() {
+            admission.refuse(format!("quota.{key}"), "must be at least 1");
+        }
+        admission.check_most("extension", (Some(extensions.len()), MAX_EXTENSIONS));
+        let entries = extensions.iter().map(TextExtension::allowed).sum();
+        admission.check_most("extension.allow", (Some(entries), MAX_ALLOWED));
+        let card = card.admit(&mut admission);
+        let agent = agent.admit(&mut admission);
+        let extensions = extensions.into_iter().enumerate();
+        let extensions =
+            extensions.map(|(number, extension)| extension.admit(&format!("extension[{number}]"), &mut admission));
+        let extensions = extensions.collect();
+        (CheckedText { quota, card, agent, extensions }, admission.into_wrong())
+    }
+}
+
+/// Checks the number of bytes. The error is the reason.
+pub(crate) fn check_length(text: &str) -> Result<(), String> {
+    if text.len() > MAX_TEXT_BYTES { Err(format!("has more than {MAX_TEXT_BYTES} bytes")) } else { Ok(()) }
+}
+
+/// The key of a text for a key of the config that names the place of a secret. A text names the secret itself.
+pub(crate) fn key_in_text(key: &str) -> String {
+    let Some((table, last)) = key.rsplit_once('.') else { return key.to_owned() };
+    match last {
+        "env" | "file" if table.contains(".grants.secrets.") => table.to_owned(),
+        "key_env" | "key_file" | "api_key_env" | "token_env" => format!("{table}.secret"),
+        "env" if table == "agent.credentials" => format!("{table}.secret"),
+        _ => key.to_owned(),
     }
 }
 
 impl TextCard {
-    fn admit(self, lent: &Lent<'_>) -> Result<CardConfig, Wrong> {
-        let signing = self.signing.map(|TextSigning { kid, secret }| {
-            let (key_env, key_file) = lent.secret("card.signing.secret", &secret)?.places();
-            Ok(SigningConfig { kid, key_file, key_env })
+    fn admit(self, admission: &mut Admission<'_>) -> CardConfig {
+        let signing = self.signing.and_then(|TextSigning { kid, secret }| {
+            let (key_env, key_file) = admission.secret("card.signing.secret", &secret)?.places();
+            Some(SigningConfig { kid, key_file, key_env })
         });
-        Ok(CardConfig {
+        CardConfig {
             name: self.name,
             description: self.description,
             version: self.version,
@@ -169,8 +205,8 @@ impl TextCard {
             bindings: self.bindings,
             skills: self.skills,
             extended: self.extended,
-            signing: signing.transpose()?,
-        })
+            signing,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 /// A mistake, parsed from the decoder's message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// An unknown key.
+    /// A key that the table does not have.
     UnknownKey {
         key: String,
         accepted: Vec<String>,
@@ -36,6 +36,15 @@ impl Mistake {
         }
         Self::Other(plain(message))
     }
+}
+
+/// The error text for a table written as `[key]` where a list `[[key]]` is needed, or the other way round.
+pub(super) fn one_or_several(key: &str, is_list: bool) -> String {
+    if !is_list {
+        return format!("is one table, and there may be several; write it as [[{key}]]");
+    }
+    let meant = if key == "tenants" { ", or as [[tenant]] for a tenant of this config" } else { "" };
+    format!("is a list of tables, and there is one; write it as [{key}]{meant}")
 }
 
 /// The name in backticks after `start`, and the text after the name.

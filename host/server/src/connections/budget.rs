@@ -21,7 +21,7 @@ pub(crate) struct Budget {
     bounds: Mutex<Bounds>,
     /// A caller's own part is evicted for a new one only if it is more than `edge` times as large.
     edge: usize,
-    state: Mutex<State>,
+    state: Mutex<Allocations>,
 }
 
 /// The limits of a budget in bytes. A reload of the config changes them.
@@ -33,16 +33,16 @@ struct Bounds {
 }
 
 #[derive(Default)]
-struct State {
+struct Allocations {
     held: usize,
     /// The number of the next part.
     next: u64,
-    callers: HashMap<CallerKey, Held>,
+    callers: HashMap<CallerKey, CallerParts>,
 }
 
 /// All parts of one caller.
 #[derive(Default)]
-struct Held {
+struct CallerParts {
     bytes: usize,
     parts: HashMap<u64, Part>,
 }
@@ -124,13 +124,13 @@ impl Budget {
         A2aError::Overloaded { reason: format!("{what} take {max} bytes in all and {share} of one caller at most") }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Allocations> {
         // A panic in one request must not end the counting for all others.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Evicts parts until the rest fits. Returns false if the part `newest` was evicted.
-    fn make_room(&self, state: &mut State, caller: &CallerKey, newest: u64) -> bool {
+    fn make_room(&self, state: &mut Allocations, caller: &CallerKey, newest: u64) -> bool {
         let Bounds { max, share } = self.bounds();
         // Each round removes a part or returns, so this ends.
         loop {
@@ -141,7 +141,7 @@ impl Budget {
                 caller.clone()
             } else if state.held > max {
                 // Among callers with equally many bytes the one that asks for more loses a part.
-                let rank = |(key, held): &(&CallerKey, &Held)| (held.bytes, *key == caller);
+                let rank = |(key, held): &(&CallerKey, &CallerParts)| (held.bytes, *key == caller);
                 let Some((key, _)) = state.callers.iter().max_by_key(rank) else { return false };
                 key.clone()
             } else {
@@ -170,7 +170,7 @@ impl Budget {
     }
 }
 
-impl State {
+impl Allocations {
     fn remove(&mut self, caller: &CallerKey, number: u64) -> Option<Part> {
         let held = self.callers.get_mut(caller)?;
         let part = held.parts.remove(&number)?;

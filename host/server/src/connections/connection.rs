@@ -29,7 +29,7 @@ const SEND_BUFFER: usize = 16 << 10;
 /// Bytes per HTTP/1 connection that wait in memory: the head of a request and an unread answer.
 const HTTP1_BUFFER: usize = 64 << 10;
 
-type Ended = Result<(), Box<dyn Error + Send + Sync>>;
+type ServeResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Serves connections, each with the builder for its version of HTTP. The version is detected here and not by hyper,
 /// which has no time limit for this step.
@@ -87,7 +87,12 @@ impl<S: Site> Connections<S> {
 
     /// Serves HTTP/1. The time limit on heads closes idle connections, and the limit on writes closes connections whose
     /// client does not read.
-    async fn serve_http1(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
+    async fn serve_http1(
+        &self,
+        stream: TokioIo<WriteLimited>,
+        network: Network,
+        closed: CancellationToken,
+    ) -> ServeResult {
         let site = self.site.clone();
         let service = service_fn(move |request| {
             let site = site.clone();
@@ -102,7 +107,12 @@ impl<S: Site> Connections<S> {
         connection.await
     }
 
-    async fn serve_http2(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
+    async fn serve_http2(
+        &self,
+        stream: TokioIo<WriteLimited>,
+        network: Network,
+        closed: CancellationToken,
+    ) -> ServeResult {
         let ConnectionLimits { head, write, .. } = self.limits;
         let activity = Activity::new();
         let site = self.site.clone();

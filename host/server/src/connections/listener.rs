@@ -25,7 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The time for connections to finish after the listener closes.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Limits on connections.
+/// The limits on the clients of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
     /// Connections at once. Further clients wait until one closes.
@@ -60,7 +60,7 @@ async fn serve(
     limits: watch::Receiver<ConnectionLimits>,
     closed: CancellationToken,
 ) -> io::Result<()> {
-    let mut limited = Limited::new(limits, site);
+    let mut current = CurrentLimits::new(limits, site);
     let addresses = Arc::new(Addresses::default());
     let mut failures = Warnings::default();
     let mut refusals = Warnings::default();
@@ -69,10 +69,10 @@ async fn serve(
         // A slot is taken before a connection is accepted. Clients above the limit wait in the queue of the kernel.
         let slot = tokio::select! {
             // The semaphore is never closed, so the result is always `Ok`.
-            Ok(slot) = Arc::clone(&limited.slots).acquire_owned() => slot,
+            Ok(slot) = Arc::clone(&current.slots).acquire_owned() => slot,
             // A changed limit may add slots.
-            Ok(()) = limited.changes.changed() => {
-                limited.update();
+            Ok(()) = current.changes.changed() => {
+                current.update();
                 continue;
             }
             () = closed.cancelled() => break,
@@ -82,7 +82,7 @@ async fn serve(
             () = closed.cancelled() => break,
         };
         // The limits may have changed during the wait.
-        limited.update();
+        current.update();
         let (stream, peer) = match accepted {
             Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
@@ -95,14 +95,14 @@ async fn serve(
             }
         };
         // Dropping the stream closes the connection and frees its slot for another address.
-        let Some(address) = addresses.enter(peer, limited.limits.per_address) else {
+        let Some(address) = addresses.enter(peer, current.limits.per_address) else {
             if let Some(times) = refusals.due() {
-                let most = limited.limits.per_address;
+                let most = current.limits.per_address;
                 tracing::warn!(%peer, most, times, "closed connections of an address that has too many");
             }
             continue;
         };
-        let connections = Arc::clone(&limited.connections);
+        let connections = Arc::clone(&current.connections);
         let closed = closed.clone();
         open.spawn(async move {
             connections.serve(stream, peer, closed).await;
@@ -119,7 +119,7 @@ async fn serve(
 }
 
 /// The current limits, and the state that depends on the limits.
-struct Limited<S> {
+struct CurrentLimits<S> {
     changes: watch::Receiver<ConnectionLimits>,
     limits: ConnectionLimits,
     slots: Arc<Semaphore>,
@@ -127,7 +127,7 @@ struct Limited<S> {
     connections: Arc<Connections<S>>,
 }
 
-impl<S: Site> Limited<S> {
+impl<S: Site> CurrentLimits<S> {
     fn new(mut changes: watch::Receiver<ConnectionLimits>, site: S) -> Self {
         let limits = *changes.borrow_and_update();
         let slots = Arc::new(Semaphore::new(limits.slots()));

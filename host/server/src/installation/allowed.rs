@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use annex_files::Purpose;
 use annex_runtime::{Digest, MAX_COMPONENT_BYTES};
 
+use crate::config::{Config, ExtensionConfig};
 use crate::installation::file_identity::FileIdentity;
+use crate::locations::Locations;
 
 /// The allowed components. A file is digested when a lookup needs it, and again after it has changed.
 pub(crate) struct AllowedComponents {
@@ -17,8 +19,26 @@ pub(crate) struct AllowedComponents {
 }
 
 impl AllowedComponents {
-    pub(crate) fn new(files: impl Iterator<Item = PathBuf>) -> Self {
+    fn new(files: impl Iterator<Item = PathBuf>) -> Self {
         Self { files: files.collect(), digested: Mutex::default() }
+    }
+
+    /// The components of `[tenants]` and of `[[extension]]`. None without `[tenants]`.
+    pub(crate) fn of_config(config: &Config, locations: &Locations) -> Self {
+        let added = config.stored_tenants.as_ref();
+        let own = config.extensions.iter().map(|extension| &extension.component);
+        let named = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
+        Self::new(named.map(|component| locations.component(component)))
+    }
+
+    /// Replaces digests of files by the files' paths. A digest without a file is that of an uploaded component. Reads
+    /// files, so it may block.
+    pub(crate) fn replace_digests(&self, extensions: &mut [ExtensionConfig]) {
+        for extension in extensions {
+            if let Some(file) = extension.digest.as_ref().and_then(|digest| self.find(digest)) {
+                extension.component = file.to_string_lossy().into_owned();
+            }
+        }
     }
 
     /// The file with the digest. Reads files, so it may block.

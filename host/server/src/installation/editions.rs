@@ -67,22 +67,22 @@ async fn look(
     if !lapsed.is_empty() && !editions.join(&replica, &lapsed).await? {
         return Ok(());
     }
-    let mut news: HashMap<String, Told> = HashMap::new();
+    let mut news: HashMap<String, PendingWork> = HashMap::new();
     for News { tenant, number, is_in_force } in editions.news(&replica).await? {
-        let told = news.entry(tenant).or_default();
+        let work_left = news.entry(tenant).or_default();
         if is_in_force {
-            told.is_behind = true;
+            work_left.is_behind = true;
         } else {
-            told.proposed = Some(number);
+            work_left.proposed = Some(number);
         }
     }
     for (installer, agreement) in agreed {
-        let told = news.remove(installer.tenant()).unwrap_or_default();
-        if !told.is_behind && !agreement.has_joined(&replica) {
+        let work_left = news.remove(installer.tenant()).unwrap_or_default();
+        if !work_left.is_behind && !agreement.has_joined(&replica) {
             agreement.join(&replica);
         }
-        if told.is_behind || told.proposed.is_some() || agreement.is_to_try_again() {
-            work(installer, agreement, &replica, told);
+        if work_left.is_behind || work_left.proposed.is_some() || agreement.is_to_try_again() {
+            work(installer, agreement, &replica, work_left);
         }
     }
     unknown.retain(|tenant, _| news.contains_key(tenant));
@@ -96,14 +96,14 @@ async fn look(
 
 /// The pending work for one agent.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct PendingWork {
     /// True if a later edition than the served one was concluded.
     is_behind: bool,
     proposed: Option<u64>,
 }
 
 /// Starts the work for one agent in a task of its own, because compiling may take long and must not delay other agents.
-fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replica, told: Told) {
+fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replica, work_left: PendingWork) {
     // If work on the agent is still running, the next query reports the rest again.
     let Ok(working) = Arc::clone(&agreement.work).try_lock_owned() else { return };
     let installer = Arc::clone(installer);
@@ -111,8 +111,8 @@ fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replic
     let replica = replica.clone();
     tokio::spawn(async move {
         let _working = working;
-        let done = match told.proposed {
-            Some(number) if !told.is_behind && !agreement.is_to_try_again() => {
+        let done = match work_left.proposed {
+            Some(number) if !work_left.is_behind && !agreement.is_to_try_again() => {
                 installer.try_proposed(&agreement, (&replica, number)).await
             }
             _ => installer.follow(&agreement, &replica).await,

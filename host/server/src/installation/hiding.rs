@@ -8,12 +8,12 @@ use annex_runtime::{Extension, Hide};
 use crate::redaction::Redaction;
 
 /// Redacts the secrets of `extensions` and the values of configured keys.
-pub(crate) struct Hiding {
+pub(crate) struct RecordingRedactor {
     pub(crate) redaction: Redaction,
     pub(crate) extensions: Vec<Arc<Extension>>,
 }
 
-impl Hide for Hiding {
+impl Hide for RecordingRedactor {
     fn hides(&self, key: &str) -> bool {
         self.redaction.hides(key)
     }

@@ -22,7 +22,7 @@ use crate::config::{ConfigFile, ExtensionConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
-use crate::installation::watch::{FileWatcher, Watch, Watched};
+use crate::installation::watch::{FileWatcher, Watch, WatchedFiles};
 use crate::locations::Locations;
 
 mod agreed;
@@ -48,8 +48,8 @@ pub(crate) use loader::Failure;
 pub use version::Origin;
 pub(crate) use version::Version;
 
-use loader::{Loader, Occasion, Overruled, Plan, Present};
-use prepared::Prepared;
+use loader::{Loader, Occasion, OperatorOverride, Plan, Present};
+use prepared::PreparedChange;
 
 /// The most failures that are remembered, one per source.
 const MAX_FAILURES: usize = 100;
@@ -83,19 +83,19 @@ pub struct Installer {
     agreement: Option<Arc<Agreement>>,
     /// Held during a change, so that changes run one after the other.
     door: tokio::sync::Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<InstallerState>,
     /// The watch on the files. It began before the files were read. The task that runs the watch takes it.
     watch: Mutex<Option<Watch>>,
     /// Notified when the list of watched files may have changed.
     pub(crate) moved: Notify,
 }
 
-struct State {
+struct InstallerState {
     /// The `[[extension]]` tables that were applied last.
     config: Vec<ExtensionConfig>,
     /// The installed versions, in order.
     versions: Vec<Version>,
-    overruled: Vec<Overruled>,
+    overruled: Vec<OperatorOverride>,
     failures: Vec<Failure>,
     history: History,
     /// The shadows that run beside installed versions.
@@ -148,7 +148,7 @@ impl Installer {
         let config_file = config.file.clone();
         let (config_extensions, overruled) = (config.extensions.clone(), Vec::new());
         let shadows = HashMap::new();
-        let state = State { config: config_extensions, versions, overruled, failures, history, shadows };
+        let state = InstallerState { config: config_extensions, versions, overruled, failures, history, shadows };
         let installer = Self {
             tenant,
             loader,
@@ -382,19 +382,19 @@ impl Installer {
         written.map_err(|source| InstallError::Folder { path, source })
     }
 
-    fn prepare_in_order(&self, versions: Vec<Version>) -> Result<Prepared, InstallError> {
+    fn prepare_in_order(&self, versions: Vec<Version>) -> Result<PreparedChange, InstallError> {
         let plan = loader::in_order(versions)?;
         self.prepare(plan.versions, plan.installed)
     }
 
-    fn prepare(&self, versions: Vec<Version>, installed: Installed) -> Result<Prepared, InstallError> {
+    fn prepare(&self, versions: Vec<Version>, installed: Installed) -> Result<PreparedChange, InstallError> {
         let published = self.issuer.issue(installed, Some(&self.publisher.current()));
-        Ok(Prepared { versions, published: published.map_err(|error| InstallError::Cards(error.into()))? })
+        Ok(PreparedChange { versions, published: published.map_err(|error| InstallError::Cards(error.into()))? })
     }
 
     /// Applies a prepared change. This cannot fail. False if the installed versions are the same as before.
-    fn put(&self, prepared: Prepared, action: Action) -> bool {
-        let Prepared { versions, published } = prepared;
+    fn put(&self, prepared: PreparedChange, action: Action) -> bool {
+        let PreparedChange { versions, published } = prepared;
         let numbers = |versions: &[Version]| versions.iter().map(|version| version.number).collect::<Vec<_>>();
         let mut state = self.lock();
         // A version gets its number when it is loaded, so equal numbers mean equal versions.
@@ -403,7 +403,7 @@ impl Installer {
             return false;
         }
         let old = std::mem::replace(&mut state.versions, versions);
-        let State { versions, history, shadows, .. } = &mut *state;
+        let InstallerState { versions, history, shadows, .. } = &mut *state;
         history.record(published.extensions.number, action, old, versions);
         // A shadow belongs to one version and ends with it.
         shadows.retain(|_, shadow| versions.iter().any(|version| shadow.is_of(&version.extension)));
@@ -428,7 +428,7 @@ impl Installer {
             .find(|decision| decision.instead.as_ref().is_some_and(|instead| instead.number == version.number));
         match earlier {
             Some(decision) => decision.instead = instead,
-            None => state.overruled.push(Overruled {
+            None => state.overruled.push(OperatorOverride {
                 origin: version.origin.clone(),
                 settings: version.settings.clone(),
                 digest: version.extension.digest(),
@@ -442,7 +442,7 @@ impl Installer {
     }
 
     /// The files to watch.
-    pub(crate) fn watched(&self) -> Watched {
+    pub(crate) fn watched(&self) -> WatchedFiles {
         watched(&self.lock().config, &self.loader)
     }
 
@@ -452,6 +452,10 @@ impl Installer {
     }
 
     pub(crate) fn note(&self, error: &InstallError) {
+        if let InstallError::Several(errors) = error {
+            errors.iter().for_each(|error| self.note(error));
+            return;
+        }
         let failure = loader::failed(error);
         let mut state = self.lock();
         state.failures.retain(|earlier| earlier.source != failure.source);
@@ -467,12 +471,12 @@ impl Installer {
         self.lock().failures.retain(|failure| failure.source != source);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InstallerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn watched(config: &[ExtensionConfig], loader: &Loader) -> Watched {
+fn watched(config: &[ExtensionConfig], loader: &Loader) -> WatchedFiles {
     let named = config.iter().map(|extension| loader.locations.component(&extension.component));
-    Watched::new(named, loader.folder.as_ref().map(Folder::path))
+    WatchedFiles::new(named, loader.folder.as_ref().map(Folder::path))
 }

@@ -14,7 +14,7 @@ use crate::config::served::ServedConfig;
 use crate::config::{CardConfig, ExtendedCardConfig};
 use crate::installation::card;
 use crate::installation::encoded_card::EncodedCard;
-use crate::installation::published::Published;
+use crate::installation::published::PublishedSet;
 use crate::installation::signing::{self, SigningError};
 use crate::locations::Locations;
 
@@ -110,7 +110,11 @@ impl Issuer {
     }
 
     /// The next set after `previous`, with its cards.
-    pub(crate) fn issue(&self, installed: Installed, previous: Option<&Published>) -> Result<Published, IssueError> {
+    pub(crate) fn issue(
+        &self,
+        installed: Installed,
+        previous: Option<&PublishedSet>,
+    ) -> Result<PublishedSet, IssueError> {
         let number = previous.map_or(1, |previous| previous.extensions.number.saturating_add(1));
         let cards = self.sign(self.unsigned(&installed))?;
         Ok(self.publish(installed, number, cards, previous))
@@ -132,13 +136,13 @@ impl Issuer {
         installed: Installed,
         number: u64,
         cards: IssuedCards,
-        previous: Option<&Published>,
-    ) -> Published {
+        previous: Option<&PublishedSet>,
+    ) -> PublishedSet {
         let passed_on = self.passed_on(&installed);
         let IssuedCards { public, v0_3, extended, .. } = cards;
         let card = EncodedCard::new(public, previous.map(|previous| &previous.card));
         let extensions = ExtensionSet { number, installed, passed_on, extended_card: extended.map(Arc::new) };
-        Published { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
+        PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
     }
 
     /// The extensions that a remote agent handles itself. An extension that is also installed here is left out, because

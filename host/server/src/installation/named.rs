@@ -6,32 +6,31 @@ use std::path::absolute;
 
 use annex_files::Purpose;
 
-use crate::config::{Config, ConfigError, Document, ExtensionConfig};
+use crate::config::{Config, ConfigError, ExtensionConfig};
 use crate::locations::Locations;
 
-/// Reports the mistakes in `extensions`, given the ceilings and callers of the process. `document` is the text of the
-/// config.
-pub(crate) fn check(
-    extensions: &[ExtensionConfig],
-    locations: &Locations,
-    process: &Config,
-    document: &mut Document<'_>,
-) {
+/// The mistakes in `extensions`, given the ceilings and callers of the process. Pairs of key and reason.
+pub(crate) fn wrong(extensions: &[ExtensionConfig], locations: &Locations, process: &Config) -> Vec<(String, String)> {
+    let mut wrong = Vec::new();
     for (number, extension) in extensions.iter().enumerate() {
-        let key = format!("extension[{number}]");
+        let mut add = |inner: &str, reason| wrong.push((format!("extension[{number}].{inner}"), reason));
         // An uploaded component is not a file.
-        if extension.uploaded().is_none() {
-            check_component(&extension.component, locations, &format!("{key}.component"), document);
+        if extension.uploaded().is_none()
+            && let Some(reason) = unreadable(&extension.component, locations)
+        {
+            add("component", reason);
         }
-        let callers = extension.check_callers(process.auth.as_ref());
-        let installation = extension.installation(&locations.config, &process.runtime.ceiling).map(drop);
-        for (inner, reason) in [callers, installation].into_iter().filter_map(Result::err) {
-            document.wrong(&format!("{key}.{inner}"), reason);
+        if let Err((inner, reason)) = extension.check_callers(process.auth.as_ref()) {
+            add(inner, reason);
+        }
+        for (inner, reason) in extension.wrong(&locations.config, &process.runtime.ceiling) {
+            add(&inner, reason);
         }
     }
+    wrong
 }
 
-/// Like [`check`], for extensions that were just read from a config.
+/// Checks extensions that were just read from a config.
 ///
 /// # Errors
 /// All mistakes together.
@@ -42,16 +41,18 @@ pub(crate) fn check_read(
 ) -> Result<(), ConfigError> {
     let Some(text) = extensions.first().and_then(|extension| extension.place.text()) else { return Ok(()) };
     let mut document = text.document();
-    check(extensions, locations, process, &mut document);
+    for (key, reason) in wrong(extensions, locations, process) {
+        document.wrong(&key, reason);
+    }
     document.into_checked(Some(()))
 }
 
-/// Reports a component whose file cannot be read.
-pub(crate) fn check_component(component: &str, locations: &Locations, key: &str, document: &mut Document<'_>) {
+/// The reason why the file of a component cannot be read.
+pub(crate) fn unreadable(component: &str, locations: &Locations) -> Option<String> {
     let path = locations.component(component);
     // The error names the absolute path, so that operators see which file was tried.
     let path = absolute(&path).unwrap_or(path);
-    let Err(error) = annex_files::open(&path, Purpose::Named) else { return };
+    let error = annex_files::open(&path, Purpose::Named).err()?;
     let hint = if error.kind() == ErrorKind::NotFound { locations.instead(component) } else { String::new() };
-    document.wrong(key, format!("cannot read {component:?}, which is {}: {error}{hint}", path.display()));
+    Some(format!("cannot read {component:?}, which is {}: {error}{hint}", path.display()))
 }

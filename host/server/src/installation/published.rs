@@ -7,7 +7,7 @@ use annex_operations::extension_set::{ExtensionSet, ExtensionSets};
 use crate::installation::encoded_card::EncodedCard;
 
 /// A set of extensions and the cards that declare it. It is immutable.
-pub(crate) struct Published {
+pub(crate) struct PublishedSet {
     pub(crate) extensions: Arc<ExtensionSet>,
     /// The public card.
     pub(crate) card: Arc<EncodedCard>,
@@ -18,24 +18,24 @@ pub(crate) struct Published {
 /// The current set and its cards.
 pub(crate) struct Publisher {
     sets: Arc<ExtensionSets>,
-    current: RwLock<Arc<Published>>,
+    current: RwLock<Arc<PublishedSet>>,
 }
 
 impl Publisher {
-    pub(crate) fn new(first: Published) -> Self {
+    pub(crate) fn new(first: PublishedSet) -> Self {
         let sets = ExtensionSets::new(Arc::clone(&first.extensions));
         Self { sets, current: RwLock::new(Arc::new(first)) }
     }
 
     /// Replaces the set and the cards for all further requests.
-    pub(crate) fn replace(&self, published: Published) {
+    pub(crate) fn replace(&self, published: PublishedSet) {
         // The extensions are replaced first, so that every client with a new card finds the extensions that the card
         // declares.
         self.sets.replace(Arc::clone(&published.extensions));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(published);
     }
 
-    pub(crate) fn current(&self) -> Arc<Published> {
+    pub(crate) fn current(&self) -> Arc<PublishedSet> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 

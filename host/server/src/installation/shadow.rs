@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tracing::Instrument;
 
 use crate::config::ExtensionConfig;
-use crate::installation::hiding::Hiding;
+use crate::installation::hiding::RecordingRedactor;
 use crate::redaction::Redaction;
 
 /// The most turns that are being recorded or wait for the replay. Each has at most a mebibyte.
@@ -70,7 +70,7 @@ impl Shadow {
             return None;
         }
         let extensions = vec![Arc::clone(of), Arc::clone(&candidate.extension)];
-        let hiding = Arc::new(Hiding { redaction, extensions });
+        let hiding = Arc::new(RecordingRedactor { redaction, extensions });
         // The span distinguishes the candidate's log lines from those of the installed version.
         let span = tracing::info_span!("shadow", digest = %candidate.extension.digest());
         let playing = play(waiting, Arc::clone(&candidate.extension), Arc::clone(&observer), hiding).instrument(span);
@@ -169,7 +169,7 @@ async fn play(
     mut turns: Receiver<RecordedTurn>,
     candidate: Arc<Extension>,
     observer: Arc<Observer>,
-    hiding: Arc<Hiding>,
+    hiding: Arc<RecordingRedactor>,
 ) {
     while let Some(turn) = turns.recv().await {
         // The candidate reads keys from the store that the installed version did not touch. The replay writes nothing
@@ -198,7 +198,7 @@ async fn play(
 }
 
 /// One side of a difference, redacted for operators.
-fn shown(value: &serde_json::Value, hiding: &Hiding) -> String {
+fn shown(value: &serde_json::Value, hiding: &RecordingRedactor) -> String {
     match Json::parse(value.to_string()) {
         Ok(json) => hiding.json(&json).get().to_owned(),
         Err(_) => "[hidden]".to_owned(),

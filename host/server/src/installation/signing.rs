@@ -8,7 +8,7 @@ use annex_files::Purpose;
 use annex_protocol::AgentCard;
 use annex_protocol::v0_3::MergedAgentCard;
 
-use crate::config::SigningConfig;
+use crate::config::{SigningConfig, environment};
 
 /// The most bytes of a key file.
 const MAX_FILE_BYTES: usize = 64 << 10;
@@ -20,7 +20,7 @@ pub enum SigningError {
     #[error("exactly one of key_file and key_env is required")]
     KeySource,
     /// The key file cannot be read.
-    #[error("key_file = {file:?} cannot be read")]
+    #[error("cannot read {file}")]
     File {
         /// The path as the config has it.
         file: String,
@@ -29,7 +29,7 @@ pub enum SigningError {
         source: std::io::Error,
     },
     /// The environment variable of the key is not set, or is not UTF-8.
-    #[error("key_env = {variable:?} is not set")]
+    #[error("{}", environment::unusable(variable))]
     Variable {
         /// The name of the variable.
         variable: String,
@@ -40,6 +40,17 @@ pub enum SigningError {
     /// The card has no canonical form to sign.
     #[error("the card cannot be signed")]
     Card(#[from] SignError),
+}
+
+impl SigningError {
+    /// The key below `card.signing` that is at fault, after a dot. Empty for the whole table.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Self::File { .. } => ".key_file",
+            Self::Variable { .. } => ".key_env",
+            Self::KeySource | Self::Key(_) | Self::Card(_) => "",
+        }
+    }
 }
 
 /// Reads the signing key.

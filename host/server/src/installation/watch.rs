@@ -18,7 +18,7 @@ use crate::installation::installer::Installer;
 mod look;
 mod watcher;
 
-use look::{Place, is_installed};
+use look::{PolledPath, is_installed};
 pub(crate) use watcher::FileWatcher;
 use watcher::Number;
 
@@ -43,7 +43,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Begins to watch. Must be called before the files are first read, so that no change in between is missed. If
     /// files cannot be watched, the log says so and the server continues.
-    pub(crate) fn begin(watcher: &Arc<FileWatcher>, watched: Watched) -> Self {
+    pub(crate) fn begin(watcher: &Arc<FileWatcher>, watched: WatchedFiles) -> Self {
         let touched = Arc::new(Notify::new());
         let number = watcher.join(Arc::clone(&touched));
         let watcher = Arc::clone(watcher);
@@ -79,7 +79,7 @@ impl Watch {
     }
 
     /// Replaces the watched files. True if a folder is watched that was not watched before.
-    fn follow(&mut self, watched: Watched) -> bool {
+    fn follow(&mut self, watched: WatchedFiles) -> bool {
         let places = watched.places();
         let (watched, mut refused) = watched.real();
         let folders = watched.folders();
@@ -109,12 +109,12 @@ fn cannot(error: &notify::Error) {
 
 /// The files to watch: the files that the config names, and all components and settings in the managed folder.
 #[derive(Default)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedFiles {
     files: BTreeSet<PathBuf>,
     folder: Option<PathBuf>,
 }
 
-impl Watched {
+impl WatchedFiles {
     /// The absolute paths of the files. The kernel's events also have absolute paths.
     pub(crate) fn new(named: impl Iterator<Item = PathBuf>, folder: Option<&Path>) -> Self {
         let absolute = |path: &Path| path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -122,9 +122,9 @@ impl Watched {
     }
 
     /// The places to poll, by their names in the config, so that changes behind links are found.
-    fn places(&self) -> BTreeSet<Place> {
-        let files = self.files.iter().cloned().map(Place::File);
-        files.chain(self.folder.clone().map(Place::Folder)).collect()
+    fn places(&self) -> BTreeSet<PolledPath> {
+        let files = self.files.iter().cloned().map(PolledPath::File);
+        files.chain(self.folder.clone().map(PolledPath::Folder)).collect()
     }
 
     /// The same files by their real paths, and the missing folders. Files in a missing folder are left out.
@@ -163,12 +163,12 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
 
-    use super::{FileWatcher, Watch, Watched};
+    use super::{FileWatcher, Watch, WatchedFiles};
 
     #[test]
     fn only_files_that_are_named_or_lie_in_the_folder_matter() {
         let named = ["/etc/annex/a.component", "b.wasm"].map(PathBuf::from);
-        let watched = Watched::new(named.into_iter(), Some(Path::new("/var/extensions")));
+        let watched = WatchedFiles::new(named.into_iter(), Some(Path::new("/var/extensions")));
         let folders: Vec<PathBuf> = watched.folders().into_iter().collect();
         let here = std::env::current_dir().expect("a folder");
         assert!(folders.contains(&here) && folders.contains(&PathBuf::from("/etc/annex")), "{folders:?}");
@@ -196,7 +196,7 @@ mod tests {
         fs::create_dir(&folder).expect("a folder");
         symlink(&folder, &link).expect("a link");
         let watcher = FileWatcher::start();
-        let follow = |file: PathBuf| Watch::begin(&watcher, Watched::new([file].into_iter(), None));
+        let follow = |file: PathBuf| Watch::begin(&watcher, WatchedFiles::new([file].into_iter(), None));
         let one = follow(folder.join("a.wasm"));
         let linked = follow(link.join("a.wasm"));
         let other = follow(folder.join("b.wasm"));
@@ -231,8 +231,8 @@ mod tests {
         put("../store/c.toml", "extensions/b.toml");
         let watcher = FileWatcher::start();
         let named = ["linked/a.wasm", "linked/chain.wasm", "current/d.wasm", "linked/dangling.wasm"];
-        let of_file = named.map(|name| Watch::begin(&watcher, Watched::new([at(name)].into_iter(), None)));
-        let of_folder = Watch::begin(&watcher, Watched::new(std::iter::empty(), Some(&at("extensions"))));
+        let of_file = named.map(|name| Watch::begin(&watcher, WatchedFiles::new([at(name)].into_iter(), None)));
+        let of_folder = Watch::begin(&watcher, WatchedFiles::new(std::iter::empty(), Some(&at("extensions"))));
         let [file, chain, current, dangling] = &of_file;
         // Another file with the same size and time.
         let time = fs::metadata(at("store/a.wasm")).and_then(|file| file.modified()).expect("a time");
@@ -261,7 +261,7 @@ mod tests {
     async fn a_folder_that_is_gone_is_followed_again_when_it_is_there_again() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("components");
-        let watched = || Watched::new([folder.join("a.wasm")].into_iter(), None);
+        let watched = || WatchedFiles::new([folder.join("a.wasm")].into_iter(), None);
         let watcher = FileWatcher::start();
         let mut watch = Watch::begin(&watcher, watched());
         assert!(!watch.refused.is_empty() && !watch.follow(watched()), "it is not there");

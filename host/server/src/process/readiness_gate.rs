@@ -49,7 +49,7 @@ pub(crate) struct Readiness {
     phase: String,
     /// The components that are being compiled. Only while the server starts; later compilations are in the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    compiling: Vec<Compiling>,
+    compiling: Vec<RunningCompilation>,
     /// False if tasks or sessions cannot be read. Absent otherwise.
     #[serde(skip_serializing_if = "is_true")]
     stores_answer: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Readiness {
 
 /// A component that is being compiled.
 #[derive(Serialize)]
-struct Compiling {
+struct RunningCompilation {
     /// The name of the file. Absent for a component of a tenant, because `/readyz` is public.
     #[serde(skip_serializing_if = "Option::is_none")]
     component: Option<String>,
@@ -85,8 +85,8 @@ struct Compiling {
     seconds: u64,
 }
 
-fn compiling() -> Vec<Compiling> {
-    let of = |compilation: &Compilation| Compiling {
+fn compiling() -> Vec<RunningCompilation> {
+    let of = |compilation: &Compilation| RunningCompilation {
         component: compilation.tenant.is_empty().then(|| file_name(&compilation.name)),
         seconds: compilation.since.elapsed().as_secs(),
     };

@@ -217,20 +217,28 @@ async fn http_json(
     body: Body,
 ) -> Response {
     access_log::came_by(access_log::HTTP_JSON);
+    // The path of the URI is still encoded, unlike axum's own. An id may contain an encoded slash.
+    let below = uri.path().strip_prefix(REST_PATH).unwrap_or_default();
+    let path = below.strip_prefix('/').unwrap_or(below);
+    // No tenant can be named `v1`, so a path of 1.0 is never mistaken for one of 0.3.
+    let older = path.strip_prefix(v0_3::http_json::PREFIX).filter(|_| gate.speaks_v0_3);
     match admit(&gate, network, &headers, body).await {
         Ok((app, caller, body)) => {
-            // The path of the URI is still encoded, unlike axum's own. An id may contain an encoded slash.
-            let below = uri.path().strip_prefix(REST_PATH).unwrap_or_default();
-            let path = below.strip_prefix('/').unwrap_or(below);
             let request =
                 HttpRequest { caller: &caller, method: &method, path, headers: &headers, uri: &uri, body: &body };
-            // No tenant can be named `v1`, so a path of 1.0 is never mistaken for one of 0.3.
-            match path.strip_prefix(v0_3::http_json::PREFIX).filter(|_| gate.speaks_v0_3) {
+            match older {
                 Some(path) => v0_3::http_json::answer(app, path, &request).await,
                 None => rest::answer(app.tenants(), request).await,
             }
         }
-        Err((status, error)) => challenged(rest::refuse(&headers, status, &error), &error),
+        Err((status, error)) => {
+            // The path names the operation, so the log has it although the operation is not called.
+            match older {
+                Some(path) => v0_3::http_json::note_operation(&method, path),
+                None => rest::note_operation(&method, path),
+            }
+            challenged(rest::refuse(&headers, status, &error), &error)
+        }
     }
 }
 

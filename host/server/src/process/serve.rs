@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_conversation::LostTurn;
+use futures::future::BoxFuture;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -36,7 +37,7 @@ pub enum ServeError {
     /// The server cannot listen on the address.
     #[error("cannot listen on {address} ({key})")]
     Listen {
-        /// The address.
+        /// The address of the listener.
         address: SocketAddr,
         /// The config key of the address.
         key: &'static str,
@@ -257,44 +258,48 @@ pub(crate) fn open(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn drain(app: &App, drain_timeout: Duration) {
-    // All tenants share what is closed here, so closing it through one handler is enough.
-    let handler = app.tenants().own();
-    // This also refuses messages that have passed the gate and not begun a turn yet.
-    handler.begin_to_drain();
-    tracing::info!(turns = handler.running.len(), "draining");
-    if timeout(drain_timeout, handler.running.wait()).await.is_err() {
-        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are cancelled");
-        handler.stop.cancel();
-        // Hooks end at their own limits, which an operator may have raised. A store may hang.
-        if timeout(STOP_TIMEOUT, handler.running.wait()).await.is_err() {
-            tracing::warn!(
-                turns = handler.running.len(),
-                "turns still run after their cancellation; the server ends without waiting for them"
-            );
+fn drain(app: &App, drain_timeout: Duration) -> BoxFuture<'_, ()> {
+    Box::pin(async move {
+        // All tenants share what is closed here, so closing it through one handler is enough.
+        let handler = app.tenants().own();
+        // This also refuses messages that have passed the gate and not begun a turn yet.
+        handler.begin_to_drain();
+        tracing::info!(turns = handler.running.len(), "draining");
+        if timeout(drain_timeout, handler.running.wait()).await.is_err() {
+            tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are cancelled");
+            handler.stop.cancel();
+            // Hooks end at their own limits, which an operator may have raised. A store may hang.
+            if timeout(STOP_TIMEOUT, handler.running.wait()).await.is_err() {
+                tracing::warn!(
+                    turns = handler.running.len(),
+                    "turns still run after their cancellation; the server ends without waiting for them"
+                );
+            }
         }
-    }
-    // The agents are closed after the last turn, so that no turn still uses them.
-    app.tenants().close_agents().await;
-    // The stream of a task that waits for its client would never end.
-    handler.closing.cancel();
-    if let Some(push) = &handler.push {
-        push.close(PUSH_TIMEOUT).await;
-    }
+        // The agents are closed after the last turn, so that no turn still uses them.
+        app.tenants().close_agents().await;
+        // The stream of a task that waits for its client would never end.
+        handler.closing.cancel();
+        if let Some(push) = &handler.push {
+            push.close(PUSH_TIMEOUT).await;
+        }
+    })
 }
 
 /// Closes the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long,
 /// nothing is lost.
-async fn close_stores(app: &App) {
-    let stores = async {
-        let handler = app.tenants().own();
-        app.tenant_stores.close().await;
-        handler.tasks.close().await;
-        handler.views.keys.close().await;
-    };
-    if timeout(STORE_TIMEOUT, stores).await.is_err() {
-        tracing::warn!("a database is still busy and is not closed; no stored data is lost");
-    }
+fn close_stores(app: &App) -> BoxFuture<'_, ()> {
+    Box::pin(async move {
+        let stores = async {
+            let handler = app.tenants().own();
+            app.tenant_stores.close().await;
+            handler.tasks.close().await;
+            handler.views.keys.close().await;
+        };
+        if timeout(STORE_TIMEOUT, stores).await.is_err() {
+            tracing::warn!("a database is still busy and is not closed; no stored data is lost");
+        }
+    })
 }
 
 fn finished(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(), ServeError> {

@@ -14,7 +14,7 @@ use annex_operations::process::Process;
 
 use crate::config::{Config, SessionsConfig, TasksConfig};
 use crate::stores;
-use crate::stores::place::{self, NoVariable, Place};
+use crate::stores::place::{self, NoVariable, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file name in the data folder.
@@ -68,32 +68,32 @@ pub(crate) async fn open(
     databases: &PostgresDatabases,
 ) -> Result<Opened, ConversationStoreError> {
     let name = config.replica.name().map_err(|(key, reason)| ConversationStoreError::Replica { key, reason })?;
-    let (place, bounds, databases) = (Place::of_tasks(&config.tasks, folder), bounds(config), databases.clone());
+    let (place, bounds, databases) = (StorePlace::of_tasks(&config.tasks, folder), bounds(config), databases.clone());
     let opening = stores::on_own_thread(move || open_store(place, bounds, databases, name));
     opening.await.map_err(|_| ConversationStoreError::Aborted)?
 }
 
 async fn open_store(
-    place: Place,
+    place: StorePlace,
     bounds: MemoryBounds,
     databases: PostgresDatabases,
     name: Option<String>,
 ) -> Result<Opened, ConversationStoreError> {
     Ok(match place {
-        Place::Folder(key, path) => {
+        StorePlace::Folder(key, path) => {
             let file = file(key, &path)?;
             let replica = Replica::alone();
             let store = Arc::new(SqliteStore::open(&file, Some(&replica), bounds.limits).await?);
             Opened { store, process: Process::with_file(replica), lease: None }
         }
-        Place::Postgres(key, variable) => {
+        StorePlace::Postgres(key, variable) => {
             let connections = databases.at(&place::url(key, variable)?)?;
             // The lease makes the table that the statements of the store name.
             let lease = Arc::new(Lease::open(&connections, name.as_deref()).await?);
             let store = Arc::new(PostgresStore::open(&connections, bounds.limits).await?);
             Opened { store, process: Process::among_others(Arc::clone(&lease)), lease: Some(lease) }
         }
-        Place::Memory => {
+        StorePlace::Memory => {
             Opened { store: Arc::new(MemoryStore::new(bounds)), process: Process::with_memory(), lease: None }
         }
     })
@@ -105,22 +105,22 @@ pub(crate) async fn open_beside(
     folder: &Path,
     databases: &PostgresDatabases,
 ) -> Result<Arc<dyn Store>, ConversationStoreError> {
-    let (place, bounds, databases) = (Place::of_tasks(&config.tasks, folder), bounds(config), databases.clone());
+    let (place, bounds, databases) = (StorePlace::of_tasks(&config.tasks, folder), bounds(config), databases.clone());
     let opening = stores::on_own_thread(move || open_store_beside(place, bounds, databases));
     opening.await.map_err(|_| ConversationStoreError::Aborted)?
 }
 
 async fn open_store_beside(
-    place: Place,
+    place: StorePlace,
     bounds: MemoryBounds,
     databases: PostgresDatabases,
 ) -> Result<Arc<dyn Store>, ConversationStoreError> {
     Ok(match place {
-        Place::Folder(key, path) => Arc::new(SqliteStore::open(&file(key, &path)?, None, bounds.limits).await?),
-        Place::Postgres(key, variable) => {
+        StorePlace::Folder(key, path) => Arc::new(SqliteStore::open(&file(key, &path)?, None, bounds.limits).await?),
+        StorePlace::Postgres(key, variable) => {
             Arc::new(PostgresStore::open(&databases.at(&place::url(key, variable)?)?, bounds.limits).await?)
         }
-        Place::Memory => Arc::new(MemoryStore::new(bounds)),
+        StorePlace::Memory => Arc::new(MemoryStore::new(bounds)),
     })
 }
 

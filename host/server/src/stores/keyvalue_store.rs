@@ -11,7 +11,7 @@ use annex_runtime::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::config::Config;
 use crate::stores;
-use crate::stores::place::{self, Named, NoVariable, Place};
+use crate::stores::place::{self, NoVariable, PlaceConfig, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file name in the data folder.
@@ -54,11 +54,11 @@ pub(crate) async fn open(
     folder: &Path,
     databases: &PostgresDatabases,
 ) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
-    let own = Named {
+    let own = PlaceConfig {
         data_dir: ("keyvalue.data_dir", config.keyvalue.data_dir.as_ref()),
         postgres_env: ("keyvalue.postgres_env", config.keyvalue.postgres_env.as_ref()),
     };
-    let place = Place::beside(&config.tasks, &own, folder);
+    let place = StorePlace::beside(&config.tasks, &own, folder);
     let databases = databases.clone();
     let spared = Duration::from_secs(config.server.max_turn_seconds).saturating_add(HOOKS);
     let opening = stores::on_own_thread(move || open_store(place, databases, spared));
@@ -66,19 +66,19 @@ pub(crate) async fn open(
 }
 
 async fn open_store(
-    place: Place,
+    place: StorePlace,
     databases: PostgresDatabases,
     spared: Duration,
 ) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
     Ok(match place {
-        Place::Folder(key, path) => {
+        StorePlace::Folder(key, path) => {
             let folder = |source| KeyValueStoreError::Folder { key, path: path.clone(), source };
             fs::create_dir_all(&path).map_err(folder)?;
             Arc::new(SqliteKeyValueStore::open(&path.join(FILE)).await?)
         }
-        Place::Postgres(key, name) => {
+        StorePlace::Postgres(key, name) => {
             Arc::new(PostgresKeyValueStore::open(&databases.at(&place::url(key, name)?)?, spared).await?)
         }
-        Place::Memory => Arc::new(MemoryKeyValueStore::default()),
+        StorePlace::Memory => Arc::new(MemoryKeyValueStore::default()),
     })
 }

@@ -3,25 +3,25 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::config::TasksConfig;
+use crate::config::{TasksConfig, environment};
 
 /// The place of a store, with the config key that names it.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum StorePlace {
     Folder(&'static str, PathBuf),
     Postgres(&'static str, String),
     Memory,
 }
 
 /// The values with which one table of the config can name a place. Each has its key for error messages.
-pub(super) struct Named<'a> {
+pub(super) struct PlaceConfig<'a> {
     pub(super) data_dir: (&'static str, Option<&'a PathBuf>),
     pub(super) postgres_env: (&'static str, Option<&'a String>),
 }
 
 /// The environment variable with the URL of a database is not set.
 #[derive(Debug, thiserror::Error)]
-#[error("{key}: the environment variable {name} is not set")]
+#[error("{key}: {}", environment::unusable(name))]
 pub struct NoVariable {
     /// The config key that names the variable.
     pub key: &'static str,
@@ -29,10 +29,10 @@ pub struct NoVariable {
     pub name: String,
 }
 
-impl Place {
+impl StorePlace {
     /// The place of the tasks. Relative paths start in `folder`.
     pub(super) fn of_tasks(tasks: &TasksConfig, folder: &Path) -> Self {
-        let named = Named {
+        let named = PlaceConfig {
             data_dir: ("tasks.data_dir", tasks.data_dir.as_ref()),
             postgres_env: ("tasks.postgres_env", tasks.postgres_env.as_ref()),
         };
@@ -40,16 +40,16 @@ impl Place {
     }
 
     /// The store's own place, or else the place of the tasks. Relative paths start in `folder`.
-    pub(super) fn beside(tasks: &TasksConfig, own: &Named<'_>, folder: &Path) -> Self {
+    pub(super) fn beside(tasks: &TasksConfig, own: &PlaceConfig<'_>, folder: &Path) -> Self {
         // `Config::check_homes` ensures that a table names a folder or a database and never both.
         own.place(folder).unwrap_or_else(|| Self::of_tasks(tasks, folder))
     }
 }
 
-impl Named<'_> {
-    fn place(&self, folder: &Path) -> Option<Place> {
-        let in_folder = self.data_dir.1.map(|data| Place::Folder(self.data_dir.0, folder.join(data)));
-        in_folder.or_else(|| self.postgres_env.1.map(|name| Place::Postgres(self.postgres_env.0, name.clone())))
+impl PlaceConfig<'_> {
+    fn place(&self, folder: &Path) -> Option<StorePlace> {
+        let in_folder = self.data_dir.1.map(|data| StorePlace::Folder(self.data_dir.0, folder.join(data)));
+        in_folder.or_else(|| self.postgres_env.1.map(|name| StorePlace::Postgres(self.postgres_env.0, name.clone())))
     }
 }
 

@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
+use crate::admin_api::sessions::{self as shown, DeletedSession, EventError, Events, SessionSummary};
 use crate::config::served::ServedConfig;
 use crate::config::{Config, ConfigError};
 use crate::redaction::Redaction;
@@ -39,7 +39,7 @@ pub struct Sessions {
     pub(crate) redaction: Redaction,
 }
 
-/// The name of one session.
+/// The tenant, the user and the context that identify one session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionName {
     /// The tenant. `None` for the agent of the config itself.
@@ -78,13 +78,13 @@ pub enum SessionsError {
     NotFound {
         /// The user in the request. `None` if the request named none and no user has a session in the context.
         user: Option<String>,
-        /// The context.
+        /// The A2A context in the request.
         context: String,
     },
     /// The request names no user, and several users have a session in the context.
     #[error("several users have a session {context:?}; name one of them: {}", users.join(", "))]
     SeveralUsers {
-        /// The context.
+        /// The A2A context in the request.
         context: String,
         /// The first users, at most 20.
         users: Vec<String>,
@@ -92,7 +92,7 @@ pub enum SessionsError {
     /// The session cannot be deleted while a turn runs in it.
     #[error("a turn runs in session {context:?}; cancel its task, or wait")]
     Busy {
-        /// The context.
+        /// The A2A context in the request.
         context: String,
     },
     /// The token does not come from a list of sessions.
@@ -107,7 +107,7 @@ pub enum SessionsError {
     /// The user has no `user:` state.
     #[error("user {user:?} has no state; `annex session list` shows the users who have sessions")]
     NoUserState {
-        /// The user.
+        /// The user in the request.
         user: String,
     },
     /// The request does not say to whom the key belongs.
@@ -164,7 +164,7 @@ impl Sessions {
         let sessions = self.store.list(&query).await?;
         // A full page may be the last one. The page after it is then empty.
         let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
-        Ok(shown::List { sessions: sessions.into_iter().map(Listed::from).collect(), next })
+        Ok(shown::List { sessions: sessions.into_iter().map(SessionSummary::from).collect(), next })
     }
 
     /// Reads one session with its state.
@@ -204,7 +204,7 @@ impl Sessions {
     ///
     /// # Errors
     /// As [`Sessions::show`], and [`SessionsError::Busy`].
-    pub async fn delete(&self, name: &SessionName) -> Result<Deleted, SessionsError> {
+    pub async fn delete(&self, name: &SessionName) -> Result<DeletedSession, SessionsError> {
         let key = self.key(name)?;
         // The queue is held to the end, so that no turn begins in the session during the deletion.
         let held = match &self.process {
@@ -216,7 +216,7 @@ impl Sessions {
             self.store.leave(&key, &fence, Departure::Refused).await?;
         }
         if deleted? {
-            Ok(Deleted { deleted: name.context.clone(), user: key.user.to_string() })
+            Ok(DeletedSession { deleted: name.context.clone(), user: key.user.to_string() })
         } else {
             Err(not_found(Some(&*key.user.to_string()), &key))
         }
@@ -329,7 +329,7 @@ fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
     }
 }
 
-impl From<ConversationSnapshot> for Listed {
+impl From<ConversationSnapshot> for SessionSummary {
     fn from(session: ConversationSnapshot) -> Self {
         let keys = session.state.own().keys().map(str::to_owned).collect();
         let ConversationSnapshot { key, number, updated_at, .. } = session;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_conversation::{ConversationKey, ConversationNames, Scope, Window};
 
-use crate::admin_api::sessions::{DeletedKeys, DeletedUserState, Shared};
+use crate::admin_api::sessions::{DeletedKeys, DeletedUserState, SharedState};
 use crate::stores::sessions::{SessionName, Sessions, SessionsError};
 
 /// The owner of state keys.
@@ -23,7 +23,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::Store`].
-    pub async fn shared_state(&self, owner: &StateOwner) -> Result<Shared, SessionsError> {
+    pub async fn shared_state(&self, owner: &StateOwner) -> Result<SharedState, SessionsError> {
         let ConversationNames { tenant, app, user, .. } = &*self.key(&name(owner))?;
         let is_named = owner.user.is_some() || owner.context.is_some();
         let user = if is_named { Arc::clone(user) } else { "".into() };
@@ -32,7 +32,7 @@ impl Sessions {
         let state = self.store.conversation(&key, Window::NONE).await?.state.shared();
         let user = is_named.then(|| key.user.to_string());
         let state = self.hidden(move |redaction| redaction.state(&state)).await?;
-        Ok(Shared { agent: key.app.to_string(), user, state })
+        Ok(SharedState { agent: key.app.to_string(), user, state })
     }
 
     /// Deletes keys by their full names. A running turn keeps seeing them until it ends.

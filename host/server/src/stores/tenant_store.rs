@@ -8,7 +8,7 @@ use annex_tenants::{TenantStoreError, TenantStores};
 
 use crate::config::Config;
 use crate::stores;
-use crate::stores::place::{self, NoVariable, Place};
+use crate::stores::place::{self, NoVariable, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file name in the data folder.
@@ -48,20 +48,20 @@ pub(crate) async fn open(
     folder: &Path,
     databases: &PostgresDatabases,
 ) -> Result<TenantStores, TenantStoreOpenError> {
-    let place = Place::of_tasks(&config.tasks, folder);
+    let place = StorePlace::of_tasks(&config.tasks, folder);
     let databases = databases.clone();
     let opening = stores::on_own_thread(move || open_stores(place, databases));
     opening.await.map_err(|_| TenantStoreOpenError::Aborted)?
 }
 
-async fn open_stores(place: Place, databases: PostgresDatabases) -> Result<TenantStores, TenantStoreOpenError> {
+async fn open_stores(place: StorePlace, databases: PostgresDatabases) -> Result<TenantStores, TenantStoreOpenError> {
     Ok(match place {
-        Place::Folder(key, path) => {
+        StorePlace::Folder(key, path) => {
             let folder = |source| TenantStoreOpenError::Folder { key, path: path.clone(), source };
             fs::create_dir_all(&path).map_err(folder)?;
             TenantStores::open_file(&path.join(FILE)).await?
         }
-        Place::Postgres(key, name) => TenantStores::open_postgres(&databases.at(&place::url(key, name)?)?).await?,
-        Place::Memory => TenantStores::in_memory(),
+        StorePlace::Postgres(key, name) => TenantStores::open_postgres(&databases.at(&place::url(key, name)?)?).await?,
+        StorePlace::Memory => TenantStores::in_memory(),
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_database::{OpenError, PostgresConnections};
-use annex_leases::wake::{LocalWake, SharedWake, Wake, WakeError};
+use annex_leases::wake::{LocalWake, PostgresWake, Wake, WakeError};
 use annex_operations::process::Process;
 
 use crate::config::Config;
@@ -27,21 +27,13 @@ pub enum WakeOpenError {
         #[source]
         source: OpenError,
     },
-    /// The channel cannot be used: notifications that are sent do not arrive.
-    #[error("{key}")]
-    Wake {
-        /// The config key of the channel.
-        key: &'static str,
-        /// The error of the channel.
-        #[source]
-        source: WakeError,
-    },
+    /// Notifications do not arrive.
+    #[error("{LISTEN}")]
+    Wake(#[source] WakeError),
 }
 
 const TASKS: &str = "tasks.postgres_env";
 const LISTEN: &str = "postgres.listen_env";
-#[cfg(feature = "nats")]
-const NATS: &str = "wake.nats_env";
 
 /// Opens the channel. With a store that is not shared, the channel stays inside the process.
 pub(crate) async fn open(
@@ -52,11 +44,6 @@ pub(crate) async fn open(
     let Some(tasks) = config.tasks.postgres_env.as_ref().filter(|_| process.is_shared()) else {
         return Ok(Arc::new(LocalWake));
     };
-    #[cfg(feature = "nats")]
-    if let Some(name) = &config.wake.nats_env {
-        let wake = SharedWake::over_nats(&place::url(NATS, name.clone())?).await;
-        return Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: NATS, source })?));
-    }
     let is_none = |key, name: &String, source| WakeOpenError::Url { key, name: name.clone(), source };
     let requests = databases.at(&place::url(TASKS, tasks.clone())?).map_err(|source| is_none(TASKS, tasks, source))?;
     let direct = match &config.postgres.listen_env {
@@ -64,6 +51,5 @@ pub(crate) async fn open(
             .map_err(|source| is_none(LISTEN, name, source))?,
         None => requests.clone(),
     };
-    let wake = SharedWake::over_postgres(&requests, &direct).await;
-    Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: LISTEN, source })?))
+    Ok(Arc::new(PostgresWake::open(&requests, &direct).await.map_err(WakeOpenError::Wake)?))
 }

@@ -25,11 +25,11 @@ use crate::config::tenant;
 mod entry;
 mod failures;
 
-use entry::{Described, Entry};
+use entry::{Entry, StoreLookup};
 use failures::Failures;
 
-/// The period of reading changes of other processes. It keeps the time in which a removed tenant is still served below
-/// a second.
+/// The interval for reading changes of other processes. A removed tenant is therefore served for less than a second
+/// more.
 const LOOK: Duration = Duration::from_millis(500);
 /// The most changes that one query reads.
 const PAGE: usize = 1_000;
@@ -60,18 +60,18 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
 }
 
 /// The parts that serve a tenant.
-pub(crate) trait Loaded: Clone + Send + Sync + 'static {
+pub(crate) trait ServingParts: Clone + Send + Sync + 'static {
     /// True while a request or a turn uses these parts.
     fn is_in_use(&self) -> bool;
 
     /// Ends the use of these parts. No new work begins. Running turns continue, or are cancelled if `why` is
-    /// [`Leaving::Removed`].
-    fn leave(self, name: &str, why: Leaving);
+    /// [`UnloadReason::Removed`].
+    fn leave(self, name: &str, why: UnloadReason);
 }
 
 /// Why a tenant is unloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub(crate) enum UnloadReason {
     /// The tenant was not used for a while, or it is suspended.
     Idle,
     /// A new version of the tenant replaces this one.
@@ -93,11 +93,11 @@ pub(crate) struct AddedTenants<T> {
     loader: Box<dyn TenantLoader<T>>,
     /// A reload of the config replaces the bounds.
     bounds: Mutex<Bounds>,
-    known: Mutex<Known<T>>,
+    known: Mutex<KnownTenants<T>>,
 }
 
 /// The tenants in memory.
-struct Known<T> {
+struct KnownTenants<T> {
     entries: HashMap<String, Arc<Entry<T>>>,
     /// Names that the store did not have, with the time of the query.
     unknown: HashMap<String, Instant>,
@@ -108,7 +108,7 @@ struct Known<T> {
     looked: Instant,
 }
 
-impl<T: Loaded> AddedTenants<T> {
+impl<T: ServingParts> AddedTenants<T> {
     /// Opens the tenants of the store. No tenant is read before its first request.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl<T: Loaded> AddedTenants<T> {
         bounds: Bounds,
     ) -> Result<Arc<Self>, TenantStoreError> {
         let seen = stores.tenants.last_change().await?;
-        let known = Known {
+        let known = KnownTenants {
             entries: HashMap::new(),
             unknown: HashMap::new(),
             failures: Failures::default(),
@@ -147,16 +147,16 @@ impl<T: Loaded> AddedTenants<T> {
             if caller.is_some() {
                 entry.note_called();
             }
-            let described = match entry.described.get() {
-                Some(described) => described,
+            let lookup = match entry.lookup.get() {
+                Some(lookup) => lookup,
                 None => match self.read(name, &entry).await {
-                    Ok(true) => entry.described.get()?,
+                    Ok(true) => entry.lookup.get()?,
                     // The tenant was changed during the read.
                     Ok(false) => continue,
                     Err(failure) => return Some(Err(failure)),
                 },
             };
-            let Described::There(there) = described else { return None };
+            let StoreLookup::There(there) = lookup else { return None };
             if !caller.is_none_or(|caller| there.admits(caller)) {
                 return None;
             }
@@ -198,13 +198,13 @@ impl<T: Loaded> AddedTenants<T> {
                 return Err(TenantFailure::new("the tenants cannot be read now"));
             }
         };
-        let described = match found {
-            Some(tenant) => Described::there(tenant, self.loader.as_ref()).await,
-            None => Described::Absent,
+        let lookup = match found {
+            Some(tenant) => StoreLookup::there(tenant, self.loader.as_ref()).await,
+            None => StoreLookup::Absent,
         };
-        let is_absent = matches!(described, Described::Absent);
+        let is_absent = matches!(lookup, StoreLookup::Absent);
         // A concurrent read sets the same value, so the first one stays.
-        let _ = entry.described.set(described);
+        let _ = entry.lookup.set(lookup);
         let mut known = self.known();
         if !known.has(name, entry) {
             return Ok(false);
@@ -309,9 +309,9 @@ impl<T: Loaded> AddedTenants<T> {
         known.entries.remove(&changed.name);
         drop(known);
         let why = match changed.state {
-            Some(TenantState::Active) => Leaving::Changed,
-            Some(TenantState::Suspended) => Leaving::Idle,
-            None => Leaving::Removed,
+            Some(TenantState::Active) => UnloadReason::Changed,
+            Some(TenantState::Suspended) => UnloadReason::Idle,
+            None => UnloadReason::Removed,
         };
         entry.leave(changed.name.clone(), why);
     }
@@ -333,7 +333,7 @@ impl<T: Loaded> AddedTenants<T> {
         known.failures = Failures::default();
         drop(known);
         for (name, entry) in entries {
-            entry.leave(name, Leaving::Changed);
+            entry.leave(name, UnloadReason::Changed);
         }
     }
 
@@ -370,7 +370,7 @@ impl<T: Loaded> AddedTenants<T> {
             let left = if missed { std::mem::take(&mut known.entries) } else { HashMap::new() };
             drop(known);
             for (name, entry) in left {
-                entry.leave(name, Leaving::Changed);
+                entry.leave(name, UnloadReason::Changed);
             }
             if is_whole {
                 return Ok(());
@@ -414,27 +414,27 @@ impl<T: Loaded> AddedTenants<T> {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known<T>> {
+    fn known(&self) -> MutexGuard<'_, KnownTenants<T>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Removes an entry on drop if it was never filled.
-struct Unread<'a, T: Loaded> {
+struct Unread<'a, T: ServingParts> {
     all: &'a AddedTenants<T>,
     name: &'a str,
     entry: &'a Arc<Entry<T>>,
 }
 
-impl<T: Loaded> Drop for Unread<'_, T> {
+impl<T: ServingParts> Drop for Unread<'_, T> {
     fn drop(&mut self) {
-        if self.entry.described.get().is_none() {
+        if self.entry.lookup.get().is_none() {
             self.all.drop_entry(self.name, self.entry);
         }
     }
 }
 
-impl<T: Loaded> Known<T> {
+impl<T: ServingParts> KnownTenants<T> {
     fn has(&self, name: &str, entry: &Arc<Entry<T>>) -> bool {
         self.entries.get(name).is_some_and(|there| Arc::ptr_eq(there, entry))
     }
@@ -442,7 +442,7 @@ impl<T: Loaded> Known<T> {
     fn let_go(&mut self, names: Vec<String>) {
         for name in names {
             if let Some(entry) = self.entries.remove(&name) {
-                entry.leave(name, Leaving::Idle);
+                entry.leave(name, UnloadReason::Idle);
             }
         }
     }

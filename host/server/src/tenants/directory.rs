@@ -28,14 +28,14 @@ pub(crate) type Load<T> =
     Box<dyn Fn(Arc<TenantConfig>, Attempt) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
 
 /// A listener that gets the serving parts of each loaded tenant.
-pub(crate) type Told<T> = Box<dyn Fn(&T) + Send + Sync>;
+pub(crate) type LoadListener<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 /// The tenants of a config. `T` is the serving parts of one tenant.
 pub(crate) struct Directory<T> {
     tenants: RwLock<BTreeMap<String, Arc<Tenant<T>>>>,
     load: Load<T>,
     /// Called after each load.
-    loaded: OnceLock<Told<T>>,
+    loaded: OnceLock<LoadListener<T>>,
     /// Notified when tenants may need a retry.
     changed: Notify,
 }
@@ -149,10 +149,10 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         failing.collect()
     }
 
-    /// Registers `told` as the listener for loads. It is called for each loaded tenant now, and again after every load.
-    pub(crate) fn tell_of_loaded(&self, told: Told<T>) {
-        let told = self.loaded.get_or_init(|| told);
-        self.serving().iter().for_each(|(_, serving)| told(serving));
+    /// Registers the listener for loads. The listener is called for each loaded tenant now, and again after every load.
+    pub(crate) fn tell_of_loaded(&self, listener: LoadListener<T>) {
+        let listener = self.loaded.get_or_init(|| listener);
+        self.serving().iter().for_each(|(_, serving)| listener(serving));
     }
 
     /// Loads all tenants that are not served, and returns each name with its outcome. Failures are independent of each
@@ -191,8 +191,8 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
             }
         }
         *tenant.state.write().unwrap_or_else(PoisonError::into_inner) = loaded.clone();
-        if let (Ok(serving), Some(told)) = (&loaded, self.loaded.get()) {
-            told(serving);
+        if let (Ok(serving), Some(listener)) = (&loaded, self.loaded.get()) {
+            listener(serving);
         }
         loaded
     }
@@ -208,8 +208,8 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         let serving = loading.await.map_err(TenantFailure::new)?;
         let now = Ok(serving.clone());
         let before = std::mem::replace(&mut *tenant.state.write().unwrap_or_else(PoisonError::into_inner), now);
-        if let Some(told) = self.loaded.get() {
-            told(&serving);
+        if let Some(listener) = self.loaded.get() {
+            listener(&serving);
         }
         Ok(before.ok())
     }

@@ -1,5 +1,7 @@
 //! The outcome of a reload: which keys apply now and which need a restart. A failed reload reports both as well.
 
+use futures::future::BoxFuture;
+
 use super::Installers;
 use crate::config::Config;
 use crate::installation::installer::{InstallError, ReloadOutcome};
@@ -23,28 +25,30 @@ impl Installers {
     ///
     /// # Errors
     /// The first failure. The log has the others.
-    pub async fn reload(&self) -> Result<ReloadOutcome, ReloadError> {
-        let _door = self.door.lock().await;
-        let before = self.config();
-        let reloaded = self.reload_all().await;
-        let changed_keys = changed_keys(&before, &self.config());
-        let keys = changed_keys.join(", ");
-        match reloaded {
-            Ok(reloaded) => {
-                let ReloadOutcome { edition, extensions_changed, .. } = reloaded;
-                tracing::info!(edition, extensions_changed, changed_keys = keys, "the config was read again");
-                Ok(ReloadOutcome { changed_keys, ..reloaded })
-            }
-            Err(error) => {
-                if !changed_keys.is_empty() {
-                    tracing::info!(
-                        changed_keys = keys,
-                        "the config was read again, and that of a tenant cannot be used"
-                    );
+    pub fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, ReloadError>> {
+        Box::pin(async move {
+            let _door = self.door.lock().await;
+            let before = self.config();
+            let reloaded = self.reload_all().await;
+            let changed_keys = changed_keys(&before, &self.config());
+            let keys = changed_keys.join(", ");
+            match reloaded {
+                Ok(reloaded) => {
+                    let ReloadOutcome { edition, extensions_changed, .. } = reloaded;
+                    tracing::info!(edition, extensions_changed, changed_keys = keys, "the config was read again");
+                    Ok(ReloadOutcome { changed_keys, ..reloaded })
                 }
-                Err(ReloadError { needs_restart: self.tell_what_needs_restart(&error), error: Box::new(error) })
+                Err(error) => {
+                    if !changed_keys.is_empty() {
+                        tracing::info!(
+                            changed_keys = keys,
+                            "the config was read again, and that of a tenant cannot be used"
+                        );
+                    }
+                    Err(ReloadError { needs_restart: self.tell_what_needs_restart(&error), error: Box::new(error) })
+                }
             }
-        }
+        })
     }
 
     fn tell_what_needs_restart(&self, error: &InstallError) -> Vec<String> {

@@ -9,7 +9,7 @@ use annex_telemetry::OutcomeCounts;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::added::{Leaving, Loaded};
+use super::added::{ServingParts, UnloadReason};
 use crate::installation::installer::Installer;
 
 /// The period of checking whether the last turn has ended.
@@ -43,19 +43,19 @@ impl Serving {
     }
 }
 
-impl Loaded for Serving {
+impl ServingParts for Serving {
     fn is_in_use(&self) -> bool {
         // A request holds the handler until it is answered, and a turn holds the agent until it ends. The stream of a
         // task that waits for its client holds neither.
         Arc::strong_count(&self.handler) > 1 || Arc::strong_count(&self.handler.agent) > 1
     }
 
-    fn leave(self, name: &str, why: Leaving) {
+    fn leave(self, name: &str, why: UnloadReason) {
         self.ended.cancel();
-        if why != Leaving::Changed {
+        if why != UnloadReason::Changed {
             self.installer.pins().leave(name);
         }
-        if why == Leaving::Removed {
+        if why == UnloadReason::Removed {
             self.handler.removed.store(true, Ordering::Relaxed);
         }
         let name = name.to_owned();
@@ -63,7 +63,7 @@ impl Loaded for Serving {
         tokio::spawn(async move {
             loop {
                 // Cancelling stops after a while, because a new tenant may get the same name.
-                if why == Leaving::Removed && left.elapsed() < STOPPING {
+                if why == UnloadReason::Removed && left.elapsed() < STOPPING {
                     self.handler.tasks.stop_turns_of(&name);
                 }
                 if !self.is_in_use() {

@@ -31,7 +31,7 @@ const WAYS: [Way; 5] = [Way::JsonRpc, Way::HttpJson, Way::Grpc, Way::OlderJsonRp
 
 /// A request: the requested extensions, the commands and the caller. Empty texts are left out.
 #[derive(Clone, Copy, Default)]
-struct Said<'a> {
+struct TestRequest<'a> {
     /// In the header.
     asks_for: &'a str,
     /// A command in the metadata of the message.
@@ -46,7 +46,7 @@ struct Said<'a> {
 
 /// The answer as a client sees it.
 #[derive(Debug)]
-struct Heard {
+struct TestAnswer {
     /// The extensions that were active, as the header of the answer names them.
     active: Option<String>,
     /// The text of the error.
@@ -54,11 +54,11 @@ struct Heard {
 }
 
 /// The message by way of `way`.
-async fn say(server: &TestServer, way: Way, said: Said<'_>) -> Heard {
+async fn say(server: &TestServer, way: Way, said: TestRequest<'_>) -> TestAnswer {
     if way == Way::Grpc { say_grpc(server, said).await } else { say_http(server, way, said).await }
 }
 
-fn headers(way: Way, said: Said<'_>) -> Vec<(&'static str, String)> {
+fn headers(way: Way, said: TestRequest<'_>) -> Vec<(&'static str, String)> {
     let is_older = matches!(way, Way::OlderJsonRpc | Way::OlderHttpJson);
     let asks = if is_older { "x-a2a-extensions" } else { "a2a-extensions" };
     let version = if is_older { "0.3" } else { "1.0" };
@@ -72,7 +72,7 @@ fn headers(way: Way, said: Said<'_>) -> Vec<(&'static str, String)> {
     headers.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-async fn say_http(server: &TestServer, way: Way, said: Said<'_>) -> Heard {
+async fn say_http(server: &TestServer, way: Way, said: TestRequest<'_>) -> TestAnswer {
     let mut message = match way {
         Way::OlderJsonRpc => json!({"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}),
         Way::OlderHttpJson => json!({"role": "ROLE_USER", "content": [{"text": "hi"}]}),
@@ -104,10 +104,10 @@ async fn say_http(server: &TestServer, way: Way, said: Said<'_>) -> Heard {
     let status = response.status();
     let body: Value = response.json().await.expect("JSON");
     let is_error = !status.is_success() || body.get("error").is_some();
-    Heard { active, error: is_error.then(|| body.to_string()) }
+    TestAnswer { active, error: is_error.then(|| body.to_string()) }
 }
 
-async fn say_grpc(server: &TestServer, said: Said<'_>) -> Heard {
+async fn say_grpc(server: &TestServer, said: TestRequest<'_>) -> TestAnswer {
     let metadata = (!said.command.is_empty()).then(|| prost_types::Struct {
         fields: BTreeMap::from([(
             COMMAND_KEY.to_owned(),
@@ -131,9 +131,9 @@ async fn say_grpc(server: &TestServer, said: Said<'_>) -> Heard {
     match A2aServiceClient::new(channel(server).await).send_message(request).await {
         Ok(response) => {
             let active = response.metadata().get("a2a-extensions");
-            Heard { active: active.map(|value| value.to_str().expect("ASCII").to_owned()), error: None }
+            TestAnswer { active: active.map(|value| value.to_str().expect("ASCII").to_owned()), error: None }
         }
-        Err(status) => Heard { active: None, error: Some(status.message().to_owned()) },
+        Err(status) => TestAnswer { active: None, error: Some(status.message().to_owned()) },
     }
 }
 
@@ -159,12 +159,12 @@ async fn an_extension_that_is_always_active_checks_messages_of_who_does_not_ask_
     let objecting = server(&test_extension(&format!("activate = \"always\"\n{OBJECTS}"))).await;
     let content = server(&test_extension("activate = \"always\"")).await;
     for way in WAYS {
-        let refused = say(&objecting, way, Said::default()).await;
+        let refused = say(&objecting, way, TestRequest::default()).await;
         let error = refused.error.expect("an error");
         assert!(error.contains("/message/parts/0: was told to object"), "{way:?}: {error}");
-        let taken = say(&content, way, Said::default()).await;
+        let taken = say(&content, way, TestRequest::default()).await;
         assert_eq!((taken.active.as_deref(), taken.error), (Some(TEST_EXTENSION), None), "{way:?}");
-        let asked = say(&content, way, Said { asks_for: TEST_EXTENSION, ..Said::default() }).await;
+        let asked = say(&content, way, TestRequest { asks_for: TEST_EXTENSION, ..TestRequest::default() }).await;
         assert_eq!(asked.active.as_deref(), Some(TEST_EXTENSION), "{way:?}: it is named once");
     }
     let reply = objecting.say("hi").context("c").send().await.expect("a reply");
@@ -194,16 +194,16 @@ async fn header_and_artifact_say_that_an_extension_was_active_which_nobody_asked
 async fn a_message_that_bears_its_metadata_or_names_it_activates_an_extension() {
     let by_metadata = server(&test_extension("activate = \"metadata\"")).await;
     let by_request = server(&test_extension("")).await;
-    let bearing = Said { command: "ok", ..Said::default() };
-    let naming = Said { names: TEST_EXTENSION, ..Said::default() };
-    let others = Said { names: "urn:other", ..Said::default() };
+    let bearing = TestRequest { command: "ok", ..TestRequest::default() };
+    let naming = TestRequest { names: TEST_EXTENSION, ..TestRequest::default() };
+    let others = TestRequest { names: "urn:other", ..TestRequest::default() };
     for way in WAYS {
-        for (said, active) in [(bearing, true), (naming, true), (others, false), (Said::default(), false)] {
+        for (said, active) in [(bearing, true), (naming, true), (others, false), (TestRequest::default(), false)] {
             let heard = say(&by_metadata, way, said).await;
             assert_eq!((heard.active.is_some(), &heard.error), (active, &None), "{way:?}: {heard:?}");
             assert_eq!(say(&by_request, way, said).await.active, None, "{way:?}");
         }
-        let asked = say(&by_metadata, way, Said { asks_for: TEST_EXTENSION, ..Said::default() }).await;
+        let asked = say(&by_metadata, way, TestRequest { asks_for: TEST_EXTENSION, ..TestRequest::default() }).await;
         assert_eq!(asked.active.as_deref(), Some(TEST_EXTENSION), "{way:?}");
     }
     let key = COMMAND_KEY;
@@ -224,11 +224,11 @@ async fn a_required_extension_that_is_active_without_being_asked_for_is_not_miss
     let always = server(&test_extension("activate = \"always\"\nrequired = true")).await;
     let metadata = server(&test_extension("activate = \"metadata\"\nrequired = true")).await;
     for way in WAYS {
-        let taken = say(&always, way, Said::default()).await;
+        let taken = say(&always, way, TestRequest::default()).await;
         assert_eq!((taken.active.as_deref(), taken.error), (Some(TEST_EXTENSION), None), "{way:?}");
-        let bearing = say(&metadata, way, Said { command: "ok", ..Said::default() }).await;
+        let bearing = say(&metadata, way, TestRequest { command: "ok", ..TestRequest::default() }).await;
         assert_eq!((bearing.active.as_deref(), bearing.error), (Some(TEST_EXTENSION), None), "{way:?}");
-        let error = say(&metadata, way, Said::default()).await.error.expect("it is missing");
+        let error = say(&metadata, way, TestRequest::default()).await.error.expect("it is missing");
         assert!(error.contains(TEST_EXTENSION), "{way:?}: {error}");
     }
 }
@@ -307,7 +307,7 @@ fn a_misspelt_activate_is_refused_with_what_is_accepted() {
     }
 }
 
-/// Each agent has its own: what one tenant's file says of its extensions holds for no other.
+/// Each agent has its own extensions: a setting in one tenant's file affects no other tenant.
 #[tokio::test]
 async fn an_extension_that_a_tenant_has_always_active_is_for_its_messages_alone() {
     let folder = tempfile::tempdir().expect("a folder");

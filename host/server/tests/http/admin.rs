@@ -267,7 +267,10 @@ async fn an_unsafe_admin_section_is_refused_at_the_start() {
         ),
         ("[admin]\ntoken_file = \"token\"\n[[admin.token]]\nname = \"admin\"\ntoken_env = \"X\"", "stands there twice"),
         ("[[admin.token]]\nname = \"bot\"\ntoken_sha256 = \"00\"", "64 hexadecimal digits"),
-        ("[[admin.token]]\nname = \"bot\"\ntoken_file = \"short\"", "\"bot\" must have 16 to 1024 bytes"),
+        (
+            "[[admin.token]]\nname = \"bot\"\ntoken_file = \"short\"",
+            "admin.token.token_file: the token must have 16 to 1024 bytes",
+        ),
     ];
     fs::write(installation.path("short"), "15-bytes-are-no\n").expect("a file");
     for (config, expected) in cases {

@@ -20,7 +20,7 @@ use crate::agent;
 use crate::auth::{ADA, BOB, api_keys};
 use crate::connections::http2;
 use crate::durable::{Counting, counting, id_of, serve_with};
-use crate::three_ways::{ALL, Binding, Heard, Said, say};
+use crate::three_ways::{ALL, Binding, TestAnswer, TestMessage, say};
 
 /// Until something that must happen is taken for missing.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ async fn read(mut stream: TcpStream) -> Vec<u8> {
     answer
 }
 
-/// The head and the whole body, as the head says how long it is.
+/// The head, and a body of the length in the head.
 async fn read_answer(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut piece = vec![0; 64 << 10];
@@ -149,8 +149,8 @@ async fn the_bodies_of_one_caller_count_together_on_each_binding_and_not_for_ano
         let larger = unfinished(&server, first, ADA, 30_000);
         let smaller = async {
             for binding in ALL {
-                let said = Said { key: Some(BOB), text: "work", ..Said::default() };
-                assert!(matches!(say(&server, binding, said).await, Heard::Task(..)));
+                let said = TestMessage { key: Some(BOB), text: "work", ..TestMessage::default() };
+                assert!(matches!(say(&server, binding, said).await, TestAnswer::Task(..)));
             }
             unfinished(&server, second, ADA, 20_000).await
         };
@@ -218,7 +218,10 @@ async fn a_long_answer_is_refused_on_each_binding_while_too_much_is_unread_and_s
     for binding in ALL {
         assert_eq!(get(&server, binding, &id).await, Err("OVERLOADED".to_owned()), "{binding:?}");
     }
-    assert!(matches!(say(&server, Binding::Grpc, Said { text: "work", ..Said::default() }).await, Heard::Task(..)));
+    assert!(matches!(
+        say(&server, Binding::Grpc, TestMessage { text: "work", ..TestMessage::default() }).await,
+        TestAnswer::Task(..)
+    ));
     drop(unread);
     for binding in ALL {
         // The server notices some time that the client is gone.

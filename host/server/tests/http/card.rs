@@ -40,7 +40,7 @@ async fn the_specialists_card_is_one_that_googles_adk_takes() {
     for (binding, url) in interfaces(&server).await {
         assert!(url.starts_with(&format!("{}/", server.url())), "{binding}: {url}");
     }
-    let said = crate::three_ways::Said { text: "hello", ..Default::default() };
+    let said = crate::three_ways::TestMessage { text: "hello", ..Default::default() };
     let heard = crate::three_ways::say(&server, crate::three_ways::Binding::Grpc, said).await;
     assert_eq!(heard.error().0, "EXTENSION_SUPPORT_REQUIRED", "gRPC is served nevertheless");
 }
@@ -136,7 +136,7 @@ async fn the_card_names_the_bindings_that_the_config_names_and_all_are_served() 
     let interfaces = card["supportedInterfaces"].as_array().expect("a list");
     let bindings: Vec<&str> = interfaces.iter().filter_map(|one| one["protocolBinding"].as_str()).collect();
     assert_eq!(bindings, ["HTTP+JSON", "JSONRPC", "HTTP+JSON", "JSONRPC"], "for 1.0, then for 0.3");
-    let said = crate::three_ways::Said { text: "hello", ..Default::default() };
+    let said = crate::three_ways::TestMessage { text: "hello", ..Default::default() };
     let heard = crate::three_ways::say(&server, crate::three_ways::Binding::Grpc, said).await;
     assert_eq!(heard.error().0, "EXTENSION_SUPPORT_REQUIRED", "gRPC is there");
     for wrong in ["[]", "[\"JSONRPC\", \"JSONRPC\"]", "[\"SOAP\"]"] {

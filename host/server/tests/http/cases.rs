@@ -46,7 +46,7 @@ struct Case {
     expected: Value,
 }
 
-/// A case in which Annex does something else on purpose.
+/// A case in which Annex deliberately differs.
 struct Deviation {
     case: &'static str,
     reason: &'static str,
@@ -131,7 +131,7 @@ async fn serve(folder: &Path, agent: TemplateAgent, more: &str) -> TestServer {
 }
 
 /// The answer to one step.
-struct Answered {
+struct StepAnswer {
     /// The answer, or the list of streamed answers.
     body: Value,
     /// The header `A2A-Extensions`.
@@ -139,7 +139,7 @@ struct Answered {
 }
 
 /// Sends the request of a step: `params`, `headers` and perhaps a `method`.
-async fn send(server: &TestServer, request: &Value) -> Answered {
+async fn send(server: &TestServer, request: &Value) -> StepAnswer {
     let method = request["method"].as_str().unwrap_or("SendMessage");
     let mut call = server.call(method, request["params"].to_string());
     for (name, value) in request["headers"].as_object().expect("headers") {
@@ -148,10 +148,10 @@ async fn send(server: &TestServer, request: &Value) -> Answered {
     if method == "SendStreamingMessage" {
         let stream = call.open().await.expect("a stream");
         let echo = stream.extensions.clone();
-        return Answered { body: stream.rest().await.expect("events").into(), echo };
+        return StepAnswer { body: stream.rest().await.expect("events").into(), echo };
     }
     let reply = call.send().await.expect("a reply");
-    Answered { body: reply.body, echo: reply.extensions }
+    StepAnswer { body: reply.body, echo: reply.extensions }
 }
 
 /// The placeholders of a recording for the ids that a server makes, and the ids that this server made.
@@ -247,14 +247,14 @@ fn says(status: &Value) -> Value {
 }
 
 /// A session as operators see it.
-struct Kept {
+struct StoredSession {
     user: String,
     context: String,
     state: Map<String, Value>,
     events: Vec<Value>,
 }
 
-impl Kept {
+impl StoredSession {
     /// The keys that the session has for itself.
     fn own_state(&self) -> Map<String, Value> {
         let own = self.state.iter().filter(|(key, _)| !key.contains(':'));
@@ -273,7 +273,7 @@ impl Kept {
 }
 
 /// All sessions, the longest unchanged first.
-async fn sessions(server: &TestServer) -> Vec<Kept> {
+async fn sessions(server: &TestServer) -> Vec<StoredSession> {
     let (_, list) = admin(server, "GET", "sessions", Value::Null).await;
     let mut sessions = Vec::new();
     for session in list["sessions"].as_array().expect("sessions") {
@@ -283,7 +283,7 @@ async fn sessions(server: &TestServer) -> Vec<Kept> {
         let (_, events) = admin(server, "GET", &format!("sessions/{context}/events?user={user}"), Value::Null).await;
         let state = shown["state"].as_object().expect("a state").clone();
         let events = events["events"].as_array().expect("events").clone();
-        sessions.push(Kept { user, context, state, events });
+        sessions.push(StoredSession { user, context, state, events });
     }
     sessions
 }

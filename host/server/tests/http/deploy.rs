@@ -1,11 +1,12 @@
-//! The service of systemd in `host/deploy`, and the page that says how it is installed.
+//! The systemd service in `host/deploy`, and the page about its installation.
 
 use annex_server::ServerConfig;
 
 const UNIT: &str = include_str!("../../../deploy/systemd/annex.service");
 const PAGE: &str = include_str!("../../../docs/deployment.md");
 
-/// Seconds in which a server stops after `server.drain_seconds`: turns, programs of tools, notifications, stores.
+/// The most seconds that a server takes to stop after `server.drain_seconds`: turns, programs of tools, notifications,
+/// stores.
 const AFTER_DRAIN: u64 = 10 + 6 + 5 + 5;
 
 /// The value of a key that the unit has once.

@@ -1,4 +1,4 @@
-//! Tasks that outlive their process, messages that come twice, and a store that fails.
+//! Tasks that outlive their process, repeated messages, and a store that fails.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::{agent, test_extension};
 /// Failed turns in a row that open a quarantine.
 const FAULTS: usize = 5;
 
-/// The test extension with `more` in its table, and the timestamp behind it.
+/// A server with the test extension, whose table has `more`, followed by the timestamp extension.
 async fn server(more: &str) -> TestServer {
     let timestamp = "[[extension]]\ncomponent = \"timestamp\"\ngrants = { clock = true }";
     agent("Say something.", &format!("{}\n{timestamp}", test_extension(more))).await

@@ -120,13 +120,13 @@ fn capable(uri: &str, port: u16) -> String {
     )
 }
 
-/// Its limits are those of a slow machine that is busy with other tests.
+/// A neighbour's extension. Its limits suit a slow machine that is busy with other tests.
 fn neighbour() -> String {
     let component = annex_test_support::component("hello-extension");
     format!("[[extension]]\ncomponent = {component:?}\n[extension.limits]\ncpu_ms = 5000\nwall_ms = 30000\n")
 }
 
-/// The component of `hand_made.wat`, with parts of its own.
+/// The component of `hand_made.wat`, with `module` inserted into its core module and `validate` into its hook.
 fn hand_made(uri: &str, module: &str, validate: &str) -> Vec<u8> {
     let text = include_str!("../../../runtime/tests/components/hand_made.wat")
         .replace("https://annex.example/hand-made/v1", uri)

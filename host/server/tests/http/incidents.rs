@@ -175,7 +175,7 @@ impl Kind {
     }
 }
 
-/// envoy gateway#7886: one broken optional plug-in made others fail. The sets of extensions are random.
+/// envoy gateway#7886: one broken optional plug-in made other plug-ins fail. The sets of extensions are random.
 #[tokio::test]
 async fn in_any_set_of_good_and_broken_extensions_the_good_ones_serve() {
     let seed = env::var("ANNEX_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_886);

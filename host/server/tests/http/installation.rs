@@ -69,7 +69,7 @@ impl Installation {
         fs::write(self.path("annex.toml"), config.toml()).expect("a config");
     }
 
-    /// Puts the test extension there, as a file of its own with this mark.
+    /// Writes the test extension to the folder, as a file `name` with this mark.
     pub(crate) fn component(&self, name: &str, mark: &str) {
         replace(&self.path(name), &marked(mark));
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::durable::{counting, id_of, serve, state};
 use crate::push::receiver;
-use crate::three_ways::{ALL, Heard, Said, say};
+use crate::three_ways::{ALL, TestAnswer, TestMessage, say};
 
 async fn subscribe(server: &TestServer, id: &str) -> Events {
     server.call("SubscribeToTask", json!({"id": id}).to_string()).open().await.expect("a stream")
@@ -25,14 +25,14 @@ async fn a_task_that_wants_credentials_says_so_and_goes_on_with_the_next_message
     let agent = counting();
     let server = serve(&agent, "").await;
     for binding in ALL {
-        let first = say(&server, binding, Said { text: "log in", ..Said::default() }).await;
-        let Heard::Task(id, paused) = first else { panic!("{binding:?}: no task") };
+        let first = say(&server, binding, TestMessage { text: "log in", ..TestMessage::default() }).await;
+        let TestAnswer::Task(id, paused) = first else { panic!("{binding:?}: no task") };
         assert_eq!(paused, "TASK_STATE_AUTH_REQUIRED", "{binding:?}");
         let read = server.call("GetTask", json!({"id": id}).to_string()).send().await.expect("a task");
         assert_eq!(read.body["result"]["status"]["message"]["parts"][0]["text"], "Log in first.");
         let subscriber = subscribe(&server, &id).await;
-        let second = say(&server, binding, Said { text: "work", task: &id, ..Said::default() }).await;
-        assert_eq!(second, Heard::Task(id, "TASK_STATE_COMPLETED".to_owned()), "{binding:?}");
+        let second = say(&server, binding, TestMessage { text: "work", task: &id, ..TestMessage::default() }).await;
+        assert_eq!(second, TestAnswer::Task(id, "TASK_STATE_COMPLETED".to_owned()), "{binding:?}");
         let events = subscriber.rest().await.expect("events");
         assert_eq!(kinds(&events), ["AUTH_REQUIRED", "WORKING", "artifactUpdate", "COMPLETED"], "{binding:?}");
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::auth::guarded;
 use crate::connections::http2;
-use crate::three_ways::{Binding, Said, say};
+use crate::three_ways::{Binding, TestMessage, say};
 
 /// A task of this agent waits for its client.
 const CONFIG: &str = r#"
@@ -37,7 +37,7 @@ const OWN: [&[Field]; 4] = [
     &[("origin", "http://localhost:3000")],
 ];
 
-/// Every path behind which something changes.
+/// Every path that changes something.
 fn mutating() -> Vec<(Method, String)> {
     let posts = [
         "message:send",
@@ -59,8 +59,8 @@ fn mutating() -> Vec<(Method, String)> {
     rest.chain(json_rpc).chain(grpc.map(|path| (Method::POST, path.to_owned()))).collect()
 }
 
-/// Sends a request as a page can without being asked about it first: with a query, and with neither body nor type. Paths of 0.3
-/// take no request that says 1.0.
+/// Sends a request that a web page can send without a preflight: with a query, without a body and a content type. Paths
+/// of 0.3 refuse the version 1.0.
 async fn send(server: &TestServer, method: &Method, path: &str, fields: &[Field]) -> (StatusCode, String) {
     let version = if path.contains("/v1/") { "0.3" } else { "1.0" };
     let url = format!("{}{path}?A2A-Version={version}", server.url());
@@ -96,7 +96,7 @@ async fn no_page_of_another_origin_changes_anything_at_a_server_that_trusts_its_
 async fn a_waiting_task_is_cancelled_by_its_client_and_not_by_a_page() {
     let server = script().await;
     for below in ["/a2a/rest", "/a2a/rest/v1"] {
-        let heard = say(&server, Binding::JsonRpc, Said { text: "ask", ..Said::default() }).await;
+        let heard = say(&server, Binding::JsonRpc, TestMessage { text: "ask", ..TestMessage::default() }).await;
         let cancel = format!("{below}/tasks/{}:cancel", heard.task());
         for fields in FOREIGN {
             assert_eq!(send(&server, &Method::POST, &cancel, fields).await.0, StatusCode::FORBIDDEN, "{fields:?}");

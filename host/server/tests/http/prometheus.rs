@@ -115,7 +115,7 @@ fn unquote(text: &str) -> (String, &str) {
     unreachable!("{text} has no closing quote");
 }
 
-/// Buckets grow with their bounds, and the last one has all.
+/// Checks that the counts of buckets grow with the bounds, and that the last bucket counts all samples.
 fn check_histograms(samples: &BTreeMap<(String, Labels), f64>) {
     for ((name, labels), all) in samples.iter().filter(|((name, _), _)| name.ends_with("_seconds_count")) {
         let bucket = name.replace("_count", "_bucket");

@@ -15,11 +15,11 @@ use crate::agent;
 
 const PUSH: &str = "[push]\nallow = [\"127.0.0.0/8\"]";
 
-type Received = (HeaderMap, Value);
+type PushRequest = (HeaderMap, Value);
 
 /// A receiver on a free port, with the notifications that it has received.
-pub(crate) async fn receiver() -> (String, mpsc::UnboundedReceiver<Received>) {
-    async fn take(State(sender): State<mpsc::UnboundedSender<Received>>, headers: HeaderMap, body: String) {
+pub(crate) async fn receiver() -> (String, mpsc::UnboundedReceiver<PushRequest>) {
+    async fn take(State(sender): State<mpsc::UnboundedSender<PushRequest>>, headers: HeaderMap, body: String) {
         sender.send((headers, serde_json::from_str(&body).expect("JSON"))).expect("the test listens");
     }
     let (sender, received) = mpsc::unbounded_channel();
@@ -193,7 +193,7 @@ async fn clients_of_0_3_register_in_their_own_shapes() {
 }
 
 /// Reads a receiver's notifications until the end of its task.
-async fn gets_events_of_1_0(received: &mut mpsc::UnboundedReceiver<Received>) {
+async fn gets_events_of_1_0(received: &mut mpsc::UnboundedReceiver<PushRequest>) {
     loop {
         let (headers, event) = received.recv().await.expect("an event");
         assert_eq!(headers["content-type"], "application/a2a+json", "{event}");

@@ -14,7 +14,7 @@ use tonic_types::StatusExt;
 
 use crate::agent;
 
-/// JSON that not everybody can read, and the place within it.
+/// JSON that some parsers cannot read, with the path of the faulty value.
 fn odd() -> [(String, &'static str); 4] {
     let twice = r#"{"k":1,"\u006b":{"k":2}}"#.to_owned();
     [(r#""\ud800""#.to_owned(), ""), ("9".repeat(400), ""), ("-1e999999".to_owned(), ""), (twice, ".k")]

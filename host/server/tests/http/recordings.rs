@@ -22,7 +22,7 @@ fn path(more: &str) -> String {
     format!("extensions/{}{more}", segment(TEST_EXTENSION))
 }
 
-/// A recording that runs: its lines as they come.
+/// A running recording. Lines arrive while it runs.
 struct Lines {
     response: reqwest::Response,
     rest: Vec<u8>,

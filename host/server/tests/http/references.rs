@@ -2,18 +2,18 @@
 
 use crate::agent;
 use crate::auth::{ADA, BOB, guarded};
-use crate::three_ways::{ALL, Heard, Said, say};
+use crate::three_ways::{ALL, TestAnswer, TestMessage, say};
 
 #[tokio::test]
 async fn references_to_tasks_that_are_unknown_foreign_or_of_another_context_are_taken_alike() {
     let server = guarded().await;
     for binding in ALL {
-        let prompt = Said { text: "prompt", ..Said::default() };
-        let own = say(&server, binding, Said { key: Some(ADA), ..prompt }).await.task().to_owned();
-        let foreign = say(&server, binding, Said { key: Some(BOB), ..prompt }).await.task().to_owned();
+        let prompt = TestMessage { text: "prompt", ..TestMessage::default() };
+        let own = say(&server, binding, TestMessage { key: Some(ADA), ..prompt }).await.task().to_owned();
+        let foreign = say(&server, binding, TestMessage { key: Some(BOB), ..prompt }).await.task().to_owned();
         for reference in [own, foreign, "nobody".to_owned(), String::new()] {
-            let said = Said { key: Some(ADA), references: &[reference], context: "other", ..prompt };
-            let Heard::Task(_, state) = say(&server, binding, said).await else { panic!("{binding:?}: no task") };
+            let said = TestMessage { key: Some(ADA), references: &[reference], context: "other", ..prompt };
+            let TestAnswer::Task(_, state) = say(&server, binding, said).await else { panic!("{binding:?}: no task") };
             assert_eq!(state, "TASK_STATE_COMPLETED", "{binding:?}");
         }
     }
@@ -29,10 +29,10 @@ async fn references_are_bounded_in_number_and_length() {
     ];
     for binding in ALL {
         for (references, field) in &cases {
-            let said = Said { text: "prompt", references, ..Said::default() };
+            let said = TestMessage { text: "prompt", references, ..TestMessage::default() };
             let heard = say(&server, binding, said).await;
             match field {
-                None => assert!(matches!(heard, Heard::Task(..)), "{binding:?}: {heard:?}"),
+                None => assert!(matches!(heard, TestAnswer::Task(..)), "{binding:?}: {heard:?}"),
                 Some(field) => assert_eq!(heard.error(), ("INVALID_PARAMS", *field), "{binding:?}"),
             }
         }

@@ -28,12 +28,12 @@ fn config(callers: &[(&str, &str)], more: &str) -> String {
     TestConfig::template("hello").with(&keys).with(admin).with(more).toml()
 }
 
-struct Reloading {
+struct ReloadingServer {
     folder: TempDir,
     server: TestServer,
 }
 
-impl Reloading {
+impl ReloadingServer {
     async fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("token"), TOKEN).expect("a file");
@@ -66,7 +66,7 @@ impl Reloading {
 
 #[tokio::test]
 async fn callers_are_let_in_and_shut_out_and_the_card_says_how_they_show_who_they_are() {
-    let running = Reloading::start(&config(&[("ada", ADA), ("bob", BOB)], "")).await;
+    let running = ReloadingServer::start(&config(&[("ada", ADA), ("bob", BOB)], "")).await;
     assert_eq!((running.status(ADA).await, running.status(CAROL).await), (200, 401));
     let (status, reloaded) = running.read(&config(&[("ada", ADA), ("carol", CAROL)], "")).await;
     assert_eq!((status, &reloaded["changed"], &reloaded["needs_restart"]), (200, &json!(true), &json!([])));
@@ -90,7 +90,7 @@ async fn callers_are_let_in_and_shut_out_and_the_card_says_how_they_show_who_the
 #[tokio::test]
 async fn limits_count_for_what_comes_from_then_on() {
     let callers = [("ada", ADA)];
-    let running = Reloading::start(&config(&callers, "")).await;
+    let running = ReloadingServer::start(&config(&callers, "")).await;
     let long = "x".repeat(5_000);
     assert_eq!(running.say("x-api-key", ADA, &long).await.0, 200);
     let (_, reloaded) = running
@@ -117,7 +117,7 @@ async fn messages_of_grpc_have_the_limit_that_is_in_force() {
     use annex_grpc::pb;
     use annex_grpc::pb::a2a_service_client::A2aServiceClient;
     let callers = [("ada", ADA)];
-    let running = Reloading::start(&config(&callers, "[server]\nmax_body_bytes = 100")).await;
+    let running = ReloadingServer::start(&config(&callers, "[server]\nmax_body_bytes = 100")).await;
     let channel = tonic::transport::Channel::from_shared(running.server.url().to_owned()).expect("a URL");
     let mut client = A2aServiceClient::new(channel.connect().await.expect("a channel"));
     let mut get = async || {
@@ -134,7 +134,7 @@ async fn messages_of_grpc_have_the_limit_that_is_in_force() {
 #[tokio::test]
 async fn pages_of_other_origins_are_let_in_when_the_config_lists_them() {
     let callers = [("ada", ADA)];
-    let running = Reloading::start(&config(&callers, "")).await;
+    let running = ReloadingServer::start(&config(&callers, "")).await;
     let allowed = async || {
         let request = running.server.client().get(format!("{}{CARD}", running.server.url()));
         let reply = request.header("origin", "https://app.example").send().await.expect("a reply");
@@ -149,7 +149,7 @@ async fn pages_of_other_origins_are_let_in_when_the_config_lists_them() {
 
 #[tokio::test]
 async fn a_config_that_cannot_be_used_changes_nothing() {
-    let running = Reloading::start(&config(&[("ada", ADA)], "[tenants]")).await;
+    let running = ReloadingServer::start(&config(&[("ada", ADA)], "[tenants]")).await;
     let good = config(&[("carol", CAROL)], "[tenants]\n[server]\nmax_body_bytes = 10");
     for (broken, expected) in [
         ("[[auth.api_key]]\nprincipal = \"bob\"\nkey_env = \"ANNEX_NO_SUCH_VARIABLE\"", "ANNEX_NO_SUCH_VARIABLE"),
@@ -169,7 +169,7 @@ async fn a_config_that_cannot_be_used_changes_nothing() {
 
 #[tokio::test]
 async fn what_needs_a_restart_is_named_with_the_reason_and_does_not_count() {
-    let running = Reloading::start(&config(&[("ada", ADA)], "")).await;
+    let running = ReloadingServer::start(&config(&[("ada", ADA)], "")).await;
     let without_auth = config(&[], "[server]\npublic_url = \"http://localhost\"\nmax_streams = 5");
     let (status, reloaded) = running.read(&without_auth).await;
     let expected = json!([
@@ -183,7 +183,7 @@ async fn what_needs_a_restart_is_named_with_the_reason_and_does_not_count() {
 #[tokio::test]
 async fn what_needs_a_restart_is_named_when_a_reload_fails_too_and_each_mistake_has_a_line() {
     let callers = [("ada", ADA)];
-    let running = Reloading::start(&config(&callers, "")).await;
+    let running = ReloadingServer::start(&config(&callers, "")).await;
     fs::write(running.folder.path().join("broken.wasm"), b"no component").expect("a file");
     let broken = "[[extension]]\ncomponent = \"broken.wasm\"\n[server]\npublic_url = \"http://localhost\"";
     let (status, refused) = running.read(&config(&callers, broken)).await;
@@ -199,7 +199,7 @@ async fn what_needs_a_restart_is_named_when_a_reload_fails_too_and_each_mistake_
 #[tokio::test]
 async fn added_tenants_are_judged_and_loaded_by_the_tables_that_are_in_force() {
     let callers = [("ada", ADA)];
-    let running = Reloading::start(&config(&callers, "[tenants]")).await;
+    let running = ReloadingServer::start(&config(&callers, "[tenants]")).await;
     fs::write(running.folder.path().join("x.wasm"), marked("x")).expect("a file");
     let digest = Digest::of(&marked("x")).to_string();
     let text = TestConfig::template("i").extension(&digest, "").toml();
@@ -226,7 +226,7 @@ async fn added_tenants_are_judged_and_loaded_by_the_tables_that_are_in_force() {
 #[tokio::test]
 async fn admin_tokens_are_replaced_while_the_server_runs() {
     let callers = [("ada", ADA)];
-    let running = Reloading::start(&config(&callers, "")).await;
+    let running = ReloadingServer::start(&config(&callers, "")).await;
     let other = "another-token-of-the-tests";
     let status = async |token: &str| {
         let url = format!("{}/v1/extensions", running.server.admin_url());
@@ -245,7 +245,8 @@ async fn admin_tokens_are_replaced_while_the_server_runs() {
 
 #[tokio::test]
 async fn a_text_whose_components_cannot_be_loaded_is_refused_with_the_reason() {
-    let running = Reloading::start(&config(&[("ada", ADA)], "[tenants]\ncomponents = [\"x.wasm\", \"y.wasm\"]")).await;
+    let running =
+        ReloadingServer::start(&config(&[("ada", ADA)], "[tenants]\ncomponents = [\"x.wasm\", \"y.wasm\"]")).await;
     fs::write(running.folder.path().join("x.wasm"), b"no component").expect("a file");
     fs::write(running.folder.path().join("y.wasm"), marked("y")).expect("a file");
     let component = |bytes: &[u8], more: &str| format!("[[extension]]\ncomponent = \"{}\"\n{more}", Digest::of(bytes));
@@ -271,7 +272,7 @@ async fn a_text_whose_components_cannot_be_loaded_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn a_component_is_uploaded_for_tenants_and_named_by_its_digest() {
-    let running = Reloading::start(&config(&[("ada", ADA)], "[tenants]\nmax_uploads = 1")).await;
+    let running = ReloadingServer::start(&config(&[("ada", ADA)], "[tenants]\nmax_uploads = 1")).await;
     let upload = async |bytes: Vec<u8>| {
         let url = format!("{}/v1/components", running.server.admin_url());
         let reply = running.server.client().post(url).bearer_auth(TOKEN).body(bytes).send().await.expect("a reply");

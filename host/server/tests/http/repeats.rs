@@ -1,14 +1,14 @@
-//! Messages of authenticated callers that come twice without naming a context.
+//! Messages without a context that authenticated callers send twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::auth::{ADA, BOB, api_keys};
 use crate::durable::{Counting, counting, serve};
-use crate::three_ways::{ALL, Binding, Heard, Said, say};
+use crate::three_ways::{ALL, Binding, TestAnswer, TestMessage, say};
 
-fn work(key: &'static str, id: &'static str) -> Said<'static> {
-    Said { key: Some(key), text: "work", id, ..Said::default() }
+fn work(key: &'static str, id: &'static str) -> TestMessage<'static> {
+    TestMessage { key: Some(key), text: "work", id, ..TestMessage::default() }
 }
 
 fn turns(agent: &Arc<Counting>) -> usize {
@@ -20,16 +20,16 @@ async fn a_principals_message_without_a_context_is_one_turn_whichever_way_it_com
     let agent = counting();
     let server = serve(&agent, &api_keys()).await;
     let first = say(&server, Binding::JsonRpc, work(ADA, "m")).await;
-    assert!(matches!(&first, Heard::Task(_, state) if state == "TASK_STATE_COMPLETED"), "{first:?}");
+    assert!(matches!(&first, TestAnswer::Task(_, state) if state == "TASK_STATE_COMPLETED"), "{first:?}");
     for binding in ALL {
         assert_eq!(say(&server, binding, work(ADA, "m")).await, first, "{binding:?}");
-        let other = Said { text: "other work", ..work(ADA, "m") };
+        let other = TestMessage { text: "other work", ..work(ADA, "m") };
         assert_eq!(say(&server, binding, other).await.error(), ("INVALID_PARAMS", "message.messageId"), "{binding:?}");
     }
     assert_eq!(turns(&agent), 1);
     // Another principal's message, and one that names a context, are others.
     let bobs = say(&server, Binding::JsonRpc, work(BOB, "m")).await;
-    let named = say(&server, Binding::JsonRpc, Said { context: "c", ..work(ADA, "m") }).await;
+    let named = say(&server, Binding::JsonRpc, TestMessage { context: "c", ..work(ADA, "m") }).await;
     assert!(bobs.task() != first.task() && named.task() != first.task() && bobs.task() != named.task());
     assert_eq!(turns(&agent), 3);
 }
@@ -54,7 +54,7 @@ async fn a_principals_message_without_a_context_is_known_after_a_restart() {
 async fn anonymous_clients_that_name_no_context_never_meet_in_a_message_id() {
     let agent = counting();
     let server = serve(&agent, "").await;
-    let said = Said { key: None, ..work(ADA, "m") };
+    let said = TestMessage { key: None, ..work(ADA, "m") };
     let first = say(&server, Binding::JsonRpc, said).await;
     for binding in ALL {
         assert_ne!(say(&server, binding, said).await.task(), first.task(), "{binding:?}");
@@ -67,10 +67,10 @@ async fn a_message_that_was_answered_with_a_message_gets_the_same_answer_again()
     let agent = counting();
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!("data_dir = {:?}", folder.path().join("data"));
-    let question = Said { text: "answer", id: "m", context: "c", ..Said::default() };
+    let question = TestMessage { text: "answer", id: "m", context: "c", ..TestMessage::default() };
     let mut server = serve(&agent, &config).await;
     let first = say(&server, Binding::JsonRpc, question).await;
-    assert!(matches!(&first, Heard::Message(_, text) if text == "hello"), "{first:?}");
+    assert!(matches!(&first, TestAnswer::Message(_, text) if text == "hello"), "{first:?}");
     for binding in ALL {
         assert_eq!(say(&server, binding, question).await, first, "{binding:?}");
     }
@@ -81,9 +81,9 @@ async fn a_message_that_was_answered_with_a_message_gets_the_same_answer_again()
     assert_eq!(say(&server, Binding::Grpc, question).await, first);
     let stream = server.say("answer").context("c").field("messageId", "m").streaming().open().await.expect("a stream");
     let events = stream.rest().await.expect("events");
-    let Heard::Message(id, _) = &first else { unreachable!("looked at above") };
+    let TestAnswer::Message(id, _) = &first else { unreachable!("looked at above") };
     assert_eq!((events.len(), events[0]["result"]["message"]["messageId"].as_str()), (1, Some(id.as_str())));
     assert_eq!(turns(&agent), 1);
-    let other = Said { text: "work", ..question };
+    let other = TestMessage { text: "work", ..question };
     assert_eq!(say(&server, Binding::HttpJson, other).await.error(), ("INVALID_PARAMS", "message.messageId"));
 }

@@ -41,7 +41,7 @@ pub(crate) fn capable(uri: &str, keyvalue: &str, more: &str) -> String {
 
 /// A message with commands for the extension: for the way in, and for the way out.
 #[derive(Clone, Copy)]
-pub(crate) struct Said<'a> {
+pub(crate) struct TestMessage<'a> {
     pub(crate) key: Option<&'a str>,
     pub(crate) uri: &'a str,
     pub(crate) text: &'a str,
@@ -51,13 +51,13 @@ pub(crate) struct Said<'a> {
     pub(crate) later: &'a str,
 }
 
-impl Default for Said<'_> {
+impl Default for TestMessage<'_> {
     fn default() -> Self {
         Self { key: None, uri: URI, text: "work", context: None, task: None, now: "[]", later: "[]" }
     }
 }
 
-impl Said<'_> {
+impl TestMessage<'_> {
     /// Sends it and gives the body of the answer.
     pub(crate) async fn to(&self, server: &TestServer) -> Value {
         let read = |commands: &str| serde_json::from_str::<Value>(commands).expect("commands");
@@ -116,15 +116,15 @@ async fn keys_of_a_task_and_a_conversation_are_there_in_later_turns_and_nowhere_
     let agent = counting();
     let extensions = capable(URI, "", "") + &capable(OTHER, "", "");
     let server = serve(&agent, &format!("{}\n{extensions}", api_keys())).await;
-    let ada = Said { key: Some(ADA), context: Some("c"), later: READ, ..Said::default() };
-    let asked = Said { text: "ask", now: SET, ..ada }.to(&server).await;
+    let ada = TestMessage { key: Some(ADA), context: Some("c"), later: READ, ..TestMessage::default() };
+    let asked = TestMessage { text: "ask", now: SET, ..ada }.to(&server).await;
     let task = Some(id_of(&asked));
     let expected = [
-        (Said { context: Some("other"), ..ada }, ["none", "none"]),
-        (Said { key: Some(BOB), ..ada }, ["none", "none"]),
-        (Said { uri: OTHER, ..ada }, ["none", "none"]),
+        (TestMessage { context: Some("other"), ..ada }, ["none", "none"]),
+        (TestMessage { key: Some(BOB), ..ada }, ["none", "none"]),
+        (TestMessage { uri: OTHER, ..ada }, ["none", "none"]),
         (ada, ["none", "ours"]),
-        (Said { task, ..ada }, ["mine", "ours"]),
+        (TestMessage { task, ..ada }, ["mine", "ours"]),
     ];
     for (said, expected) in expected {
         assert_eq!(said.results(&server).await, expected);
@@ -136,8 +136,8 @@ async fn another_extension_sees_none_of_them_in_the_same_task() {
     let agent = counting();
     let extensions = capable(URI, "", "") + &capable(OTHER, "", "");
     let server = serve(&agent, &extensions).await;
-    let asked = Said { text: "ask", now: SET, ..Said::default() }.to(&server).await;
-    let said = Said { uri: OTHER, task: Some(id_of(&asked)), later: READ, ..Said::default() };
+    let asked = TestMessage { text: "ask", now: SET, ..TestMessage::default() }.to(&server).await;
+    let said = TestMessage { uri: OTHER, task: Some(id_of(&asked)), later: READ, ..TestMessage::default() };
     assert_eq!(said.results(&server).await, ["none", "none"]);
 }
 
@@ -149,17 +149,17 @@ async fn a_message_that_is_refused_leaves_no_keys_behind() {
     let server = durable(&agent, folder.path(), "", &refusing).await;
     // What comes of so many commands is too much state.
     let now = format!("[{}{}", r#"{"random": 1}, "#.repeat(40), &SET[1..]);
-    let refused = Said { context: Some("c"), now: &now, ..Said::default() };
+    let refused = TestMessage { context: Some("c"), now: &now, ..TestMessage::default() };
     for _ in 0..3 {
         let body = refused.to(&server).await;
         assert_eq!(body["error"]["code"], -32_602, "{body}");
         until_there_are(folder.path(), &[]).await;
     }
     // The same commands in a message that is taken leave what they set.
-    let taken = Said { context: Some("c"), text: "ask", now: SET, ..Said::default() }.to(&server).await;
+    let taken = TestMessage { context: Some("c"), text: "ask", now: SET, ..TestMessage::default() }.to(&server).await;
     until_there_are(folder.path(), &[("context", "c"), ("task", id_of(&taken))]).await;
     assert_eq!(refused.to(&server).await["error"]["code"], -32_602);
-    let again = Said { context: Some("c"), later: READ, ..Said::default() };
+    let again = TestMessage { context: Some("c"), later: READ, ..TestMessage::default() };
     assert_eq!(again.results(&server).await, ["none", "ours"], "the conversation's keys outlive a refusal");
 }
 
@@ -168,7 +168,7 @@ async fn a_message_that_is_answered_without_a_task_leaves_none_with_the_task() {
     let agent = counting();
     let folder = tempfile::tempdir().expect("a folder");
     let server = durable(&agent, folder.path(), "", &capable(URI, "", "")).await;
-    let body = Said { context: Some("c"), text: "answer", now: SET, ..Said::default() }.to(&server).await;
+    let body = TestMessage { context: Some("c"), text: "answer", now: SET, ..TestMessage::default() }.to(&server).await;
     assert!(body["result"]["message"].is_object(), "{body}");
     until_there_are(folder.path(), &[("context", "c")]).await;
 }
@@ -182,7 +182,10 @@ async fn keys_outlive_a_restart_and_go_with_the_task_and_the_session_that_retent
     let mut ids = Vec::new();
     let lasting = format!(r#"[{{"set": ["k", "for good"]}}, {}"#, &SET[1..]);
     for _ in 0..3 {
-        ids.push(id_of(&Said { context: Some("c"), now: &lasting, ..Said::default() }.to(&server).await).to_owned());
+        ids.push(
+            id_of(&TestMessage { context: Some("c"), now: &lasting, ..TestMessage::default() }.to(&server).await)
+                .to_owned(),
+        );
     }
     let mut kept: Vec<(&str, &str)> = ids.iter().map(|id| ("task", id.as_str())).collect();
     kept.sort_unstable();
@@ -192,9 +195,9 @@ async fn keys_outlive_a_restart_and_go_with_the_task_and_the_session_that_retent
     server.ended().await.expect("a clean end");
     let mut server = durable(&agent, folder.path(), "keep_count = 1", &extension).await;
     until_there_are(folder.path(), &[("", ""), ("context", "c"), ("task", &ids[2])]).await;
-    let said = Said { context: Some("c"), later: READ, ..Said::default() };
+    let said = TestMessage { context: Some("c"), later: READ, ..TestMessage::default() };
     assert_eq!(said.results(&server).await, ["none", "ours"]);
-    Said { context: Some("d"), ..said }.to(&server).await;
+    TestMessage { context: Some("d"), ..said }.to(&server).await;
     server.begin_shutdown();
     server.ended().await.expect("a clean end");
     let one = format!("{extension}\n[sessions]\nkeep_count = 1");
@@ -207,10 +210,10 @@ async fn keys_outlive_a_restart_and_go_with_the_task_and_the_session_that_retent
 async fn a_conversation_whose_session_went_begins_without_keys() {
     let agent = counting();
     let server = serve(&agent, &format!("{}\n[sessions]\nmax_sessions = 1", capable(URI, "", ""))).await;
-    let said = Said { context: Some("c"), later: READ, ..Said::default() };
-    Said { now: SET, ..said }.to(&server).await;
+    let said = TestMessage { context: Some("c"), later: READ, ..TestMessage::default() };
+    TestMessage { now: SET, ..said }.to(&server).await;
     assert_eq!(said.results(&server).await, ["none", "ours"]);
-    Said { context: Some("other"), ..said }.to(&server).await;
+    TestMessage { context: Some("other"), ..said }.to(&server).await;
     assert_eq!(said.results(&server).await, ["none", "none"]);
 }
 
@@ -221,7 +224,7 @@ async fn a_client_that_begins_many_tasks_fills_the_quota_of_tasks_and_nothing_el
     let later = r#"[{"in": ["task", {"set": ["k", ""]}]}, {"increment": ["n", 1]}]"#;
     let full = "error: there are 5 keys of tasks and conversations, and no more are allowed";
     for number in 1..=20_u32 {
-        let results = Said { later, ..Said::default() }.results(&server).await;
+        let results = TestMessage { later, ..TestMessage::default() }.results(&server).await;
         let expected = if number <= 5 { "ok" } else { full };
         assert_eq!(results, [expected, &number.to_string()]);
     }

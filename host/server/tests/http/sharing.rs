@@ -22,7 +22,7 @@ use crate::test_extension;
 pub(crate) const URI: &str = "https://annex.example/session-sharing/v1";
 const SHARED: &str = "annex.example/session-sharing/v1/shared";
 const RECEIVED: &str = "annex.example/session-sharing/v1/received";
-/// The address by which the client knows the agent, whichever server plays it.
+/// The client's address of the agent. Any server can play the agent.
 pub(crate) const AGENT: &str = "https://remote.example/.well-known/agent-card.json";
 
 /// The server's half in a config.
@@ -91,7 +91,7 @@ pub(crate) struct Program {
 }
 
 /// The outcome of a call.
-struct Heard {
+struct CallOutcome {
     body: Value,
     /// The notes that the client's half has for the program.
     told: Vec<Json>,
@@ -109,7 +109,7 @@ impl Program {
         Self { extension: Arc::new(extension), context: None }
     }
 
-    /// Makes the parameters of a call that says `text` and shares the conversation of `input`.
+    /// Makes the parameters of a call with the text `text` that shares the conversation of `input`.
     pub(crate) async fn begin(
         &self,
         server: &TestServer,
@@ -133,7 +133,7 @@ impl Program {
     }
 
     /// Says `text` with the conversation of `input`.
-    async fn say(&mut self, server: &TestServer, input: &Value, text: &str) -> Heard {
+    async fn say(&mut self, server: &TestServer, input: &Value, text: &str) -> CallOutcome {
         let (mut call, params) = self.begin(server, input, text).await.expect("the call may be made");
         let reply = server.call("SendMessage", params.to_string()).extensions(URI).send().await.expect("a reply");
         let mut told = Vec::new();
@@ -142,11 +142,11 @@ impl Program {
             let context = ["task", "message"].iter().find_map(|kind| reply.body["result"][kind]["contextId"].as_str());
             self.context = context.map(str::to_owned);
         }
-        Heard { body: reply.body, told }
+        CallOutcome { body: reply.body, told }
     }
 }
 
-impl Heard {
+impl CallOutcome {
     /// The texts of the agent's conversation, without the preamble.
     fn conversation(&self) -> Vec<&str> {
         texts(&self.body["result"]["task"]["artifacts"][0]["parts"])

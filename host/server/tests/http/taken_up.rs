@@ -12,8 +12,8 @@ async fn servers(folder: &TempDir) -> [TestServer; 2] {
     [serve(&counting(), "").await, serve(&counting(), &file).await]
 }
 
-/// Takes a stream up behind an event. Returns the events that follow, or nothing where the request is refused because the
-/// task is finished.
+/// Resumes a stream after the event `last`. Returns the following events, or `None` if the request is refused because
+/// the task is finished.
 async fn take_up(server: &TestServer, task: &str, last: u64) -> Option<Vec<Value>> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}});
     let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");

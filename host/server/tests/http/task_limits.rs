@@ -103,7 +103,7 @@ async fn a_history_has_a_bound_and_a_message_that_no_task_can_hold_is_refused() 
     .await;
 }
 
-/// Sends as many artifacts, or pieces of one, as the message says.
+/// An agent that sends the number of artifacts, or pieces of one artifact, in the message.
 struct Generous;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Tenants: agents of others behind one listener, and what keeps them apart.
+//! Tenants: several agents behind one listener, and their isolation from each other.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ mod quotas;
 const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const KEYS: &str = "https://annex.example/capabilities/v1";
 
-/// An agent that says `name`, and what its session remembers.
+/// An agent that answers with `name` and the state of its session.
 fn agent(name: &str, extensions: &str) -> String {
     let rule = format!(
         r#"

@@ -17,7 +17,7 @@ pub(crate) const ALL: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Bindi
 
 /// A message with one text part. Empty texts are left out.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Said<'a> {
+pub(crate) struct TestMessage<'a> {
     pub(crate) key: Option<&'a str>,
     pub(crate) text: &'a str,
     /// The message id. A new id is generated for an empty text.
@@ -29,7 +29,7 @@ pub(crate) struct Said<'a> {
 
 /// The answer as a client sees it, by whichever binding it came.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum TestAnswer {
     /// Its id and its state.
     Task(String, String),
     /// Its id and its text.
@@ -38,7 +38,7 @@ pub(crate) enum Heard {
     Error(String, String),
 }
 
-impl Heard {
+impl TestAnswer {
     pub(crate) fn task(&self) -> &str {
         match self {
             Self::Task(id, _) => id,
@@ -54,7 +54,7 @@ impl Heard {
     }
 }
 
-pub(crate) async fn say(server: &TestServer, binding: Binding, said: Said<'_>) -> Heard {
+pub(crate) async fn say(server: &TestServer, binding: Binding, said: TestMessage<'_>) -> TestAnswer {
     let id = if said.id.is_empty() { uuid::Uuid::new_v4().to_string() } else { said.id.to_owned() };
     match binding {
         Binding::JsonRpc => {
@@ -72,7 +72,7 @@ pub(crate) async fn say(server: &TestServer, binding: Binding, said: Said<'_>) -
     }
 }
 
-fn message(said: Said<'_>, id: &str) -> Value {
+fn message(said: TestMessage<'_>, id: &str) -> Value {
     let mut message = json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": said.text}]});
     for (name, value) in [("contextId", said.context), ("taskId", said.task)] {
         if !value.is_empty() {
@@ -91,19 +91,19 @@ async fn post(server: &TestServer, path: &str, key: Option<&str>, body: &Value) 
     request.send().await.expect("an answer").json().await.expect("JSON")
 }
 
-fn heard(result: &Value, error: &Value, details: &str) -> Heard {
+fn heard(result: &Value, error: &Value, details: &str) -> TestAnswer {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if error.is_object() {
         let details = &error[details];
-        return Heard::Error(text(&details[0]["reason"]), text(&details[1]["fieldViolations"][0]["field"]));
+        return TestAnswer::Error(text(&details[0]["reason"]), text(&details[1]["fieldViolations"][0]["field"]));
     }
     match &result["message"] {
-        Value::Null => Heard::Task(text(&result["task"]["id"]), text(&result["task"]["status"]["state"])),
-        message => Heard::Message(text(&message["messageId"]), text(&message["parts"][0]["text"])),
+        Value::Null => TestAnswer::Task(text(&result["task"]["id"]), text(&result["task"]["status"]["state"])),
+        message => TestAnswer::Message(text(&message["messageId"]), text(&message["parts"][0]["text"])),
     }
 }
 
-async fn say_grpc(server: &TestServer, said: Said<'_>, id: String) -> Heard {
+async fn say_grpc(server: &TestServer, said: TestMessage<'_>, id: String) -> TestAnswer {
     use tonic_types::StatusExt;
 
     let channel = Channel::from_shared(server.url().to_owned()).expect("a URL").connect().await.expect("a channel");
@@ -128,20 +128,20 @@ async fn say_grpc(server: &TestServer, said: Said<'_>, id: String) -> Heard {
     match A2aServiceClient::new(channel).send_message(request).await {
         Ok(response) => match response.into_inner().payload.expect("a payload") {
             Payload::Task(task) => {
-                Heard::Task(task.id, task.status.expect("a status").state().as_str_name().to_owned())
+                TestAnswer::Task(task.id, task.status.expect("a status").state().as_str_name().to_owned())
             }
             Payload::Message(message) => {
                 let text = match message.parts.into_iter().next().expect("a part").content {
                     Some(pb::part::Content::Text(text)) => text,
                     other => panic!("no text: {other:?}"),
                 };
-                Heard::Message(message.message_id, text)
+                TestAnswer::Message(message.message_id, text)
             }
         },
         Err(status) => {
             let violations = status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
             let field = violations.into_iter().next().map(|violation| violation.field).unwrap_or_default();
-            Heard::Error(status.get_details_error_info().expect("an ErrorInfo").reason, field)
+            TestAnswer::Error(status.get_details_error_info().expect("an ErrorInfo").reason, field)
         }
     }
 }

@@ -150,7 +150,7 @@ async fn a_program_gets_the_variables_that_are_named_and_no_others() {
     assert!(say(&server, "env CARGO_PKG_NAME").await.answer().starts_with(r#"{"result":"annex-server"}"#));
     assert!(say(&server, "env CARGO_PKG_VERSION").await.answer().starts_with(r#"{"result":"not set"}"#));
     let refused = refusal(r#"env = ["ANNEX_NO_SUCH_VARIABLE"]"#).await;
-    assert!(refused.contains("ANNEX_NO_SUCH_VARIABLE") && refused.contains("`test`"), "{refused}");
+    assert!(refused.contains("ANNEX_NO_SUCH_VARIABLE") && refused.contains("agent.mcp.env: "), "{refused}");
 }
 
 #[tokio::test]
@@ -200,9 +200,9 @@ async fn only_the_tools_that_are_named_can_be_called() {
 }
 
 /// The credentials that an MCP server over HTTP has seen.
-type Seen = Arc<Mutex<Vec<String>>>;
+type SeenCredentials = Arc<Mutex<Vec<String>>>;
 
-async fn answer(State(seen): State<Seen>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
+async fn answer(State(seen): State<SeenCredentials>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
     let credentials = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     seen.lock().expect("a lock").push(credentials.to_owned());
     let result = match request["method"].as_str().unwrap_or_default() {
@@ -220,7 +220,7 @@ async fn answer(State(seen): State<Seen>, headers: HeaderMap, Json(request): Jso
 
 #[tokio::test]
 async fn a_server_may_be_reached_over_http_and_gets_the_token_that_it_wants() {
-    let seen = Seen::default();
+    let seen = SeenCredentials::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     let router = Router::new().route("/mcp", post(answer)).with_state(Arc::clone(&seen));

@@ -3,7 +3,7 @@
 use annex_test_support::TestServer;
 use serde_json::{Value, json};
 
-use crate::three_ways::{ALL, Heard, Said, say};
+use crate::three_ways::{ALL, TestAnswer, TestMessage, say};
 use crate::{agent, test_extension};
 
 const URI: &str = "https://annex.example/test/v1";
@@ -137,10 +137,10 @@ async fn what_is_vetoed_is_not_in_the_session_and_what_waits_is() {
 async fn a_task_waits_on_each_binding_alike() {
     let server = server("required = true\nparameters = { behaviour = { begin = \"authorize\" } }").await;
     for binding in ALL {
-        let said = Said { text: "prompt", ..Default::default() };
+        let said = TestMessage { text: "prompt", ..Default::default() };
         let heard = say(&server, binding, said).await;
         // Nobody can activate anything this way, so the required extension refuses it; the same on each binding.
-        assert!(matches!(&heard, Heard::Error(reason, _) if reason == "EXTENSION_SUPPORT_REQUIRED"), "{heard:?}");
+        assert!(matches!(&heard, TestAnswer::Error(reason, _) if reason == "EXTENSION_SUPPORT_REQUIRED"), "{heard:?}");
     }
 }
 

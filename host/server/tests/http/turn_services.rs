@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::agent;
 use crate::auth::{ADA, BOB, api_keys};
 use crate::durable::{counting, serve};
-use crate::scoped_keys::{Said, capable};
+use crate::scoped_keys::{TestMessage, capable};
 
 const URI: &str = "https://annex.example/capabilities/v1";
 
@@ -26,11 +26,11 @@ async fn an_extension_lists_the_tasks_of_the_caller_and_of_nobody_else() {
     let server = serve(&counting(), &format!("{}\n{}", api_keys(), capable(URI, "", ""))).await;
     let mut own = Vec::new();
     for key in [ADA, BOB, ADA] {
-        let body = Said { key: Some(key), context: Some("c"), ..Said::default() }.to(&server).await;
+        let body = TestMessage { key: Some(key), context: Some("c"), ..TestMessage::default() }.to(&server).await;
         own.push((key, body["result"]["task"]["id"].as_str().expect("an id").to_owned()));
     }
     let later = listing(&[json!({}), json!({"contextId": "c", "pageSize": 1}), json!({"contextId": "other"})]);
-    let lists = Said { key: Some(BOB), later: &later, ..Said::default() }.results(&server).await;
+    let lists = TestMessage { key: Some(BOB), later: &later, ..TestMessage::default() }.results(&server).await;
     let all = ids(&lists[0]);
     let page = ids(&lists[1]);
     assert!(all.contains(&own[1].1) && !all.contains(&own[0].1) && !all.contains(&own[2].1), "{all:?}");
@@ -58,7 +58,8 @@ async fn what_list_tasks_refuses_is_refused_in_its_words() {
         r#"{"contextId":"c","pageToken":"x"}"#,
     ];
     let later: Vec<Value> = requests.iter().map(|request| json!({"tasks": request})).collect();
-    let results = Said { later: &Value::from(later).to_string(), ..Said::default() }.results(&server).await;
+    let results =
+        TestMessage { later: &Value::from(later).to_string(), ..TestMessage::default() }.results(&server).await;
     let expected = [
         "error: invalid parameters: contextId: is required, because this server does not authenticate its clients",
         "error: the request is not JSON: ",
@@ -78,12 +79,12 @@ async fn what_list_tasks_refuses_is_refused_in_its_words() {
 async fn a_list_beyond_the_limit_of_input_is_an_error() {
     let limits = "[extension.limits]\ninput_bytes = 4096";
     let server = serve(&counting(), &capable(URI, "", limits)).await;
-    let said = Said { context: Some("c"), ..Said::default() };
+    let said = TestMessage { context: Some("c"), ..TestMessage::default() };
     for _ in 0..20 {
         said.to(&server).await;
     }
     let later = listing(&[json!({"contextId": "c"}), json!({"contextId": "c", "pageSize": 1})]);
-    let results = Said { later: &later, ..said }.results(&server).await;
+    let results = TestMessage { later: &later, ..said }.results(&server).await;
     assert!(results[0].starts_with("error: the answer has ") && results[0].ends_with("a smaller page"), "{results:?}");
     assert_eq!(ids(&results[1]).len(), 1);
 }
@@ -91,7 +92,7 @@ async fn a_list_beyond_the_limit_of_input_is_an_error() {
 #[tokio::test]
 async fn the_agents_steps_are_shown_while_it_runs() {
     let server = agent("Be brief.", &capable(URI, "", "")).await;
-    let steps = Said { text: "hello", now: r#"["steps"]"#, later: r#"["steps"]"#, ..Said::default() };
+    let steps = TestMessage { text: "hello", now: r#"["steps"]"#, later: r#"["steps"]"#, ..TestMessage::default() };
     let steps: Value = serde_json::from_str(&steps.results(&server).await[0]).expect("steps");
     let step = &steps[0];
     assert_eq!(

@@ -72,6 +72,66 @@ fn a_typing_error_is_named_with_its_place_what_was_meant_and_what_is_accepted() 
 }
 
 #[test]
+fn a_text_without_quotes_is_shown_as_it_should_be_written() {
+    let cases = [
+        ("x = template", "is a text without quotes; write x = \"template\""),
+        ("x = Jane Doe # her name", "is a text without quotes; write x = \"Jane Doe\""),
+        ("x = a.wasm", "is a text without quotes; write x = \"a.wasm\""),
+        ("x = ./a", "is a text without quotes; write x = \"./a\""),
+        ("x = Books, and more", "is a text without quotes; write x = \"Books, and more\""),
+        ("x = https://a.example/?c=d,e", "is a text without quotes; write x = \"https://a.example/?c=d,e\""),
+        ("x = \"a\" b", "unexpected key or value, expected newline, `#`"),
+        ("x = it's mine", "is a text without quotes; write x = \"it's mine\""),
+        ("x = [1, b]", "is a text without quotes; write \"b\""),
+        ("x = { y = 1, z = null }", "is a text without quotes; write z = \"null\""),
+        ("x = 127.0.0.1:9999", "is no number, and a text needs quotes; write x = \"127.0.0.1:9999\""),
+        ("x = 10MB", "is no number, and a text needs quotes; write x = \"10MB\""),
+        ("x = True", "takes true and false in small letters only; write x = true"),
+        (
+            "x = { y = no }",
+            "is neither true nor false, and a text needs quotes; write y = false, or y = \"no\" for a text",
+        ),
+        ("x = nope\"", "lacks the quote at its beginning; write x = \"nope\""),
+        ("x =", "has no value; one must stand behind the `=`"),
+    ];
+    for (line, expected) in cases {
+        let text = format!("{SOUND}[server]\n{line}\n");
+        let found = problems(&text);
+        let [first, ..] = found.as_slice() else { unreachable!("{line}") };
+        let Problem { place, key, .. } = first;
+        assert!(place.is_some_and(|(line, _)| line == 9), "{line}: {found:?}");
+        assert!(first.to_string().ends_with(&format!(" {expected}")), "{line}: {found:?}");
+        assert!(key.is_empty() || key.starts_with("server.x"), "{line}: {key}");
+    }
+    refused(
+        &SOUND.replace("\"script\"", "script"),
+        &[("annex.toml:5:8: agent.kind: is a text without quotes; write kind = \"script\"", "")],
+    );
+}
+
+#[test]
+fn a_repeated_key_is_named_with_the_line_of_the_first_one() {
+    let cases = [
+        ("[server]\nmax_streams = 1\n\nmax_streams = 2", "annex.toml:11:1: server.max_streams: duplicate key", 9),
+        ("[tasks]\n[server]\n[tasks]", "annex.toml:10:2: tasks: duplicate key", 8),
+        ("[card.provider]\n[card]", "annex.toml:9:2: card: duplicate key", 1),
+        ("[card.provider]\n[ card . provider ]", "annex.toml:9:10: card.provider: duplicate key", 8),
+        ("[server]\nx.y = 1\nx.y = 2", "annex.toml:10:3: server.x.y: duplicate key", 9),
+        ("x = { y = 1, \"y\" = 2 }", "annex.toml:8:14: agent.x.y: duplicate key", 8),
+        (
+            "[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"b\"\nname = \"c\"",
+            "annex.toml:12:1: tenant.name: duplicate key",
+            11,
+        ),
+    ];
+    for (more, begins, line) in cases {
+        let found: Vec<String> = problems(&format!("{SOUND}{more}\n")).iter().map(Problem::to_string).collect();
+        let has = format!("it stands in line {line} already");
+        assert!(found.iter().any(|found| found.starts_with(begins) && found.contains(&has)), "{more}\n{found:#?}");
+    }
+}
+
+#[test]
 fn all_typing_errors_of_a_config_are_named_at_once() {
     let text = "[card]\nnme = \"n\"\n[agent]\nkind = \"scrpt\"\nname = \"a\"\nrule = []\n[server]\nlistn = \"nowhere\"\n\
                 max_streams = \"many\"\nbody_seconds = 0\n[[extension]]\nrequird = true\n[[tenant]]\nname = \"a\"\n\
@@ -128,12 +188,12 @@ impl Folder {
         Self(folder)
     }
 
-    async fn check(&self) -> Result<annex_server::Checked, Vec<String>> {
+    async fn check(&self) -> Result<annex_server::Counts, Vec<String>> {
         let built = Path::new(annex_components::STATE_INJECTION);
         let components = built.parent().expect("a folder").to_owned();
         let locations = Locations { config: self.0.path().to_owned(), components, cache: None };
         let checked = check(&self.0.path().join("annex.toml"), &locations).await;
-        checked.map_err(|error| match error {
+        checked.outcome.map_err(|error| match error {
             ConfigError::Problems(problems) => problems.iter().map(|problem| self.shown(problem)).collect(),
             ConfigError::Read { .. } => vec![error.to_string()],
         })
@@ -167,18 +227,76 @@ async fn a_check_looks_at_the_files_and_variables_that_the_config_and_its_tenant
             "did you mean `timestamp`? these ship:",
         ),
         ("annex.toml:11:1: extension.component: cannot read \"./mine.wasm\", which is mine.wasm", "No such file"),
-        ("annex.toml:12:12: extension.grants.secrets: KEY:", "ANNEX_TEST_NOT_SET is not set"),
+        (
+            "annex.toml:12:32: extension.grants.secrets.KEY.env: the environment variable",
+            "ANNEX_TEST_NOT_SET is not set",
+        ),
         ("annex.toml:16:1: extension.limits.cpu_ms:", "at least 1"),
-        ("annex.toml:17:1: auth.api_key:", "no.key"),
-        ("annex.toml:20:1: auth.api_key: api key of bob", "not set"),
+        ("annex.toml:19:1: auth.api_key.key_file:", "no.key"),
+        ("annex.toml:22:1: auth.api_key.key_env: the environment variable", "ANNEX_TEST_NOT_SET is not set"),
         ("annex.toml:24:1: tasks.postgres_env:", "ANNEX_TEST_NOT_SET is not set"),
-        ("annex.toml:30:1: tenant.config: cannot read gone.toml", "No such file"),
-        ("acme/agent.toml:8:1: card.signing:", "no.pem"),
+        ("annex.toml:30:1: tenant.config: cannot read \"gone.toml\", which is gone.toml:", "No such file"),
+        ("acme/agent.toml:10:1: card.signing.key_file:", "no.pem"),
         ("acme/agent.toml:12:1: extension.component:", "which is acme/gone.wasm"),
     ];
     let all =
         found.iter().zip(&expected).all(|(found, (begins, has))| found.starts_with(begins) && found.contains(has));
     assert!(all && found.len() == expected.len(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn all_settings_of_an_extension_that_cannot_be_used_are_named_at_once() {
+    let config = format!(
+        "{SOUND}[runtime.ceiling]\nwall_ms = 1000\ncpu_ms = 0\nhost_calls = 99000000\n\
+         [[extension]]\ncomponent = \"timestamp\"\nrequired = true\non_failure = \"skip\"\ninstance_turns = 0\nallow = []\n\
+         [extension.limits]\ncpu_ms = 0\nwall_ms = 2000\n\
+         [extension.grants]\nhttp = {{ allow = [] }}\nkeyvalue = {{ max_keys = 0 }}\n"
+    );
+    let found = Folder::new(&[("annex.toml", &config)]).check().await.expect_err("errors");
+    let expected = [
+        "annex.toml:10:1: runtime.ceiling.cpu_ms: must be at least 1",
+        "annex.toml:11:1: runtime.ceiling.host_calls: is 99000000",
+        "annex.toml:15:1: extension.on_failure: is \"skip\"",
+        "annex.toml:16:1: extension.instance_turns: is 0",
+        "annex.toml:17:1: extension.allow: names callers, but without [auth]",
+        "annex.toml:17:1: extension.allow: is empty",
+        "annex.toml:19:1: extension.limits.cpu_ms: must be at least 1",
+        "annex.toml:20:1: extension.limits.wall_ms: is 2000, above the ceiling of 1000",
+        "annex.toml:22:10: extension.grants.http.allow: allows nothing",
+        "annex.toml:23:1: extension.grants.keyvalue: its bounds must be at least 1",
+    ];
+    let all = found.iter().zip(expected).all(|(found, begins)| found.starts_with(begins));
+    assert!(all && found.len() == expected.len(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn a_variable_that_is_not_set_is_named_at_its_own_key_and_in_the_same_words() {
+    let template = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n\
+                    [agent.model.generative]\nmodel = \"m\"\napi_key_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[agent.mcp]]\nname = \"m\"\nurl = \"http://127.0.0.1:1\"\ntoken_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[agent.mcp]]\nname = \"o\"\ncommand = \"x\"\nenv = [\"ANNEX_TEST_NOT_SET\"]\n\
+                    [card.signing]\nkid = \"k\"\nkey_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [admin]\ntoken_env = \"ANNEX_TEST_NOT_SET\"\nmetrics_token_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[admin.token]]\nname = \"bot\"\ntoken_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [[auth.api_key]]\nprincipal = \"bob\"\nkey_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [tasks]\npostgres_env = \"ANNEX_TEST_NOT_SET\"\n[replica]\nname_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [tenants.secrets]\nA = { env = \"ANNEX_TEST_NOT_SET\" }\n\
+                    [[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclock = true\n\
+                    secrets.B = { env = \"ANNEX_TEST_NOT_SET\" }\n[extension.grants.secrets.C]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
+    let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\n\
+                    [agent.credentials]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
+    for (config, count) in [(template, 13), (upstream, 1)] {
+        let folder = Folder::new(&[("annex.toml", config)]);
+        let found = folder.check().await.expect_err("errors");
+        let words = "the environment variable ANNEX_TEST_NOT_SET is not set; set it before the start";
+        let lines = config.lines().enumerate().filter(|(_, line)| line.contains("ANNEX_TEST_NOT_SET"));
+        for (number, line) in lines.clone() {
+            let begins = format!("annex.toml:{}:", number + 1);
+            let is_told = found.iter().any(|found| found.starts_with(&begins) && found.ends_with(words));
+            assert!(is_told, "{line}: {found:#?}");
+        }
+        assert_eq!((found.len(), lines.count()), (count, count), "{found:#?}");
+    }
 }
 
 #[tokio::test]

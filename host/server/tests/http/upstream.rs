@@ -83,14 +83,14 @@ impl AgentExecutor for Mirror {
     }
 }
 
-/// A change of state; two of its keys are not the session's own.
+/// A change of state. Two of its keys are in the scopes `user` and `app`.
 const DELTA: &str = r#"{"mood":"good","n":1.0,"user:name":"Eve","app:all":true}"#;
 
 fn named(id: &str) -> Artifact {
     Artifact { artifact_id: id.into(), name: Some(id.to_owned()), ..Artifact::default() }
 }
 
-/// The server behind.
+/// The server that plays the upstream.
 async fn mirror(more: &str) -> TestServer {
     let config = TestConfig::without_agent().set("card.name", "Mirror").set("card.input_modes", ["*/*"]);
     config.with(more).start_with(Arc::new(Mirror)).await.expect("the mirror starts")

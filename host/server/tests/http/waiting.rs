@@ -4,7 +4,7 @@ use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
 use crate::durable::{counting, serve, serve_with};
-use crate::three_ways::{ALL, Said, say};
+use crate::three_ways::{ALL, TestMessage, say};
 
 /// A task whose turn goes on until the agent may go.
 async fn working_task(server: &TestServer, context: &str) -> (String, annex_test_support::Events) {
@@ -23,7 +23,7 @@ async fn a_message_to_a_task_that_is_worked_on_is_refused_at_once_on_each_bindin
     let server = serve_with(&agent, "a2a_0_3 = true", "").await;
     let (task, stream) = working_task(&server, "c").await;
     for binding in ALL {
-        let heard = say(&server, binding, Said { text: "more", task: &task, ..Said::default() }).await;
+        let heard = say(&server, binding, TestMessage { text: "more", task: &task, ..TestMessage::default() }).await;
         assert_eq!(heard.error().0, "UNSUPPORTED_OPERATION", "{binding:?}");
     }
     let message = json!({"kind": "message", "messageId": "m", "role": "user", "taskId": task, "parts": [{"kind": "text", "text": "x"}]});

@@ -10,16 +10,16 @@ use crate::{ComponentStore, ListedComponent, TenantStoreError, Upload, UploadBou
 
 /// The components by their digests.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryComponents(Mutex<BTreeMap<String, Uploaded>>);
+pub(crate) struct MemoryComponents(Mutex<BTreeMap<String, StoredComponent>>);
 
 #[derive(Debug)]
-struct Uploaded {
+struct StoredComponent {
     bytes: Arc<[u8]>,
     at: Timestamp,
 }
 
 impl MemoryComponents {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Uploaded>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, StoredComponent>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -37,7 +37,7 @@ impl ComponentStore for MemoryComponents {
         if held.count >= bounds.count || held.bytes.saturating_add(bytes.len() as u64) > bounds.bytes {
             return Ok(Upload::Full(held));
         }
-        components.insert(digest.to_owned(), Uploaded { bytes: bytes.into(), at: Timestamp::now() });
+        components.insert(digest.to_owned(), StoredComponent { bytes: bytes.into(), at: Timestamp::now() });
         Ok(Upload::Stored)
     }
 
@@ -53,7 +53,7 @@ impl ComponentStore for MemoryComponents {
 
     async fn list(&self) -> Result<Vec<ListedComponent>, TenantStoreError> {
         let components = self.lock();
-        let listed = components.iter().map(|(digest, Uploaded { bytes, at })| ListedComponent {
+        let listed = components.iter().map(|(digest, StoredComponent { bytes, at })| ListedComponent {
             digest: digest.clone(),
             size: bytes.len() as u64,
             uploaded_at: *at,

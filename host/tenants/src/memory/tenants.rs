@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use crate::{
-    Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore, TenantStoreError, key,
+    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore, TenantStoreError,
+    key,
 };
 
 /// The tenants of a store in memory.
@@ -24,11 +25,11 @@ struct Tenants {
 
 impl Tenants {
     /// Makes the change, or returns the stored number if the caller expected another one.
-    fn change(&mut self, name: &str, believed: Believed, change: impl FnOnce(&mut Self, u64)) -> TenantChange {
+    fn change(&mut self, name: &str, expectation: Expectation, change: impl FnOnce(&mut Self, u64)) -> TenantChange {
         let there = self.by_name.get(name).map(|tenant| tenant.rev);
-        let is_there = match believed {
-            Believed::Absent => there.is_none(),
-            Believed::Rev(rev) => there == Some(rev),
+        let is_there = match expectation {
+            Expectation::Absent => there.is_none(),
+            Expectation::Rev(rev) => there == Some(rev),
         };
         if !is_there {
             return TenantChange::Other(there);
@@ -65,19 +66,19 @@ impl TenantStore for MemoryTenants {
     async fn put(
         &self,
         name: &str,
-        believed: Believed,
+        expectation: Expectation,
         state: TenantState,
         config: &str,
     ) -> Result<TenantChange, TenantStoreError> {
         key::check_name("tenant", name)?;
-        Ok(self.lock().change(name, believed, |tenants, rev| {
+        Ok(self.lock().change(name, expectation, |tenants, rev| {
             let tenant = StoredTenant { name: name.to_owned(), rev, state, config: config.to_owned() };
             tenants.by_name.insert(name.to_owned(), tenant);
         }))
     }
 
     async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, TenantStoreError> {
-        Ok(self.lock().change(name, Believed::Rev(rev), |tenants, _| {
+        Ok(self.lock().change(name, Expectation::Rev(rev), |tenants, _| {
             tenants.by_name.remove(name);
         }))
     }

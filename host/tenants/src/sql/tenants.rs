@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::SqlTenantStore;
 use crate::key::{self, is_key};
 use crate::{
-    Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore, TenantStoreError,
+    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore, TenantStoreError,
 };
 
 /// The time for which a removal is listed.
@@ -67,19 +67,19 @@ impl<D: Database> TenantStore for SqlTenantStore<D> {
     async fn put(
         &self,
         name: &str,
-        believed: Believed,
+        expectation: Expectation,
         state: TenantState,
         config: &str,
     ) -> Result<TenantChange, TenantStoreError> {
         key::check_name("tenant", name)?;
-        self.change_tenant(name, believed, name_of(state), config).await
+        self.change_tenant(name, expectation, name_of(state), config).await
     }
 
     async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, TenantStoreError> {
         if !is_key(name) {
             return Ok(TenantChange::Other(None));
         }
-        self.change_tenant(name, Believed::Rev(rev), REMOVED, "").await
+        self.change_tenant(name, Expectation::Rev(rev), REMOVED, "").await
     }
 
     async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, TenantStoreError> {
@@ -106,7 +106,7 @@ impl<D: Database> SqlTenantStore<D> {
     async fn change_tenant(
         &self,
         name: &str,
-        believed: Believed,
+        expectation: Expectation,
         state: &str,
         config: &str,
     ) -> Result<TenantChange, TenantStoreError> {
@@ -115,9 +115,9 @@ impl<D: Database> SqlTenantStore<D> {
         let next = next.first().ok_or(sqlx::Error::RowNotFound)?.int(0)?;
         let now = Timestamp::now().as_millis();
         let values = [Value::Text(name), Value::Int(next), Value::Text(state), Value::Text(config), Value::Int(now)];
-        let changed = match believed {
-            Believed::Absent => D::execute(&mut transaction, ADD, &values).await?,
-            Believed::Rev(rev) => {
+        let changed = match expectation {
+            Expectation::Absent => D::execute(&mut transaction, ADD, &values).await?,
+            Expectation::Rev(rev) => {
                 let values = values.into_iter().chain([Value::count(rev)]);
                 D::execute(&mut transaction, CHANGE, &values.collect::<Vec<_>>()).await?
             }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use annex_tenants::TenantChange::{Other, Stored};
 use annex_tenants::{
-    Believed, ChangedTenant, ListedTenant, MAX_KEY_BYTES, StoredTenant, TenantState, TenantStoreError, TenantStores,
+    ChangedTenant, Expectation, ListedTenant, MAX_KEY_BYTES, StoredTenant, TenantState, TenantStoreError, TenantStores,
 };
 
 use crate::fixture::Restart;
@@ -25,7 +25,7 @@ across_a_restart! {
 const ACTIVE: TenantState = TenantState::Active;
 
 async fn add(stores: &TenantStores, name: &str) -> u64 {
-    match stores.tenants.put(name, Believed::Absent, ACTIVE, "text").await.unwrap() {
+    match stores.tenants.put(name, Expectation::Absent, ACTIVE, "text").await.unwrap() {
         Stored(rev) => rev,
         Other(rev) => panic!("{name} is there with {rev:?}"),
     }
@@ -34,15 +34,15 @@ async fn add(stores: &TenantStores, name: &str) -> u64 {
 async fn a_tenant_is_changed_by_whoever_knows_its_last_change(stores: TenantStores) {
     let tenants = &stores.tenants;
     assert_eq!(tenants.find("acme").await.unwrap(), None);
-    assert_eq!(tenants.put("acme", Believed::Rev(1), ACTIVE, "x").await.unwrap(), Other(None));
+    assert_eq!(tenants.put("acme", Expectation::Rev(1), ACTIVE, "x").await.unwrap(), Other(None));
     assert_eq!(tenants.remove("acme", 1).await.unwrap(), Other(None));
-    assert_eq!(tenants.put("acme", Believed::Absent, ACTIVE, "α = 1").await.unwrap(), Stored(1));
-    assert_eq!(tenants.put("acme", Believed::Absent, ACTIVE, "x").await.unwrap(), Other(Some(1)));
-    assert_eq!(tenants.put("acme", Believed::Rev(7), ACTIVE, "x").await.unwrap(), Other(Some(1)));
+    assert_eq!(tenants.put("acme", Expectation::Absent, ACTIVE, "α = 1").await.unwrap(), Stored(1));
+    assert_eq!(tenants.put("acme", Expectation::Absent, ACTIVE, "x").await.unwrap(), Other(Some(1)));
+    assert_eq!(tenants.put("acme", Expectation::Rev(7), ACTIVE, "x").await.unwrap(), Other(Some(1)));
     let first = StoredTenant { name: "acme".to_owned(), rev: 1, state: ACTIVE, config: "α = 1".to_owned() };
     assert_eq!(tenants.find("acme").await.unwrap().as_ref(), Some(&first));
     let suspended = TenantState::Suspended;
-    assert_eq!(tenants.put("acme", Believed::Rev(1), suspended, "α = 2").await.unwrap(), Stored(2));
+    assert_eq!(tenants.put("acme", Expectation::Rev(1), suspended, "α = 2").await.unwrap(), Stored(2));
     let second = StoredTenant { rev: 2, state: suspended, config: "α = 2".to_owned(), ..first };
     assert_eq!(tenants.find("acme").await.unwrap(), Some(second));
     assert_eq!(tenants.remove("acme", 1).await.unwrap(), Other(Some(2)));
@@ -57,7 +57,7 @@ async fn a_number_is_never_another_change_s(stores: TenantStores) {
     assert_eq!((add(&stores, "acme").await, add(&stores, "globex").await), (1, 2));
     assert_eq!(tenants.remove("acme", 1).await.unwrap(), Stored(3));
     assert_eq!(add(&stores, "acme").await, 4);
-    assert_eq!(tenants.put("acme", Believed::Rev(1), ACTIVE, "x").await.unwrap(), Other(Some(4)));
+    assert_eq!(tenants.put("acme", Expectation::Rev(1), ACTIVE, "x").await.unwrap(), Other(Some(4)));
     assert_eq!(tenants.last_change().await.unwrap(), 4);
 }
 
@@ -78,11 +78,11 @@ async fn tenants_are_listed_in_pages_by_name(stores: TenantStores) {
 }
 
 async fn of_changes_that_believe_the_same_one_is_stored(stores: TenantStores) {
-    let race = async |believed| {
+    let race = async |expectation| {
         let changes = (0..8).map(|number| {
             let stores = stores.clone();
             let text = number.to_string();
-            let change = async move { stores.tenants.put("acme", believed, ACTIVE, &text).await.unwrap() };
+            let change = async move { stores.tenants.put("acme", expectation, ACTIVE, &text).await.unwrap() };
             tokio::spawn(change)
         });
         let mut stored = Vec::new();
@@ -95,8 +95,8 @@ async fn of_changes_that_believe_the_same_one_is_stored(stores: TenantStores) {
         assert_eq!(stores.tenants.find("acme").await.unwrap().map(|tenant| tenant.rev), Some(rev));
         rev
     };
-    let rev = race(Believed::Absent).await;
-    assert!(race(Believed::Rev(rev)).await > rev);
+    let rev = race(Expectation::Absent).await;
+    assert!(race(Expectation::Rev(rev)).await > rev);
 }
 
 async fn changes_are_told_of_in_their_order(stores: TenantStores) {
@@ -132,7 +132,7 @@ async fn changes_are_told_of_in_their_order(stores: TenantStores) {
 
 async fn names_that_no_store_could_keep_are_refused_and_find_nothing(stores: TenantStores) {
     for name in ["a\0b", &"a".repeat(MAX_KEY_BYTES + 1)] {
-        let refused = stores.tenants.put(name, Believed::Absent, ACTIVE, "x").await.unwrap_err();
+        let refused = stores.tenants.put(name, Expectation::Absent, ACTIVE, "x").await.unwrap_err();
         assert!(matches!(refused, TenantStoreError::InvalidKey { .. }), "{refused}");
         assert_eq!(stores.tenants.find(name).await.unwrap(), None);
         assert_eq!(stores.tenants.remove(name, 1).await.unwrap(), Other(None));

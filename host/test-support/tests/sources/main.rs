@@ -9,3 +9,4 @@ mod leases;
 mod passages;
 mod prose;
 mod shapes;
+mod type_names;

@@ -22,11 +22,6 @@ const COMMENTS: Bounds = Bounds { any: 60, several: 5 };
 /// Bounds for sentences of pages.
 const PAGES: Bounds = Bounds { any: 80, several: 10 };
 
-/// Groups that do not meet the bounds above yet, with their present shares of passages with any and with several shapes.
-/// Lower an entry when its group improves, and remove the entry when the group meets the bounds.
-const NOT_YET: &[(&str, usize, usize)] =
-    &[("ARCHITECTURE.md", 115, 10), ("pages of examples", 175, 20), ("pages of wit", 145, 10)];
-
 /// Number of passages in a failure.
 const MOST_SHOWN: usize = 20;
 /// Characters of each passage in a failure.
@@ -72,9 +67,7 @@ fn read_groups(root: &Path) -> BTreeMap<String, Group> {
 
 fn bounds_of(name: &str) -> Bounds {
     let is_crate = name.contains('/') && name != "host/docs";
-    let usual = if is_crate { COMMENTS } else { PAGES };
-    let entry = NOT_YET.iter().find(|(listed, ..)| *listed == name);
-    entry.map_or(usual, |(_, any, several)| Bounds { any: *any, several: *several })
+    if is_crate { COMMENTS } else { PAGES }
 }
 
 impl Group {

@@ -20,7 +20,7 @@ async fn refused(error: Value) -> AgentError {
     turn.result.unwrap_err()
 }
 
-type Answering = fn(&str) -> Answer;
+type AnswerFunction = fn(&str) -> Answer;
 
 #[tokio::test]
 async fn an_error_about_the_request_is_the_callers() {
@@ -73,7 +73,7 @@ async fn an_error_of_any_length_is_passed_on_cut() {
 #[tokio::test]
 async fn other_faults_are_told_by_their_kind_and_without_a_word_of_the_upstream() {
     let large = "secret".repeat(30_000);
-    let cases: [(Answering, &str); 5] = [
+    let cases: [(AnswerFunction, &str); 5] = [
         (|_| Answer::Error(error(-32_603, "secret")), "The agent behind this server answered with an error."),
         (|_| Answer::Error(error(-32_001, "secret")), "The agent behind this server answered with an error."),
         (

@@ -26,7 +26,7 @@ async fn whole(answer: Value) -> Turn {
     Bench::new(&upstream).await.say("t").await
 }
 
-/// A turn whose upstream speaks 0.3 and answers with this body.
+/// A turn at an upstream of version 0.3 that answers with this body.
 async fn whole_of_0_3(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
     let card = json!({"name": "By hand", "description": "Made by hand", "version": "1", "protocolVersion": "0.3.0",

@@ -12,13 +12,13 @@ use tokio::net::TcpListener;
 /// An answer to a JSON-RPC request.
 #[derive(Clone)]
 pub(crate) enum Answer {
-    /// A result.
+    /// The `result` of a response.
     Result(Value),
     /// The results of a stream.
     Stream(Vec<Value>),
     /// A body of this media type.
     Body(&'static str, String),
-    /// An error.
+    /// The `error` of a response.
     Error(Value),
     /// No JSON-RPC at all.
     Status(u16, String),

@@ -23,7 +23,7 @@ hello = "Hello, world!"
 state = "completed"
 "#;
 
-/// The extension that says hello, with one case.
+/// A project with the hello extension and one case.
 fn project(case: &str) -> Result<Project> {
     let project = Project::built(HELLO_EXTENSION, "")?;
     project.write("cases/a.toml", case)?;

@@ -34,7 +34,7 @@ struct Dev {
     err: Lines,
 }
 
-/// The lines that a process writes, as they come.
+/// The lines that a process writes, available at once.
 struct Lines(Receiver<String>);
 
 impl Lines {
@@ -83,7 +83,7 @@ impl Dev {
         Ok(line.split_whitespace().find(|word| word.starts_with("http://")).context("no URL")?.to_owned())
     }
 
-    /// Ends it as Ctrl-C does, and returns its exit code.
+    /// Interrupts the process as Ctrl-C does, and returns its exit code.
     fn interrupt(&mut self) -> Result<Option<i32>> {
         kill_process(Pid::from_child(&self.process), Signal::INT)?;
         let deadline = Instant::now() + PATIENCE;

@@ -45,7 +45,7 @@ fn completed(result: &Value) -> Value {
         "status": { "state": "TASK_STATE_COMPLETED" } } } }, "result": result })
 }
 
-/// A turn of the timestamp extension, which read this time.
+/// A turn of the timestamp extension. The extension reads the time `seconds` and returns `stamp`.
 fn stamped(seconds: u64, stamp: &str) -> Value {
     let calls = json!([{ "time": { "seconds": seconds, "nanoseconds": 0 } }]);
     turn(
@@ -282,7 +282,7 @@ fn each_mistake_is_named_with_its_place_and_the_way_out() -> Result<()> {
     Ok(())
 }
 
-/// Texts of others reach a terminal.
+/// A terminal shows untrusted texts.
 #[test]
 fn what_steers_a_terminal_is_shown_escaped() -> Result<()> {
     let mut lines = stamps();

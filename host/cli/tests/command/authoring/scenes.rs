@@ -27,7 +27,7 @@ fn check(component: &str, settings: &str, case: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that the turn of the test extension, with its hooks as told, ends like this.
+/// Asserts that a turn of the test extension with this `behaviour` has the outcome `expect`.
 #[track_caller]
 fn check_told(behaviour: &str, given: &str, expect: &str) -> Result<()> {
     check(

@@ -12,7 +12,7 @@ use crate::contract::{
 };
 use crate::hook::Hook;
 
-/// The result of a call. The outer result fails with a trap or a limit; the inner one is the hook's own.
+/// The result of a call. The outer result fails with a trap or a limit. The inner result is what the hook returns.
 type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
 /// The exported hooks. `None` if the component does not export the hook.

@@ -9,7 +9,7 @@ use annex_egress::AllowedDestination;
 use http::Method;
 use url::{Host, Url};
 
-/// The grant `http`.
+/// The grant `http`: the requests that an extension may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGrant {
     /// A request must match one of these rules.

@@ -38,7 +38,7 @@ impl StateScope {
     }
 }
 
-/// The grant `session-state`.
+/// The grant `session-state`: the state that an extension may read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionStateGrant {
     /// Session-scope keys that the extension may read; `None` allows all.

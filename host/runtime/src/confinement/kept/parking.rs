@@ -194,9 +194,9 @@ impl AllParked {
     }
 
     /// Counts a turn as waiting for a slot until the returned guard is dropped.
-    pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
+    pub(crate) fn wait(self: &Arc<Self>) -> WaitingTurn {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting(Arc::clone(self))
+        WaitingTurn(Arc::clone(self))
     }
 
     /// Drops one parked instance of any installation. Returns true if there was one.
@@ -228,9 +228,9 @@ impl AllParked {
 }
 
 /// Guard of a turn that waits for a slot.
-pub(crate) struct Waiting(Arc<AllParked>);
+pub(crate) struct WaitingTurn(Arc<AllParked>);
 
-impl Drop for Waiting {
+impl Drop for WaitingTurn {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }

@@ -88,7 +88,7 @@ impl CompilerProcess {
     /// the process.
     pub(super) fn run(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<CompilerOutput, LoadError> {
         let start = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
-        let process = Running(self.start(stdin).map_err(start)?);
+        let process = ChildGuard(self.start(stdin).map_err(start)?);
         let made = ask(job, pipe);
         // By now the process has answered, or its answer is useless. If it has ended by itself, its exit status is
         // kept.
@@ -118,16 +118,16 @@ impl CompilerProcess {
 }
 
 /// A process that is killed when dropped.
-struct Running(Child);
+struct ChildGuard(Child);
 
-impl Running {
+impl ChildGuard {
     fn end(mut self) -> io::Result<ExitStatus> {
         self.0.kill()?;
         self.0.wait()
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // Fails if the process has been waited for.
         let _ = self.0.kill();

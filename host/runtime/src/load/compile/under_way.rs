@@ -65,7 +65,7 @@ fn shown(name: &str) -> &str {
     if name.is_empty() { "the component" } else { name }
 }
 
-/// True if the compiler was at work when it went wrong. Other components are refused before that.
+/// True for an error of the compiler itself. All other errors occur before compilation starts.
 fn is_of_compiler(error: &LoadError) -> bool {
     matches!(
         error,

@@ -10,7 +10,7 @@ use crate::hook::Hook;
 /// Calls of one hook, over all extensions.
 #[derive(Clone, Debug)]
 pub struct HookTotals {
-    /// The hook.
+    /// The hook that was called.
     pub hook: Hook,
     /// Number of calls per outcome.
     pub outcomes: Vec<(CallOutcome, u64)>,

@@ -6,6 +6,8 @@ use annex_protocol::Method;
 use axum::http::Method as HttpMethod;
 use percent_encoding::percent_decode_str;
 
+use crate::access_log;
+
 /// The operation of a path, with the ids in the path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
@@ -30,7 +32,7 @@ pub(crate) enum Route<'a> {
 
 impl Route<'_> {
     /// The A2A method. `None` for a method of an extension.
-    pub(crate) fn method(&self) -> Option<Method> {
+    fn method(&self) -> Option<Method> {
         Some(match self {
             Self::SendMessage => Method::SendMessage,
             Self::SendStreamingMessage => Method::SendStreamingMessage,
@@ -45,6 +47,13 @@ impl Route<'_> {
             Self::ExtendedAgentCard => Method::GetExtendedAgentCard,
             Self::ExtensionMethod(..) => return None,
         })
+    }
+
+    /// Notes the A2A method in the access log. The handler notes a method of an extension.
+    pub(crate) fn note(&self) {
+        if let Some(method) = self.method() {
+            access_log::asks_for(method.name());
+        }
     }
 }
 

@@ -41,6 +41,15 @@ pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> 
     })
 }
 
+/// Notes the operation of a request that does not reach the handler.
+pub(crate) fn note_operation(method: &HttpMethod, path: &str) {
+    let segments = segments(path);
+    let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+    if let Some(route) = route(method, &segments) {
+        route.note();
+    }
+}
+
 async fn perform(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
     let caller = request.caller;
     let version = sent_version(request.headers, request.uri);
@@ -54,9 +63,7 @@ async fn perform(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Res
     let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     let no_route = || A2aError::MethodNotFound { method: format!("{} /v1/{path}", request.method) };
     let route = route(request.method, &segments).ok_or_else(no_route)?;
-    if let Some(method) = route.method() {
-        access_log::asks_for(method.name());
-    }
+    route.note();
     // A request of 0.3 has no field for a tenant, so every request is for the agent of the config itself.
     let operations = Operations::new(app.tenants(), request.headers);
     match operations.call(caller, call, operation(request, &route)?).await {

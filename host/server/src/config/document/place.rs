@@ -15,7 +15,7 @@ pub(super) enum Step {
 
 /// The entry at a span.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct EntryPath {
     /// The path of the entry, empty for the whole text.
     pub(super) steps: Vec<Step>,
     /// True if the span is that of the key, false for the value.
@@ -57,29 +57,29 @@ pub(super) fn dotted(steps: &[Step]) -> String {
 }
 
 /// The innermost entry whose key or value has this span.
-pub(super) fn find(table: &DeTable<'_>, span: &Range<usize>) -> Option<Found> {
+pub(super) fn find(table: &DeTable<'_>, span: &Range<usize>) -> Option<EntryPath> {
     table.iter().find_map(|(key, value)| {
         let step = || Step::Key(key.get_ref().to_string());
         find_in(value, span).map(|found| found.below(step())).or_else(|| {
             let is_key = key.span() == *span;
-            (is_key || value.span() == *span).then(|| Found { steps: vec![step()], is_key })
+            (is_key || value.span() == *span).then(|| EntryPath { steps: vec![step()], is_key })
         })
     })
 }
 
-fn find_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Found> {
+fn find_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<EntryPath> {
     match value.get_ref() {
         DeValue::Table(table) => find(table, span),
         DeValue::Array(items) => items.iter().enumerate().find_map(|(number, item)| {
             let step = || Step::Item(number);
-            let itself = || (item.span() == *span).then(|| Found { steps: vec![step()], is_key: false });
+            let itself = || (item.span() == *span).then(|| EntryPath { steps: vec![step()], is_key: false });
             find_in(item, span).map(|found| found.below(step())).or_else(itself)
         }),
         _ => None,
     }
 }
 
-impl Found {
+impl EntryPath {
     fn below(mut self, step: Step) -> Self {
         self.steps.insert(0, step);
         self

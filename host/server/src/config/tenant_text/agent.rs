@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::agent::{AgentKind, AgentTable, DEFAULT_MAX_ANSWER_BYTES};
 use super::super::{AgentConfig, BindingConfig, ModelConfig};
-use super::lent::{Lent, Wrong};
+use super::lent::Admission;
 
 /// `[agent]` with the keys of all kinds, as far as the text of a tenant may have them.
 #[derive(Debug, Deserialize)]
@@ -114,38 +114,42 @@ const MAX_RULES: usize = 1_000;
 const MAX_STEPS: usize = 1_000;
 
 impl TextAgent {
-    pub(super) fn admit(self, lent: &Lent<'_>) -> Result<AgentConfig, Wrong> {
-        lent.check_most("agent.max_answer_bytes", (self.max_answer_bytes, DEFAULT_MAX_ANSWER_BYTES))?;
+    /// Checks `[agent]`, and replaces the names of secrets. `None` for a table that is no agent.
+    pub(super) fn admit(self, admission: &mut Admission<'_>) -> Option<AgentConfig> {
+        admission.check_most("agent.max_answer_bytes", (self.max_answer_bytes, DEFAULT_MAX_ANSWER_BYTES));
         let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        lent.check_most("agent.max_tool_rounds", (self.max_tool_rounds.map(whole), whole(MAX_TOOL_ROUNDS)))?;
-        lent.check_most("agent.mcp", (self.mcp.as_ref().map(Vec::len), MAX_MCP))?;
-        lent.check_most("agent.rule", (self.rule.as_ref().map(EventScript::rules), MAX_RULES))?;
-        lent.check_most("agent.rule.steps", (self.rule.as_ref().map(EventScript::longest_rule), MAX_STEPS))?;
+        admission.check_most("agent.max_tool_rounds", (self.max_tool_rounds.map(whole), whole(MAX_TOOL_ROUNDS)));
+        admission.check_most("agent.mcp", (self.mcp.as_ref().map(Vec::len), MAX_MCP));
+        admission.check_most("agent.rule", (self.rule.as_ref().map(EventScript::rules), MAX_RULES));
+        admission.check_most("agent.rule.steps", (self.rule.as_ref().map(EventScript::longest_rule), MAX_STEPS));
         if let Some(card) = &self.card {
-            lent.check_url("agent.card", card)?;
+            admission.check_url("agent.card", card);
         }
         for host in self.allow_hosts.iter().flatten() {
-            lent.check_url("agent.allow_hosts", &format!("https://{host}/"))?;
+            admission.check_url("agent.allow_hosts", &format!("https://{host}/"));
         }
-        let credentials = self.credentials.map(|TextCredentials { header, secret }| {
-            Ok(Credentials { header, env: lent.variable("agent.credentials.secret", &secret)? })
+        let credentials = self.credentials.and_then(|TextCredentials { header, secret }| {
+            Some(Credentials { header, env: admission.variable("agent.credentials.secret", &secret)? })
         });
-        let mcp = self.mcp.map(|servers| servers.into_iter().map(|server| server.admit(lent)).collect());
+        let mcp = self.mcp.map(|servers| {
+            let servers = servers.into_iter().enumerate();
+            servers.filter_map(|(number, server)| server.admit(&format!("agent.mcp[{number}]"), admission)).collect()
+        });
         let table = AgentTable {
             kind: self.kind,
             name: self.name,
             instruction: self.instruction,
             output_key: self.output_key,
             artifact: self.artifact,
-            model: self.model.map(|model| model.admit(lent)).transpose()?,
-            mcp: mcp.transpose()?,
+            model: self.model.map(|model| model.admit(admission)),
+            mcp,
             max_tool_rounds: self.max_tool_rounds,
             on_lost_turn: self.on_lost_turn,
             rule: self.rule,
             card: self.card,
             binding: self.binding,
             headers_forward: self.headers_forward,
-            credentials: credentials.transpose()?,
+            credentials,
             allow_hosts: self.allow_hosts,
             connect_seconds: self.connect_seconds,
             idle_seconds: self.idle_seconds,
@@ -156,42 +160,44 @@ impl TextAgent {
             on_lost_context: self.on_lost_context,
             state: self.state,
         };
-        let agent = AgentConfig::try_from(table).map_err(|error| ("agent", error.to_string()))?;
-        Ok(agent.behind(&lent.screen()))
+        match AgentConfig::try_from(table) {
+            Ok(agent) => Some(agent.behind(&admission.screen())),
+            Err(error) => {
+                let (key, reason) = error.at_fault();
+                admission.refuse(key, reason);
+                None
+            }
+        }
     }
 }
 
 impl TextModel {
-    fn admit(self, lent: &Lent<'_>) -> Result<ModelConfig, Wrong> {
+    fn admit(self, admission: &mut Admission<'_>) -> ModelConfig {
+        const KEY: &str = "agent.model.generative.endpoint";
         let TextGenerative { model, adapter, endpoint, secret } = match self {
-            Self::Scripted(script) => return Ok(ModelConfig::Scripted(script.for_one_of(lent.0.max_loaded))),
+            Self::Scripted(script) => return ModelConfig::Scripted(script.for_one_of(admission.max_loaded())),
             Self::Generative(generative) => generative,
         };
-        let Some(endpoint) = endpoint else {
+        match &endpoint {
+            Some(endpoint) => admission.check_url(KEY, endpoint),
             // Without an endpoint the provider's default would be called, a host that the operator may not have
             // allowed.
-            let reason =
-                "is missing; name the URL of the model's provider, whose host tenants.hosts of the config names";
-            return Err(("agent.model.generative.endpoint", reason.to_owned()));
-        };
-        lent.check_url("agent.model.generative.endpoint", &endpoint)?;
-        let variable = |secret: String| lent.variable("agent.model.generative.secret", &secret);
-        let api_key_env = secret.map(variable).transpose()?;
-        Ok(ModelConfig::Generative(GenerativeConfig {
-            model,
-            adapter,
-            endpoint: Some(endpoint),
-            api_key_env,
-            screen: None,
-        }))
+            None => admission.refuse(
+                KEY,
+                "is missing; name the URL of the model's provider, whose host tenants.hosts of the config names",
+            ),
+        }
+        let api_key_env = secret.and_then(|secret| admission.variable("agent.model.generative.secret", &secret));
+        ModelConfig::Generative(GenerativeConfig { model, adapter, endpoint, api_key_env, screen: None })
     }
 }
 
 impl TextMcp {
-    fn admit(self, lent: &Lent<'_>) -> Result<McpConfig, Wrong> {
-        lent.check_url("agent.mcp.url", &self.url)?;
-        let token_env = self.secret.map(|secret| lent.variable("agent.mcp.secret", &secret)).transpose()?;
-        let table = McpTable {
+    /// Checks the server. `table` is its key.
+    fn admit(self, table: &str, admission: &mut Admission<'_>) -> Option<McpConfig> {
+        admission.check_url(&format!("{table}.url"), &self.url);
+        let token_env = self.secret.and_then(|secret| admission.variable(&format!("{table}.secret"), &secret));
+        let of_config = McpTable {
             name: self.name,
             url: self.url,
             token_env,
@@ -200,10 +206,18 @@ impl TextMcp {
             timeout_seconds: self.timeout_seconds,
             state: self.state,
         };
-        let table = toml::Value::try_from(table).map_err(|error| ("agent.mcp", error.to_string()))?;
-        let server: McpConfig =
-            table.try_into().map_err(|error: toml::de::Error| ("agent.mcp", error.message().to_owned()))?;
-        lent.check_most("agent.mcp.tools", (Some(server.named()), MAX_NAMED_TOOLS))?;
-        Ok(server)
+        let read = toml::Value::try_from(of_config).map_err(|error| error.to_string());
+        let read = read
+            .and_then(|of_config| of_config.try_into().map_err(|error: toml::de::Error| error.message().to_owned()));
+        match read {
+            Ok(server) => {
+                admission.check_most(&format!("{table}.tools"), (Some(McpConfig::named(&server)), MAX_NAMED_TOOLS));
+                Some(server)
+            }
+            Err(reason) => {
+                admission.refuse(table, reason);
+                None
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::super::{
     ActivateConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
     KeyValueGrantConfig, LimitsConfig, OnFailureConfig, SessionStateGrantConfig,
 };
-use super::lent::{Lent, Wrong};
+use super::lent::Admission;
 
 /// The length of a digest in bytes.
 const DIGEST: usize = "sha256:".len() + 64;
@@ -37,7 +37,7 @@ pub(super) struct TextExtension {
     parameters: toml::Table,
 }
 
-/// `[extension.grants]`
+/// The table `[extension.grants]` of a tenant's text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct TextGrants {
@@ -75,30 +75,32 @@ impl TextExtension {
         self.allow.as_ref().map_or(0, Vec::len)
     }
 
-    pub(super) fn admit(self, lent: &Lent<'_>) -> Result<ExtensionConfig, Wrong> {
+    /// Checks the extension, and replaces the names of secrets. `table` is its key.
+    pub(super) fn admit(self, table: &str, admission: &mut Admission<'_>) -> ExtensionConfig {
         let component = self.component;
-        let is_digest = is_digest(&component);
-        if !is_digest && !is_bare_name(&component) {
+        let is_name = is_bare_name(&component);
+        if !is_name && !is_digest(&component) {
             let reason = format!(
                 "{component:?} is neither a digest nor a component that ships; name a component that was uploaded, or one \
                  of tenants.components, by its digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"
             );
-            return Err(("extension.component", reason));
+            admission.refuse(format!("{table}.component"), reason);
         }
-        Ok(ExtensionConfig {
-            digest: is_digest.then(|| component.clone()),
+        ExtensionConfig {
+            // Everything but a name of a shipped component must have the digest of this text, so no path is opened.
+            digest: (!is_name).then(|| component.clone()),
             component,
             place: ExtensionPlace::default(),
             required: self.required,
             activate: self.activate,
             allow: self.allow,
-            grants: self.grants.admit(lent)?,
+            grants: self.grants.admit(&format!("{table}.grants"), admission),
             limits: self.limits,
             on_failure: self.on_failure,
             instances: self.instances,
             instance_turns: self.instance_turns,
             parameters: self.parameters,
-        })
+        }
     }
 }
 
@@ -115,48 +117,50 @@ fn is_bare_name(text: &str) -> bool {
 }
 
 impl TextGrants {
-    fn admit(self, lent: &Lent<'_>) -> Result<GrantsConfig, Wrong> {
-        let secrets = self.secrets.into_iter().map(|(name, of)| {
-            let secret = lent.secret("extension.grants.secrets", &of)?.clone();
-            Ok((name, secret))
+    /// Checks the grants, and replaces the names of secrets. `table` is their key.
+    fn admit(self, table: &str, admission: &mut Admission<'_>) -> GrantsConfig {
+        let secrets = self.secrets.into_iter().filter_map(|(name, of)| {
+            let secret = admission.secret(&format!("{table}.secrets.{name}"), &of)?.clone();
+            Some((name, secret))
         });
+        let secrets = secrets.collect();
         if let Some(keyvalue) = &self.keyvalue {
             let most = KeyValueGrantConfig::default();
             for (key, given, most) in [
-                ("extension.grants.keyvalue.max_keys", keyvalue.max_keys, most.max_keys),
-                ("extension.grants.keyvalue.max_value_bytes", keyvalue.max_value_bytes, most.max_value_bytes),
-                ("extension.grants.keyvalue.max_total_bytes", keyvalue.max_total_bytes, most.max_total_bytes),
-                ("extension.grants.keyvalue.max_scoped_keys", keyvalue.max_scoped_keys, most.max_scoped_keys),
-                ("extension.grants.keyvalue.max_scoped_bytes", keyvalue.max_scoped_bytes, most.max_scoped_bytes),
+                ("max_keys", keyvalue.max_keys, most.max_keys),
+                ("max_value_bytes", keyvalue.max_value_bytes, most.max_value_bytes),
+                ("max_total_bytes", keyvalue.max_total_bytes, most.max_total_bytes),
+                ("max_scoped_keys", keyvalue.max_scoped_keys, most.max_scoped_keys),
+                ("max_scoped_bytes", keyvalue.max_scoped_bytes, most.max_scoped_bytes),
             ] {
-                lent.check_most(key, (Some(given), most))?;
+                admission.check_most(&format!("{table}.keyvalue.{key}"), (Some(given), most));
             }
         }
-        Ok(GrantsConfig {
+        GrantsConfig {
             clock: self.clock,
             random: self.random,
-            http: self.http.map(|http| http.admit(lent)).transpose()?,
+            http: self.http.map(|http| http.admit(&format!("{table}.http"), admission)),
             keyvalue: self.keyvalue,
-            secrets: secrets.collect::<Result<_, _>>()?,
+            secrets,
             session_state: self.session_state,
             task: self.task,
             tasks: self.tasks,
             task_resumption: self.task_resumption,
             agent_steps: self.agent_steps,
             rewrite_message: self.rewrite_message,
-        })
+        }
     }
 }
 
 impl TextHttp {
-    fn admit(self, lent: &Lent<'_>) -> Result<HttpGrantConfig, Wrong> {
+    fn admit(self, table: &str, admission: &mut Admission<'_>) -> HttpGrantConfig {
         let most = super::super::grants::max_response_bytes();
-        lent.check_most("extension.grants.http.max_response_bytes", (self.max_response_bytes, most))?;
-        Ok(HttpGrantConfig {
+        admission.check_most(&format!("{table}.max_response_bytes"), (self.max_response_bytes, most));
+        HttpGrantConfig {
             allow: self.allow,
             max_response_bytes: self.max_response_bytes.unwrap_or(most),
             timeout_ms: self.timeout_ms.unwrap_or_else(super::super::grants::timeout_ms),
             allow_private: Vec::new(),
-        })
+        }
     }
 }

@@ -13,10 +13,15 @@ use super::super::{SecretConfig, StoredTenantsConfig};
 static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
 
 /// A key and the reason why its value is refused.
-pub(super) type Wrong = (&'static str, String);
+pub(super) type Wrong = (String, String);
 
-/// The resources of `[tenants]`, for checking a text.
-pub(super) struct Lent<'a>(pub(super) &'a StoredTenantsConfig);
+/// The check of a text against `[tenants]`, which notes all mistakes.
+pub(super) struct Admission<'a> {
+    /// `[tenants]`. `None` if the config of the server is unknown: the text may name any secret and host then, and gets
+    /// none.
+    allowed: Option<&'a StoredTenantsConfig>,
+    wrong: Vec<Wrong>,
+}
 
 impl SecretConfig {
     /// The environment variable or the file. Exactly one is set.
@@ -28,63 +33,85 @@ impl SecretConfig {
     }
 }
 
-impl Lent<'_> {
+impl<'a> Admission<'a> {
+    pub(super) fn new(allowed: Option<&'a StoredTenantsConfig>) -> Self {
+        Self { allowed, wrong: Vec::new() }
+    }
+
+    /// The noted mistakes.
+    pub(super) fn into_wrong(self) -> Vec<Wrong> {
+        self.wrong
+    }
+
+    /// Notes a mistake.
+    pub(super) fn refuse(&mut self, key: impl Into<String>, reason: impl Into<String>) {
+        self.wrong.push((key.into(), reason.into()));
+    }
+
+    /// The most tenants that are loaded at once.
+    pub(super) fn max_loaded(&self) -> usize {
+        self.allowed.map_or_else(|| StoredTenantsConfig::default().max_loaded, |allowed| allowed.max_loaded)
+    }
+
     /// Finds a lent secret by its name.
-    pub(super) fn secret(&self, key: &'static str, name: &str) -> Result<&SecretConfig, Wrong> {
-        let refused = || {
+    pub(super) fn secret(&mut self, key: &str, name: &str) -> Option<&'a SecretConfig> {
+        let found = self.allowed?.secrets.get(name);
+        if found.is_none() {
             let reason =
                 format!("{name:?} is not a lent secret; ask the operator to add it to [tenants.secrets] of the config");
-            (key, reason)
-        };
-        self.0.secrets.get(name).ok_or_else(refused)
+            self.refuse(key, reason);
+        }
+        found
     }
 
     /// The environment variable of a lent secret. A secret in a file is refused.
-    pub(super) fn variable(&self, key: &'static str, name: &str) -> Result<String, Wrong> {
-        self.secret(key, name)?.places().0.ok_or_else(|| {
-            let reason = format!("{name:?} is lent as a file, and agents take variables; lend it with `env`");
-            (key, reason)
-        })
+    pub(super) fn variable(&mut self, key: &str, name: &str) -> Option<String> {
+        let variable = self.secret(key, name)?.places().0;
+        if variable.is_none() {
+            self.refuse(key, format!("{name:?} is lent as a file, and agents take variables; lend it with `env`"));
+        }
+        variable
     }
 
     /// Checks a number against a limit that applies only to texts. These numbers increase the host's memory or compile
     /// time.
-    pub(super) fn check_most(&self, key: &'static str, (given, most): (Option<usize>, usize)) -> Result<(), Wrong> {
-        match given {
-            Some(given) if given > most => {
-                Err((key, format!("{given} is more than a tenant may have: at most {most}")))
-            }
-            _ => Ok(()),
+    pub(super) fn check_most(&mut self, key: &str, (given, most): (Option<usize>, usize)) {
+        if let Some(given) = given.filter(|given| *given > most) {
+            self.refuse(key, format!("{given} is more than a tenant may have: at most {most}"));
         }
     }
 
     /// The addresses that the agents of texts may connect to: public ones, those in `hosts`, and those of
     /// `allow_private`.
     pub(super) fn screen(&self) -> Screen {
-        let written_out = self.0.hosts.iter().filter_map(HostPattern::address).map(AllowedDestination::from);
-        let allow = written_out.chain(self.0.allow_private.iter().cloned()).collect();
+        let hosts = self.allowed.iter().flat_map(|allowed| &allowed.hosts).filter_map(HostPattern::address);
+        let private = self.allowed.iter().flat_map(|allowed| &allowed.allow_private).cloned();
+        let allow = hosts.map(AllowedDestination::from).chain(private).collect();
         Screen::with_resolver(ScreenConfig { allow, https_only: false }, RESOLVER.clone())
     }
 
     /// Checks that a URL of an agent is on a lent host and has no credentials.
-    pub(super) fn check_url(&self, key: &'static str, url: &str) -> Result<(), Wrong> {
+    pub(super) fn check_url(&mut self, key: &str, url: &str) {
+        if let Err(reason) = self.url_fault(url) {
+            self.refuse(key, reason);
+        }
+    }
+
+    fn url_fault(&self, url: &str) -> Result<(), String> {
         let parsed = url.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
         let Some(authority) = parsed.as_ref().and_then(Uri::authority) else {
-            return Err((key, "is no URL; write it as in \"https://agent.example.com\"".to_owned()));
+            return Err("is no URL; write it as in \"https://agent.example.com\"".to_owned());
         };
         if authority.as_str().contains('@') {
             let reason = "has a user or a password in it; let the operator lend it in [tenants.secrets], and name it";
-            return Err((key, reason.to_owned()));
+            return Err(reason.to_owned());
         }
-        if self.0.hosts.iter().any(|host| host.is_of(url)) {
+        if self.allowed.is_none_or(|allowed| allowed.hosts.iter().any(|host| host.is_of(url))) {
             return Ok(());
         }
         let host = authority.host();
-        Err((
-            key,
-            format!(
-                "{host} is not a host that agents may call; ask the operator to add it to tenants.hosts of the config"
-            ),
+        Err(format!(
+            "{host} is not a host that agents may call; ask the operator to add it to tenants.hosts of the config"
         ))
     }
 }

@@ -6,7 +6,8 @@ use annex_text::line_within;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
 
-use super::super::document::Document;
+use super::super::document::syntax::{self, SyntaxMistake};
+use super::super::document::{Document, without_indices};
 use super::super::problems::Problem;
 
 /// The most mistakes that are reported per text. Each costs one more decoding.
@@ -25,9 +26,13 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     let is_unknown = problems.iter().any(|problem| problem.reason.starts_with("unknown key"));
     match problems.as_slice() {
         [] => {
-            let before = first.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let span = first.span().unwrap_or_default();
+            let before = text.get(..span.start).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
-            (format!("line {line}"), line_within(first.message().trim(), MAX_LINE_BYTES))
+            // Without the example, because the admin API shows the reason.
+            let SyntaxMistake { key, reason, .. } = syntax::mistake(text, &span, first.message());
+            let key = if key.is_empty() { key } else { format!(": {}", line_within(&key, MAX_LINE_BYTES)) };
+            (format!("line {line}{key}"), line_within(&reason, MAX_LINE_BYTES))
         }
         [only] => {
             let hint = if is_unknown { format!("; {NAMES_NO_FILES}") } else { String::new() };
@@ -44,9 +49,8 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     }
 }
 
-/// The mistakes in the text of a file that does not decode as `T`.
-pub(super) fn in_file<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
-    let mut problems = problems_at::<T>(file, text);
+/// The mistakes with the hint about unknown keys, if there are some.
+pub(crate) fn with_hint(mut problems: Vec<Problem>) -> Vec<Problem> {
     let unknown = problems.iter_mut().rfind(|problem| problem.reason.starts_with("unknown key"));
     if let Some(Problem { reason, .. }) = unknown {
         reason.push_str(&format!("; {NAMES_NO_FILES}"));
@@ -54,12 +58,23 @@ pub(super) fn in_file<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Probl
     problems
 }
 
-fn problems<T: DeserializeOwned>(text: &str) -> Vec<Problem> {
-    problems_at::<T>(Path::new(""), text)
+/// The place and the reasons of mistakes without lines.
+pub(super) fn listed(mut wrong: Vec<(String, String)>) -> (String, String) {
+    let within = |(key, reason): (String, String)| (key, line_within(&reason, MAX_LINE_BYTES));
+    if wrong.len() == 1
+        && let Some((key, reason)) = wrong.pop()
+    {
+        return within((without_indices(&key), reason));
+    }
+    let more = if wrong.len() <= MAX_MISTAKES { "" } else { ", of which these are the first" };
+    let place = format!("{} errors in the text{more}", wrong.len());
+    let lines = wrong.into_iter().take(MAX_MISTAKES).map(within);
+    let lines: Vec<String> = lines.map(|(key, reason)| format!("{}: {reason}", without_indices(&key))).collect();
+    (place, format!("\n{}", lines.join("\n")))
 }
 
-fn problems_at<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
-    let mut document = Document::parse(file, text).with_most(MAX_MISTAKES);
+fn problems<T: DeserializeOwned>(text: &str) -> Vec<Problem> {
+    let mut document = Document::parse(Path::new(""), text).with_most(MAX_MISTAKES);
     // Only the noted mistakes are of use here, not the value.
     drop(document.decode::<T>());
     document.into_problems()

@@ -216,13 +216,13 @@ fn credentials_of_callers_are_not_passed_on_to_an_agent_of_a_tenant() {
         let process = format!("[card]\nname = \"n\"\ndescription = \"d\"\n{auth}");
         let process = Arc::new(toml::from_str::<Config>(&process).expect("a config"));
         let forward = format!("card = \"https://a.example.com\"\nheaders_forward = [{field:?}]\n");
-        ServedConfig::of_added(admit(&upstream(&forward)).expect("a tenant"), &process).map(drop)
+        ServedConfig::of_added(admit(&upstream(&forward)).expect("a tenant"), &process).wrong_as_added()
     };
-    assert_eq!(served("", "traceparent"), Ok(()));
+    assert_eq!(served("", "traceparent"), []);
     let key = "[auth.api_key_header]\nname = \"x-key\"\n[[auth.api_key]]\nprincipal = \"ada\"\nkey_env = \"K\"\n";
-    assert_eq!(served(key, "x-api-key"), Ok(()));
+    assert_eq!(served(key, "x-api-key"), []);
     for (auth, field) in [("", "Authorization"), ("", "cookie"), ("", "X-Api-Key"), (key, "X-Key")] {
-        assert_eq!(served(auth, field).expect_err("a refusal").0, "agent.headers_forward");
+        assert_eq!(served(auth, field).first().expect("a refusal").0, "agent.headers_forward");
     }
 }
 
@@ -230,6 +230,8 @@ fn credentials_of_callers_are_not_passed_on_to_an_agent_of_a_tenant() {
 fn a_text_that_is_none_is_refused_with_its_line() {
     refused("= x", &["line 1"]);
     refused("[card]\nname = \"n\"\nnope", &["line 3"]);
+    refused("[card]\nname = n", &["line 2: card.name: is a text without quotes"]);
+    refused("[card]\nname = \"n\"\nname = \"m\"", &["line 3: card.name: duplicate key; it stands in line 2 already"]);
     refused("[card]\nname = \"n\"", &["agent"]);
     refused(&text("[quota]\nturns = 0"), &["quota.turns", "at least 1"]);
     refused(&text("[quota]\nturns_per_day = 1"), &["quota.turns_per_day: unknown key"]);
@@ -252,6 +254,24 @@ fn all_mistakes_of_a_text_are_told_with_their_lines_as_long_as_they_are_not_too_
     assert!(reason.starts_with("20 errors in the text, and there may be more:\n"), "{reason}");
     let long = admit(&text(&format!("{} = 1", "k".repeat(10_000)))).err().expect("a refusal");
     assert!(long.len() < 2_000, "{}", long.len());
+}
+
+#[test]
+fn all_keys_that_a_text_may_not_have_are_named_at_once() {
+    let text = upstream(&format!(
+        "card = \"https://b.example.org\"\nmax_tool_rounds = 65\n[agent.credentials]\nsecret = \"other\"\n\
+         [[extension]]\ncomponent = \"x.wasm\"\n[[extension]]\ncomponent = \"{DIGEST}\"\n\
+         grants = {{ secrets = {{ S = \"none\" }} }}\n[quota]\nturns = 0\n"
+    ));
+    let found = [
+        "7 errors in the text:\nquota.turns: must be at least 1\nagent.max_tool_rounds: 65 is more",
+        "\nagent.card: b.example.org is not a host",
+        "\nagent.credentials.secret: \"other\" is not a lent secret",
+        "\nagent.max_tool_rounds: unknown key of an agent of kind `upstream`",
+        "\nextension.component: \"x.wasm\" is neither",
+        "\nextension.grants.secrets.S: \"none\" is not a lent secret",
+    ];
+    refused(&text, &found);
 }
 
 #[tokio::test]

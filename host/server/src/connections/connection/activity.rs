@@ -18,21 +18,21 @@ const CHUNK: usize = 16 << 10;
 
 /// The open requests of one connection.
 pub(super) struct Activity {
-    state: Mutex<State>,
+    state: Mutex<OpenRequests>,
 }
 
-struct State {
+struct OpenRequests {
     /// The number of the latest request.
     next: u64,
     open: usize,
     /// The time at which the last open request ended.
     idle_since: Instant,
     /// Answers with chunks that are not sent yet, by the number of the request.
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, UnsentChunks>,
 }
 
 /// The chunks of one answer that HTTP/2 has and has not sent.
-struct Waiting {
+struct UnsentChunks {
     chunks: usize,
     /// The time at which a chunk of the answer was last sent, or the first one handed over.
     since: Instant,
@@ -40,7 +40,7 @@ struct Waiting {
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
-        let state = State { next: 0, open: 0, idle_since: Instant::now(), waiting: HashMap::new() };
+        let state = OpenRequests { next: 0, open: 0, idle_since: Instant::now(), waiting: HashMap::new() };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
@@ -63,7 +63,7 @@ impl Activity {
         self.lock().waiting.values().any(|waiting| waiting.since.elapsed() >= time)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenRequests> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,7 +84,7 @@ impl Open {
     fn hand_over(&self, chunk: Bytes) -> Bytes {
         let mut state = self.activity.lock();
         state.open += 1;
-        let first = || Waiting { chunks: 0, since: Instant::now() };
+        let first = || UnsentChunks { chunks: 0, since: Instant::now() };
         state.waiting.entry(self.number).or_insert_with(first).chunks += 1;
         drop(state);
         // HTTP/2 drops the chunk when it is sent or discarded. Nothing else shows that the client has taken the chunk.
@@ -98,7 +98,7 @@ impl Drop for Open {
     }
 }
 
-impl State {
+impl OpenRequests {
     fn end_one(&mut self) {
         self.open -= 1;
         self.idle_since = Instant::now();

@@ -65,12 +65,12 @@ mod tests {
     use super::{Beginning, HTTP2_PREFACE};
 
     /// Counts the reads of a stream.
-    struct Counted {
+    struct ReadCounter {
         stream: DuplexStream,
         looks: usize,
     }
 
-    impl AsyncRead for Counted {
+    impl AsyncRead for ReadCounter {
         fn poll_read(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
@@ -84,7 +84,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_sent_the_beginning_of_a_preface_is_not_looked_at_again_before_it_sends_more() {
         let (mut client, stream) = duplex(64);
-        let mut counted = Counted { stream, looks: 0 };
+        let mut counted = ReadCounter { stream, looks: 0 };
         client.write_all(b"P").await.expect("sent");
         // Another task always has work, as in a server.
         let others = tokio::spawn(async {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::agreement::Agreement;
 use super::history::Action;
 use super::loader::{self, Occasion, Plan, Present};
-use super::prepared::Prepared;
+use super::prepared::PreparedChange;
 use super::version::{Origin, Version};
 use super::{InstallError, Installer, kept};
 use crate::config::ExtensionConfig;
@@ -40,7 +40,7 @@ pub(super) struct Basis {
 }
 
 /// The new set that a change proposes.
-struct Wanted {
+struct ProposedSet {
     versions: Vec<Version>,
     installed: Installed,
     /// The digest of the config's extensions.
@@ -59,15 +59,15 @@ impl Installer {
     /// Applies a prepared change, here or in all processes that serve the agent.
     pub(super) async fn put_in_force(
         &self,
-        prepared: Prepared,
+        prepared: PreparedChange,
         action: Action,
         basis: Basis,
     ) -> Result<bool, InstallError> {
         let Some(agreement) = &self.agreement else { return Ok(self.put(prepared, action)) };
-        let Prepared { versions, published } = prepared;
+        let PreparedChange { versions, published } = prepared;
         let installed = published.extensions.installed.clone();
         let config = agreement.served().config;
-        self.agree(agreement, Wanted { versions, installed, config, basis, action }).await
+        self.agree(agreement, ProposedSet { versions, installed, config, basis, action }).await
     }
 
     /// Brings this process to the current edition, or proposes the extensions of its config as the next edition.
@@ -117,7 +117,7 @@ impl Installer {
             return self.take(agreement, current).await;
         }
         let basis = Basis { edition: current.number, consent: Consent::OfAll };
-        self.agree(agreement, Wanted { versions, installed, config: digest, basis, action: Action::Loaded }).await
+        self.agree(agreement, ProposedSet { versions, installed, config: digest, basis, action: Action::Loaded }).await
     }
 
     /// True if the config has nothing to propose: it is the current one, or an earlier one that some process still has
@@ -147,9 +147,9 @@ impl Installer {
     }
 
     /// Proposes a new set, applies it after all others have agreed, and waits until no process serves the previous one.
-    async fn agree(&self, agreement: &Agreement, wanted: Wanted) -> Result<bool, InstallError> {
+    async fn agree(&self, agreement: &Agreement, wanted: ProposedSet) -> Result<bool, InstallError> {
         let door = agreement.door.lock().await;
-        let Wanted { versions, installed, config, basis, action } = wanted;
+        let ProposedSet { versions, installed, config, basis, action } = wanted;
         let editions = &agreement.peers.editions;
         let sources = kept::write(&versions).map_err(unreadable)?;
         let cards = self.issuer.cards(&installed).map_err(|error| InstallError::Cards(error.into()))?;
@@ -173,7 +173,7 @@ impl Installer {
         self.obtain(agreement, (&replica, number), basis.consent).await?;
         let published = self.issuer.publish(installed, number, cards, Some(&self.publisher.current()));
         let edition = Edition { number, config, sources, cards: written };
-        let changed = self.put(Prepared { versions, published }, action);
+        let changed = self.put(PreparedChange { versions, published }, action);
         agreement.serve(edition);
         // The lock is released before the wait: the task that follows other processes may need it to report this
         // process under a new replica id.
@@ -288,7 +288,7 @@ impl Installer {
         Ok(changed)
     }
 
-    async fn prepare_edition(&self, agreement: &Agreement, edition: &Edition) -> Result<Prepared, InstallError> {
+    async fn prepare_edition(&self, agreement: &Agreement, edition: &Edition) -> Result<PreparedChange, InstallError> {
         let versions = self.load_edition(&agreement.peers.editions, edition, |_| true).await?;
         let plan = loader::in_order(versions)?;
         let cards = if edition.cards.is_empty() || !agreement.peers.share_cards {
@@ -298,7 +298,7 @@ impl Installer {
         };
         let current = self.publisher.current();
         let published = self.issuer.publish(plan.installed, edition.number, cards, Some(&current));
-        Ok(Prepared { versions: plan.versions, published })
+        Ok(PreparedChange { versions: plan.versions, published })
     }
 
     /// The versions of an edition whose origin satisfies `wanted`.
@@ -390,7 +390,7 @@ impl Installer {
                 return Ok(());
             }
             let versions = self.versions();
-            let wanted = Wanted { versions, installed, config: edition.config, basis, action: Action::Loaded };
+            let wanted = ProposedSet { versions, installed, config: edition.config, basis, action: Action::Loaded };
             match self.agree(agreement, wanted).await {
                 Err(InstallError::Busy) if Instant::now() < until => sleep(RETRY).await,
                 outcome => return outcome.map(drop),

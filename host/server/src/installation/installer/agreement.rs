@@ -9,7 +9,7 @@ use annex_leases::editions::{Edition, Editions};
 use annex_leases::wake::Wake;
 use annex_operations::extension_set::Bar;
 
-use super::prepared::Prepared;
+use super::prepared::PreparedChange;
 
 /// The id of the hint about a new proposal or edition.
 pub(crate) const HINT: &str = "annex-editions";
@@ -45,7 +45,7 @@ struct AgreementStanding {
     joined: Option<Replica>,
     /// Set while the current edition cannot be served.
     unable: Option<Inability>,
-    tried: Option<Tried>,
+    tried: Option<TriedProposal>,
 }
 
 struct Inability {
@@ -54,9 +54,9 @@ struct Inability {
 }
 
 /// A proposal that this process can serve. Kept until the proposal is concluded or expires.
-struct Tried {
+struct TriedProposal {
     number: u64,
-    prepared: Prepared,
+    prepared: PreparedChange,
     until: Instant,
 }
 
@@ -125,13 +125,13 @@ impl Agreement {
         self.lock().unable.as_ref().is_some_and(|unable| unable.next <= Instant::now())
     }
 
-    pub(super) fn keep_tried(&self, number: u64, prepared: Prepared) {
+    pub(super) fn keep_tried(&self, number: u64, prepared: PreparedChange) {
         let until = Instant::now() + self.limit();
-        self.lock().tried = Some(Tried { number, prepared, until });
+        self.lock().tried = Some(TriedProposal { number, prepared, until });
     }
 
     /// The change that was prepared when the edition was proposed.
-    pub(super) fn take_tried(&self, number: u64) -> Option<Prepared> {
+    pub(super) fn take_tried(&self, number: u64) -> Option<PreparedChange> {
         self.lock().tried.take_if(|tried| tried.number == number).map(|tried| tried.prepared)
     }
 

@@ -25,7 +25,7 @@ impl Candidate {
 }
 
 /// All versions in order, and the refused ones with the reasons.
-pub(super) struct Arranged {
+pub(super) struct Arrangement {
     pub(super) versions: Vec<Version>,
     pub(super) installed: Installed,
     pub(super) refused: Vec<(Version, LoadError)>,
@@ -40,7 +40,7 @@ pub(super) fn arrange(
     config: &[Version],
     mut folder: Vec<Candidate>,
     added: &[Version],
-) -> Result<Arranged, InstallError> {
+) -> Result<Arrangement, InstallError> {
     let first = Installed::new(config.iter().map(|version| version.extension.clone()));
     let first = first.map_err(|source| InstallError::Set { places: places(config, &source), source })?;
     // Sorted by name, so that the order does not depend on the file system.
@@ -50,7 +50,7 @@ pub(super) fn arrange(
     loop {
         // Each round starts with the config's extensions, because a refusal leaves a half-filled set.
         let (origin, error) = match place(first.clone(), config, &folder, added) {
-            Ok((versions, installed)) => return Ok(Arranged { versions, installed, refused }),
+            Ok((versions, installed)) => return Ok(Arrangement { versions, installed, refused }),
             Err(refusal) => refusal,
         };
         let at_fault = folder.iter().position(|candidate| candidate.is_new && candidate.version.origin == origin);

@@ -57,7 +57,7 @@ pub enum InstallError {
     Setting {
         /// The source of the extension.
         origin: Origin,
-        /// The key.
+        /// The config key of the setting.
         key: &'static str,
         /// The fault of the value.
         reason: String,
@@ -71,11 +71,14 @@ pub enum InstallError {
         #[source]
         source: LoadError,
     },
+    /// Several extensions are refused, each for a reason of its own.
+    #[error("{} errors\n{}", .0.len(), .0.iter().map(Self::public_text).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<InstallError>),
     /// The extensions do not fit together.
     #[error("{places}the installed extensions do not fit together")]
     Set {
-        /// The places in the config of the extensions that do not fit, followed by a colon. Empty for extensions that
-        /// no config names.
+        /// The config's entries of the extensions that do not fit, followed by a colon. Empty if the config names none
+        /// of the extensions.
         places: String,
         /// The reason.
         #[source]
@@ -210,10 +213,31 @@ fn keys(refusal: &LoadError) -> Vec<String> {
 }
 
 impl InstallError {
+    /// One error for all of these, if there are any.
+    pub(super) fn unless_none(mut errors: Vec<Self>) -> Result<(), Self> {
+        match (errors.pop(), errors.is_empty()) {
+            (None, _) => Ok(()),
+            (Some(only), true) => Err(only),
+            (Some(last), false) => {
+                errors.push(last);
+                Err(Self::Several(errors))
+            }
+        }
+    }
+
+    /// The errors, one for each source.
+    pub(crate) fn into_each(self) -> Vec<Self> {
+        match self {
+            Self::Several(errors) => errors,
+            only => vec![only],
+        }
+    }
+
     /// The error and its causes, without the excerpts of files that TOML errors contain.
     pub(crate) fn public_text(&self) -> String {
         match self {
             Self::Config(error) => format!("{self}: {}", error.lines().join("; ")),
+            Self::Several(errors) => errors.iter().map(Self::public_text).collect::<Vec<_>>().join("; "),
             _ => fault::text(self),
         }
     }
@@ -225,7 +249,8 @@ impl InstallError {
             Self::Folder { .. } => "runtime.extensions_dir".to_owned(),
             Self::Name { name } => name.clone(),
             Self::NoFile | Self::Config(_) | Self::Table { .. } => OF_CONFIG.to_owned(),
-            Self::Set { .. }
+            Self::Several(_)
+            | Self::Set { .. }
             | Self::Cards(_)
             | Self::Editions(_)
             | Self::Unreadable { .. }

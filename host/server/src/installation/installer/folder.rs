@@ -26,7 +26,7 @@ pub(crate) struct Folder {
 }
 
 /// A component in the folder.
-pub(super) struct Found {
+pub(super) struct FolderEntry {
     pub(super) name: String,
     pub(super) component: PathBuf,
     /// The settings, or the fault in them.
@@ -50,7 +50,7 @@ impl Folder {
     }
 
     /// The components in the folder, by name. Files whose name begins with a dot are unfinished and skipped.
-    pub(super) fn list(&self) -> io::Result<Vec<Found>> {
+    pub(super) fn list(&self) -> io::Result<Vec<FolderEntry>> {
         // The mode may have changed since the folder was opened.
         annex_files::check_folder(&self.path, Purpose::Managed)?;
         let mut found = Vec::new();
@@ -63,7 +63,7 @@ impl Folder {
                 let broken_is_optional = text.as_deref().is_ok_and(ExtensionConfig::broken_settings_are_optional);
                 let settings = text.and_then(|text| read_settings(name, &text));
                 let is_optional = settings.as_ref().map_or(broken_is_optional, |settings| !settings.must_load());
-                found.push(Found { name: name.to_owned(), component, settings, is_optional });
+                found.push(FolderEntry { name: name.to_owned(), component, settings, is_optional });
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));

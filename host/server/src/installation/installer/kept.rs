@@ -18,7 +18,7 @@ pub(super) struct KeptVersion {
 /// The JSON form of a stored component.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenVersion {
     origin: WrittenOrigin,
     name: String,
     component: String,
@@ -44,7 +44,7 @@ pub(super) fn write(versions: &[Version]) -> Result<String, String> {
             // A process that shares its database has no managed folder.
             Origin::Folder { .. } | Origin::Added { .. } => WrittenOrigin::Added,
         };
-        Ok(Written {
+        Ok(WrittenVersion {
             origin,
             name: version.origin.name().to_owned(),
             component: version.settings.component.clone(),
@@ -63,7 +63,7 @@ pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let written: Vec<Written> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let written: Vec<WrittenVersion> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     written.into_iter().map(kept).collect()
 }
 
@@ -80,8 +80,8 @@ pub(super) fn config_digest(
     Ok(Digest::of(text.as_bytes()).hex())
 }
 
-fn kept(written: Written) -> Result<KeptVersion, String> {
-    let Written { origin, name, component, settings, digest, is_named } = written;
+fn kept(written: WrittenVersion) -> Result<KeptVersion, String> {
+    let WrittenVersion { origin, name, component, settings, digest, is_named } = written;
     let wrong = |error: toml::de::Error| format!("the settings of {name}: {}", error.message());
     let mut table: toml::Table = toml::from_str(&settings).map_err(wrong)?;
     table.insert("component".to_owned(), component.into());
@@ -102,7 +102,7 @@ fn settings_text(settings: &ExtensionConfig) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Written, WrittenOrigin, config_digest, kept, settings_text};
+    use super::{WrittenOrigin, WrittenVersion, config_digest, kept, settings_text};
     use crate::config::ExtensionConfig;
 
     const SETTINGS: &str = "
@@ -125,7 +125,7 @@ mod tests {
     fn settings_are_the_same_when_they_are_read_again() {
         for text in ["", SETTINGS] {
             let settings = ExtensionConfig::from_settings("x", text).expect("settings");
-            let written = Written {
+            let written = WrittenVersion {
                 origin: WrittenOrigin::Added,
                 name: "x".to_owned(),
                 component: settings.component.clone(),

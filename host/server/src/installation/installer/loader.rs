@@ -12,9 +12,9 @@ use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_C
 use annex_telemetry::fault;
 use annex_tenants::ComponentStore;
 
-use super::arrange::{self, Arranged, Candidate};
+use super::arrange::{self, Arrangement, Candidate};
 use super::error::InstallError;
-use super::folder::{Folder, Found};
+use super::folder::{Folder, FolderEntry};
 use super::kept::KeptVersion;
 use super::version::{Origin, Version};
 use crate::config::{Config, ExtensionConfig};
@@ -34,7 +34,7 @@ pub(super) enum Occasion {
 
 /// A decision of an operator that differs from a source, such as a rollback. It lasts until the source changes.
 #[derive(Clone)]
-pub(super) struct Overruled {
+pub(super) struct OperatorOverride {
     /// The origin, settings and digest of the version that the source names.
     pub(super) origin: Origin,
     pub(super) settings: ExtensionConfig,
@@ -57,17 +57,17 @@ pub(super) struct Plan {
     pub(super) installed: Installed,
     pub(super) failures: Vec<Failure>,
     /// The decisions that still apply.
-    pub(super) overruled: Vec<Overruled>,
+    pub(super) overruled: Vec<OperatorOverride>,
 }
 
-impl From<Arranged> for Plan {
-    fn from(Arranged { versions, installed, .. }: Arranged) -> Self {
+impl From<Arrangement> for Plan {
+    fn from(Arrangement { versions, installed, .. }: Arrangement) -> Self {
         Self { versions, installed, failures: Vec::new(), overruled: Vec::new() }
     }
 }
 
 /// An extension that a source names.
-struct Wanted {
+struct SourceEntry {
     origin: Origin,
     component: PathBuf,
     settings: Result<ExtensionConfig, String>,
@@ -77,7 +77,7 @@ struct Wanted {
 /// The installed versions and the decisions when a plan is made.
 pub(super) struct Present<'a> {
     pub(super) versions: &'a [Version],
-    pub(super) overruled: &'a [Overruled],
+    pub(super) overruled: &'a [OperatorOverride],
 }
 
 /// Loads components for one installer.
@@ -107,13 +107,17 @@ impl Loader {
         let mut failures = Vec::new();
         let mut overruled = Vec::new();
         let mut versions = Vec::new();
+        // All refusals are reported at once.
+        let mut refused = Vec::new();
         for extension in config {
             let wanted = self.named(extension);
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             // The config's list is applied as a whole or not at all. Only a rescan keeps the last good version, because
             // no operator has started it.
-            let loaded = tolerate(loaded, &wanted, present, occasion == Occasion::Rescan, &mut failures)?;
-            versions.extend(loaded.map(|candidate| candidate.version));
+            match tolerate(loaded, &wanted, present, occasion == Occasion::Rescan, &mut failures) {
+                Ok(loaded) => versions.extend(loaded.map(|candidate| candidate.version)),
+                Err(error) => refused.push(error),
+            }
         }
         let mut candidates = Vec::new();
         for wanted in self.in_folder().await? {
@@ -121,15 +125,19 @@ impl Loader {
             // load.
             let is_tolerated = occasion != Occasion::Start || wanted.is_optional;
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
-            candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
+            match tolerate(loaded, &wanted, present, is_tolerated, &mut failures) {
+                Ok(loaded) => candidates.extend(loaded),
+                Err(error) => refused.push(error),
+            }
         }
+        InstallError::unless_none(refused)?;
         if occasion == Occasion::Rescan {
             candidates.extend(self.vanished(present, &candidates, &mut failures));
         }
         // An added component has no source to read again, so it stays.
         let added = present.versions.iter().filter(|version| matches!(version.origin, Origin::Added { .. }));
         let added: Vec<Version> = added.cloned().collect();
-        let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
+        let Arrangement { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
         for (version, source) in refused {
             let must_load = version.settings.must_load();
             let origin = version.origin;
@@ -164,8 +172,8 @@ impl Loader {
         vanished
     }
 
-    fn named(&self, extension: &ExtensionConfig) -> Wanted {
-        Wanted {
+    fn named(&self, extension: &ExtensionConfig) -> SourceEntry {
+        SourceEntry {
             origin: Origin::Config { component: extension.component.clone(), place: extension.place.clone() },
             component: self.locations.component(&extension.component),
             settings: Ok(extension.clone()),
@@ -173,14 +181,14 @@ impl Loader {
         }
     }
 
-    async fn in_folder(&self) -> Result<Vec<Wanted>, InstallError> {
+    async fn in_folder(&self) -> Result<Vec<SourceEntry>, InstallError> {
         let Some(folder) = self.folder.clone() else { return Ok(Vec::new()) };
         let path = folder.path().to_owned();
         let found = blocking(move || folder.list()).await;
         let found = found.map_err(|source| InstallError::Folder { path, source })?;
-        let wanted = |Found { name, component, settings, is_optional }| {
+        let wanted = |FolderEntry { name, component, settings, is_optional }| {
             let origin = Origin::Folder { name };
-            Wanted { origin, component, settings, is_optional }
+            SourceEntry { origin, component, settings, is_optional }
         };
         Ok(found.into_iter().map(wanted).collect())
     }
@@ -188,11 +196,11 @@ impl Loader {
     /// The version for a source. `None` if an operator removed the extension although the source still names it.
     async fn load_wanted(
         &self,
-        wanted: &Wanted,
+        wanted: &SourceEntry,
         present: &Present<'_>,
-        overruled: &mut Vec<Overruled>,
+        overruled: &mut Vec<OperatorOverride>,
     ) -> Result<Option<Candidate>, InstallError> {
-        let Wanted { origin, settings, .. } = wanted;
+        let SourceEntry { origin, settings, .. } = wanted;
         let wrong =
             |reason: &String| InstallError::Setting { origin: origin.clone(), key: "settings", reason: reason.clone() };
         let settings = settings.as_ref().map_err(wrong)?;
@@ -299,8 +307,8 @@ impl Loader {
 
     /// Reads a component and its digest. The digest is computed from the bytes that are loaded, because the file may
     /// change in between. Files have up to 32 MiB, so the work runs on a blocking thread.
-    async fn read(&self, wanted: &Wanted) -> Result<(Digest, Vec<u8>), InstallError> {
-        let Wanted { origin, component, settings, .. } = wanted;
+    async fn read(&self, wanted: &SourceEntry) -> Result<(Digest, Vec<u8>), InstallError> {
+        let SourceEntry { origin, component, settings, .. } = wanted;
         if let Ok(Some(digest)) = settings.as_ref().map(ExtensionConfig::uploaded) {
             return self.read_uploaded(origin, digest).await;
         }
@@ -376,7 +384,7 @@ fn purpose(origin: &Origin) -> Purpose {
 }
 
 /// Sorts loaded versions into the order of installed extensions.
-pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError> {
+pub(super) fn in_order(versions: Vec<Version>) -> Result<Arrangement, InstallError> {
     let mut config = Vec::new();
     let mut folder = Vec::new();
     let mut added = Vec::new();
@@ -393,7 +401,7 @@ pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError>
 /// Keeps the installed version of a broken source, if that is tolerated.
 fn tolerate(
     loaded: Result<Option<Candidate>, InstallError>,
-    wanted: &Wanted,
+    wanted: &SourceEntry,
     present: &Present<'_>,
     is_tolerated: bool,
     failures: &mut Vec<Failure>,
@@ -408,7 +416,7 @@ fn tolerate(
 }
 
 /// The installed version from the same source, even if the source's file has changed since.
-fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
+fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version> {
     let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
     let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);
     match from_there.as_slice() {

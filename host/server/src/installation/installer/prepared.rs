@@ -1,10 +1,10 @@
 //! A change that has passed every check.
 
 use super::version::Version;
-use crate::installation::published::Published;
+use crate::installation::published::PublishedSet;
 
 /// A change that has passed every check. Applying it cannot fail.
-pub(super) struct Prepared {
+pub(super) struct PreparedChange {
     pub(super) versions: Vec<Version>,
-    pub(super) published: Published,
+    pub(super) published: PublishedSet,
 }

@@ -10,8 +10,8 @@ use crate::installation::file_identity::FileIdentity;
 
 /// A file or folder to poll.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    /// A file.
+pub(super) enum PolledPath {
+    /// One file, such as a component.
     File(PathBuf),
     /// The managed folder, with its components and settings.
     Folder(PathBuf),
@@ -27,7 +27,7 @@ pub(super) struct Sight {
     files: BTreeMap<OsString, Option<FileIdentity>>,
 }
 
-impl Place {
+impl PolledPath {
     /// The state of the place now. A missing file or folder has a state as well.
     pub(super) fn look(&self) -> Sight {
         match self {

@@ -11,8 +11,8 @@ use notify::event::{ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-use super::Watched;
-use super::look::{Place, Sight};
+use super::WatchedFiles;
+use super::look::{PolledPath, Sight};
 
 /// Watches folders for any number of followers and notifies each of its own files. All paths are real paths, because
 /// the kernel has one watch per folder behind all links.
@@ -22,7 +22,7 @@ pub(crate) struct FileWatcher {
     ///
     /// `None` if the kernel has no watcher left for this user.
     watcher: Mutex<Option<RecommendedWatcher>>,
-    followed: Arc<Mutex<Followed>>,
+    followed: Arc<Mutex<Followers>>,
 }
 
 /// The period of polling the places of all followers.
@@ -33,32 +33,32 @@ pub(super) type Number = u64;
 
 /// The followers with their files, and the watched folders.
 #[derive(Default)]
-struct Followed {
+struct Followers {
     followers: HashMap<Number, Follower>,
     /// The watched folders with their followers.
     folders: BTreeMap<PathBuf, BTreeSet<Number>>,
     /// The polled places with their followers. Many tenants may share one component.
-    places: BTreeMap<Place, Seen>,
+    places: BTreeMap<PolledPath, PolledState>,
     last: Number,
 }
 
 /// The last state of a place, and its followers.
 #[derive(Default)]
-struct Seen {
+struct PolledState {
     sight: Sight,
     followers: BTreeSet<Number>,
 }
 
 struct Follower {
-    watched: Watched,
-    places: BTreeSet<Place>,
+    watched: WatchedFiles,
+    places: BTreeSet<PolledPath>,
     touched: Arc<Notify>,
 }
 
 impl FileWatcher {
     /// Starts the watcher. If some part cannot be started, the log says so and the server continues without it.
     pub(crate) fn start() -> Arc<Self> {
-        let followed = Arc::<Mutex<Followed>>::default();
+        let followed = Arc::<Mutex<Followers>>::default();
         let shared = Arc::clone(&followed);
         let watcher = notify::recommended_watcher(move |event| lock(&shared).take(event));
         let watcher = watcher.inspect_err(super::cannot).ok();
@@ -72,9 +72,10 @@ impl FileWatcher {
     }
 
     /// Replaces the polled places of a follower.
-    pub(super) fn look_at(&self, number: Number, places: BTreeSet<Place>) {
+    pub(super) fn look_at(&self, number: Number, places: BTreeSet<PolledPath>) {
         let followed = lock(&self.followed);
-        let new: Vec<Place> = places.iter().filter(|place| !followed.places.contains_key(place)).cloned().collect();
+        let new: Vec<PolledPath> =
+            places.iter().filter(|place| !followed.places.contains_key(place)).cloned().collect();
         drop(followed);
         // The lock is not held while files are polled, because a file system may be slow.
         let seen = new.into_iter().map(|place| (place.look(), place)).collect();
@@ -86,7 +87,9 @@ impl FileWatcher {
         let mut followed = lock(&self.followed);
         followed.last += 1;
         let number = followed.last;
-        followed.followers.insert(number, Follower { watched: Watched::default(), places: BTreeSet::new(), touched });
+        followed
+            .followers
+            .insert(number, Follower { watched: WatchedFiles::default(), places: BTreeSet::new(), touched });
         number
     }
 
@@ -95,7 +98,7 @@ impl FileWatcher {
     pub(super) fn follow(
         &self,
         number: Number,
-        watched: Watched,
+        watched: WatchedFiles,
         before: &BTreeSet<PathBuf>,
     ) -> (bool, Vec<(PathBuf, notify::Error)>) {
         let mut watcher = lock(&self.watcher);
@@ -151,11 +154,11 @@ impl FileWatcher {
 }
 
 /// Polls all places until the watcher is dropped.
-fn look(followed: &Weak<Mutex<Followed>>) {
+fn look(followed: &Weak<Mutex<Followers>>) {
     loop {
         thread::sleep(LOOK);
         let Some(followed) = followed.upgrade() else { return };
-        let places: Vec<Place> = lock(&followed).places.keys().cloned().collect();
+        let places: Vec<PolledPath> = lock(&followed).places.keys().cloned().collect();
         for place in places {
             let sight = place.look();
             lock(&followed).see(&place, sight);
@@ -163,11 +166,11 @@ fn look(followed: &Weak<Mutex<Followed>>) {
     }
 }
 
-impl Followed {
+impl Followers {
     /// Replaces the places of a follower. `seen` are the states of places without followers so far.
-    fn look_at(&mut self, number: Number, places: BTreeSet<Place>, seen: Vec<(Sight, Place)>) {
+    fn look_at(&mut self, number: Number, places: BTreeSet<PolledPath>, seen: Vec<(Sight, PolledPath)>) {
         for (sight, place) in seen {
-            self.places.entry(place).or_insert_with(|| Seen { sight, followers: BTreeSet::new() });
+            self.places.entry(place).or_insert_with(|| PolledState { sight, followers: BTreeSet::new() });
         }
         for place in &places {
             self.places.entry(place.clone()).or_default().followers.insert(number);
@@ -185,7 +188,7 @@ impl Followed {
     }
 
     /// Notifies the followers of a place if its state has changed.
-    fn see(&mut self, place: &Place, sight: Sight) {
+    fn see(&mut self, place: &PolledPath, sight: Sight) {
         let Some(seen) = self.places.get_mut(place).filter(|seen| seen.sight != sight) else { return };
         seen.sight = sight;
         let followers: Vec<Number> = seen.followers.iter().copied().collect();
@@ -272,14 +275,14 @@ mod tests {
     use notify::{Error, Event, EventKind};
     use tokio::sync::Notify;
 
-    use super::{Followed, Follower, Watched};
+    use super::{Follower, Followers, WatchedFiles};
 
     /// One follower of a managed folder, and one of a file in it.
-    fn followed() -> (Followed, [Arc<Notify>; 2]) {
-        let mut followed = Followed::default();
+    fn followed() -> (Followers, [Arc<Notify>; 2]) {
+        let mut followed = Followers::default();
         let touched = [(); 2].map(|()| Arc::new(Notify::new()));
         let file = ["/var/e/one.component".into()].into_iter();
-        let watched = [Watched::new(std::iter::empty(), Some(Path::new("/var/e"))), Watched::new(file, None)];
+        let watched = [WatchedFiles::new(std::iter::empty(), Some(Path::new("/var/e"))), WatchedFiles::new(file, None)];
         for ((number, watched), touched) in (1..).zip(watched).zip(&touched) {
             let places = BTreeSet::new();
             followed.followers.insert(number, Follower { watched, places, touched: Arc::clone(touched) });

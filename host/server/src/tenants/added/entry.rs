@@ -9,7 +9,7 @@ use annex_tenants::StoredTenant;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Leaving, Loaded, TenantLoader};
+use super::{ServingParts, TenantLoader, UnloadReason};
 use crate::tenants::directory::TenantFailure;
 
 /// The outcome of a load. `None` while the load runs.
@@ -17,7 +17,7 @@ pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
 
 pub(super) struct Entry<T> {
     /// The stored tenant; empty until it is read.
-    pub(super) described: OnceLock<Described>,
+    pub(super) lookup: OnceLock<StoreLookup>,
     /// The load of the tenant. Empty until a request needs the tenant.
     pub(super) flight: OnceLock<Flight<T>>,
     /// The time of the last request for the tenant.
@@ -29,7 +29,7 @@ pub(super) struct Entry<T> {
 }
 
 /// The result of reading a name from the store.
-pub(super) enum Described {
+pub(super) enum StoreLookup {
     Absent,
     There(There),
 }
@@ -40,7 +40,7 @@ pub(super) struct There {
     callers: Option<HashSet<String>>,
 }
 
-impl Described {
+impl StoreLookup {
     pub(super) async fn there<T>(tenant: StoredTenant, loader: &dyn TenantLoader<T>) -> Self {
         let callers = loader.callers(tenant.config.clone()).await.unwrap_or_else(|_| Some(HashSet::new()));
         Self::There(There { tenant: Arc::new(tenant), callers })
@@ -53,10 +53,10 @@ impl There {
     }
 }
 
-impl<T: Loaded> Entry<T> {
+impl<T: ServingParts> Entry<T> {
     pub(super) fn new() -> Self {
         Self {
-            described: OnceLock::new(),
+            lookup: OnceLock::new(),
             flight: OnceLock::new(),
             used: Mutex::new(Instant::now()),
             called: AtomicBool::new(false),
@@ -112,14 +112,14 @@ impl<T: Loaded> Entry<T> {
 
     /// True if the entry was read before revision `rev`, or is not read yet.
     pub(super) fn is_before(&self, rev: u64) -> bool {
-        match self.described.get() {
-            Some(Described::There(there)) => there.tenant.rev < rev,
-            Some(Described::Absent) | None => true,
+        match self.lookup.get() {
+            Some(StoreLookup::There(there)) => there.tenant.rev < rev,
+            Some(StoreLookup::Absent) | None => true,
         }
     }
 
     /// Ends the use of the tenant, now or as soon as its load ends.
-    pub(super) fn leave(&self, name: String, why: Leaving) {
+    pub(super) fn leave(&self, name: String, why: UnloadReason) {
         match self.loaded() {
             Some(Ok(serving)) => serving.leave(&name, why),
             Some(Err(_)) => {}

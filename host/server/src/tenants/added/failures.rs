@@ -12,9 +12,9 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The failures, by tenant. A tenant without requests is forgotten after twice the longest pause.
 #[derive(Default)]
-pub(super) struct Failures(HashMap<String, Failing>);
+pub(super) struct Failures(HashMap<String, FailureCount>);
 
-struct Failing {
+struct FailureCount {
     /// The number of failures since the last success.
     times: u32,
     last: Instant,
@@ -27,9 +27,9 @@ impl Failures {
 
     /// Records one more failure and returns the pause after it.
     pub(super) fn add(&mut self, name: &str) -> Duration {
-        let failing = self.0.entry(name.to_owned()).or_insert(Failing { times: 0, last: Instant::now() });
+        let failing = self.0.entry(name.to_owned()).or_insert(FailureCount { times: 0, last: Instant::now() });
         let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failing.times)).min(LONGEST_PAUSE);
-        *failing = Failing { times: failing.times.saturating_add(1), last: Instant::now() };
+        *failing = FailureCount { times: failing.times.saturating_add(1), last: Instant::now() };
         pause
     }
 

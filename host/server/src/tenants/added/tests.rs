@@ -5,39 +5,39 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annex_tenants::{Believed, ChangedTenant, StoredTenant, TenantChange, TenantState, TenantStores};
+use annex_tenants::{ChangedTenant, Expectation, StoredTenant, TenantChange, TenantState, TenantStores};
 use futures::future::{BoxFuture, join_all};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::failures::{FIRST_PAUSE, LONGEST_PAUSE};
-use super::{AddedTenants, Attempt, Bounds, Leaving, Loaded, TenantLoader, UNKNOWN};
+use super::{AddedTenants, Attempt, Bounds, ServingParts, TenantLoader, UNKNOWN, UnloadReason};
 
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The events so far, in order.
-type Told = Arc<Mutex<Vec<String>>>;
+type EventLog = Arc<Mutex<Vec<String>>>;
 
 /// Stands for the serving parts of a tenant. It has only the text.
 #[derive(Clone)]
 struct Text {
     text: Arc<str>,
-    told: Told,
+    events: EventLog,
 }
 
-impl Loaded for Text {
+impl ServingParts for Text {
     fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.text) > 1
     }
 
-    fn leave(self, name: &str, why: Leaving) {
-        self.told.lock().unwrap().push(format!("{name} leaves: {why:?}"));
+    fn leave(self, name: &str, why: UnloadReason) {
+        self.events.lock().unwrap().push(format!("{name} leaves: {why:?}"));
     }
 }
 
 /// A loader that obeys the text: `only NAME` limits who may call, `broken` fails, `panic` ends the load.
 struct Loader {
-    told: Told,
+    events: EventLog,
     loads: Arc<AtomicUsize>,
 }
 
@@ -52,21 +52,21 @@ impl TenantLoader<Text> for Loader {
     }
 
     fn stop_turns(&self, name: &str) {
-        self.told.lock().unwrap().push(format!("turns of {name} stop"));
+        self.events.lock().unwrap().push(format!("turns of {name} stop"));
     }
 
     fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<Text, String>> {
-        let told = Arc::clone(&self.told);
+        let events = Arc::clone(&self.events);
         self.loads.fetch_add(1, Ordering::Relaxed);
         if attempt.failed_before {
-            told.lock().unwrap().push(format!("{} failed before", tenant.name));
+            events.lock().unwrap().push(format!("{} failed before", tenant.name));
         }
         Box::pin(async move {
             sleep(Duration::from_millis(10)).await;
             match tenant.config.as_str() {
                 "broken" => Err("its text is broken".to_owned()),
                 "panic" => panic!("a load that panics"),
-                text => Ok(Text { text: text.into(), told }),
+                text => Ok(Text { text: text.into(), events }),
             }
         })
     }
@@ -75,7 +75,7 @@ impl TenantLoader<Text> for Loader {
 struct Setting {
     stores: TenantStores,
     tenants: Arc<AddedTenants<Text>>,
-    told: Told,
+    events: EventLog,
     loads: Arc<AtomicUsize>,
 }
 
@@ -86,16 +86,16 @@ impl Setting {
 
     async fn with(of_tenants: Bounds) -> Self {
         let stores = TenantStores::in_memory();
-        let told = Told::default();
+        let events = EventLog::default();
         let loads = Arc::default();
-        let loader = Loader { told: Arc::clone(&told), loads: Arc::clone(&loads) };
+        let loader = Loader { events: Arc::clone(&events), loads: Arc::clone(&loads) };
         let tenants = AddedTenants::open(stores.clone(), Box::new(loader), of_tenants).await.unwrap();
-        Self { stores, tenants, told, loads }
+        Self { stores, tenants, events, loads }
     }
 
     /// Stores a tenant like the API of this process does, and returns the revision.
-    async fn put(&self, name: &str, believed: Believed, state: TenantState, text: &str) -> u64 {
-        let TenantChange::Stored(rev) = self.stores.tenants.put(name, believed, state, text).await.unwrap() else {
+    async fn put(&self, name: &str, expectation: Expectation, state: TenantState, text: &str) -> u64 {
+        let TenantChange::Stored(rev) = self.stores.tenants.put(name, expectation, state, text).await.unwrap() else {
             unreachable!("{name}")
         };
         self.tenants.note(&ChangedTenant { name: name.to_owned(), rev, state: Some(state) });
@@ -103,7 +103,7 @@ impl Setting {
     }
 
     async fn add(&self, name: &str, text: &str) -> u64 {
-        self.put(name, Believed::Absent, TenantState::Active, text).await
+        self.put(name, Expectation::Absent, TenantState::Active, text).await
     }
 
     /// The text that serves the tenant, or the reason why it is not served.
@@ -116,8 +116,8 @@ impl Setting {
         self.loads.load(Ordering::Relaxed)
     }
 
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+    fn events(&self) -> Vec<String> {
+        std::mem::take(&mut *self.events.lock().unwrap())
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_name_that_nobody_has_is_not_read_again_for_a_moment() {
         assert_eq!(setting.find(name).await, None);
     }
     // Stored by another process, whose changes this one has not read yet.
-    setting.stores.tenants.put("none", Believed::Absent, TenantState::Active, "one").await.unwrap();
+    setting.stores.tenants.put("none", Expectation::Absent, TenantState::Active, "one").await.unwrap();
     assert_eq!(setting.find("none").await, None);
     sleep(UNKNOWN).await;
     assert_eq!(setting.find("none").await, served("one"));
@@ -178,10 +178,10 @@ async fn one_that_cannot_be_loaded_fails_alone_and_is_tried_again_when_somebody_
     assert_eq!(setting.loads(), 3);
     let names: Vec<_> = setting.tenants.failing().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["bad", "worse"]);
-    assert!(setting.told().is_empty());
+    assert!(setting.events().is_empty());
     sleep(FIRST_PAUSE).await;
     assert_eq!((setting.find("bad").await, setting.loads()), (failing("its text is broken"), 4));
-    assert_eq!(setting.told(), ["bad failed before"], "so that it takes no place of those that never did");
+    assert_eq!(setting.events(), ["bad failed before"], "so that it takes no place of those that never did");
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,7 +200,7 @@ async fn one_that_fails_again_and_again_is_tried_ever_more_seldom_until_its_text
     // A changed text is tried at once. If it fails as well, the pause is as long as before.
     for text in ["broken", "broken", "one"] {
         let before = setting.loads();
-        rev = setting.put("bad", Believed::Rev(rev), TenantState::Active, text).await;
+        rev = setting.put("bad", Expectation::Rev(rev), TenantState::Active, text).await;
         let found = setting.find("bad").await;
         assert_eq!(found, if text == "one" { served("one") } else { failing("its text is broken") });
         sleep(LONGEST_PAUSE / 2).await;
@@ -234,17 +234,17 @@ async fn a_change_counts_for_whoever_asks_from_then_on() {
     let setting = Setting::new(10).await;
     let first = setting.add("acme", "one").await;
     let kept = setting.tenants.find("acme", None).await.unwrap().ok().unwrap();
-    let second = setting.put("acme", Believed::Rev(first), TenantState::Active, "two").await;
+    let second = setting.put("acme", Expectation::Rev(first), TenantState::Active, "two").await;
     assert_eq!(setting.find("acme").await, served("two"));
     assert_eq!(&*kept.text, "one", "who has begun goes on");
     // The same change again, as the next query of the store finds it.
     setting.tenants.look().await.unwrap();
     assert_eq!((setting.find("acme").await, setting.loads()), (served("two"), 2));
-    let third = setting.put("acme", Believed::Rev(second), TenantState::Suspended, "two").await;
+    let third = setting.put("acme", Expectation::Rev(second), TenantState::Suspended, "two").await;
     assert_eq!(setting.find("acme").await, failing("it is suspended"));
-    setting.put("acme", Believed::Rev(third), TenantState::Active, "two").await;
+    setting.put("acme", Expectation::Rev(third), TenantState::Active, "two").await;
     assert_eq!(setting.find("acme").await, served("two"));
-    assert_eq!(setting.told(), ["acme leaves: Changed", "acme leaves: Idle"]);
+    assert_eq!(setting.events(), ["acme leaves: Changed", "acme leaves: Idle"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,7 +253,7 @@ async fn changes_of_others_are_found_by_looking() {
     let rev = setting.add("acme", "one").await;
     setting.find("acme").await;
     assert_eq!(
-        setting.stores.tenants.put("acme", Believed::Rev(rev), TenantState::Active, "two").await.unwrap(),
+        setting.stores.tenants.put("acme", Expectation::Rev(rev), TenantState::Active, "two").await.unwrap(),
         TenantChange::Stored(rev + 1)
     );
     assert_eq!(setting.find("acme").await, served("one"));
@@ -269,7 +269,7 @@ async fn a_removed_one_is_no_more() {
     assert_eq!(setting.stores.tenants.remove("acme", rev).await.unwrap(), TenantChange::Stored(rev + 1));
     setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
     assert_eq!(setting.find("acme").await, None);
-    assert_eq!(setting.told(), ["turns of acme stop", "acme leaves: Removed"]);
+    assert_eq!(setting.events(), ["turns of acme stop", "acme leaves: Removed"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,10 +278,10 @@ async fn the_turns_of_one_that_is_suspended_or_changed_stop_when_it_is_removed()
         let setting = Setting::new(10).await;
         let rev = setting.add("acme", "one").await;
         setting.find("acme").await;
-        let rev = setting.put("acme", Believed::Rev(rev), state, "two").await;
-        setting.told();
+        let rev = setting.put("acme", Expectation::Rev(rev), state, "two").await;
+        setting.events();
         setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
-        assert_eq!(setting.told(), ["turns of acme stop"]);
+        assert_eq!(setting.events(), ["turns of acme stop"]);
     }
 }
 
@@ -297,7 +297,7 @@ async fn those_that_were_idle_for_longest_make_room_and_none_that_is_used() {
         setting.find(name).await;
     }
     let loaded = || setting.tenants.loaded().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-    assert_eq!((loaded(), setting.told()), (vec!["a".to_owned(), "c".to_owned()], vec!["b leaves: Idle".to_owned()]));
+    assert_eq!((loaded(), setting.events()), (vec!["a".to_owned(), "c".to_owned()], vec!["b leaves: Idle".to_owned()]));
     drop(used);
     sleep(Duration::from_secs(1)).await;
     setting.find("d").await;

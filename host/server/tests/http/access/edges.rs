@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 
 use super::{Line, line, message, next_line, requests};
 use crate::agent;
+use crate::auth::api_keys;
 use crate::hostile::log;
 
 /// The status of the preflight that a browser sends before a page of `origin` may send a message.
@@ -140,4 +141,26 @@ async fn turns_have_no_lines_where_requests_have_none() {
     })
     .await;
     assert_eq!(turns(log::of_thread()).len(), 0);
+}
+
+#[tokio::test]
+async fn a_request_without_a_valid_key_has_its_operation_in_the_line_where_the_path_names_it() {
+    log::listen();
+    let server = agent("Say something.", &api_keys()).await;
+    log::of_thread();
+    for (method, path, operation) in [
+        (Method::POST, "/a2a/rest/message:send", "SendMessage"),
+        (Method::POST, "/a2a/rest/acme/message:stream", "SendStreamingMessage"),
+        (Method::GET, "/a2a/rest/tasks/t1", "GetTask"),
+        (Method::POST, "/a2a/rest/v1/message:send", "SendMessage"),
+        (Method::GET, "/a2a/rest/v1/card", "GetExtendedAgentCard"),
+        (Method::GET, "/a2a/rest/nothing/at/all", "Unknown"),
+        // JSON-RPC names it in the body, which nobody reads for a stranger.
+        (Method::POST, "/a2a/jsonrpc", "Unknown"),
+    ] {
+        let request = server.client().request(method, format!("{}{path}", server.url()));
+        let status = request.json(&message("prompt")).send().await.expect("an answer").status();
+        let line = line();
+        assert_eq!((status.as_u16(), line.ended()), (401, (operation, "refused", "credentials")), "{path}: {}", line.0);
+    }
 }

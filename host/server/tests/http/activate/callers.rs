@@ -6,7 +6,7 @@ use annex_test_support::{Reply, TEST_EXTENSION, TIMESTAMP, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{OBJECTS, Said, WAYS, chain, say, script};
+use super::{OBJECTS, TestRequest, WAYS, chain, say, script};
 use crate::auth::{ADA, BOB, api_keys};
 use crate::catalogue::approval;
 use crate::catalogue::permits::{URI as PERMITS, state_of};
@@ -45,12 +45,12 @@ async fn change(server: &TestServer, folder: &TempDir, extensions: &str) {
     assert!(server.installer().reload().await.expect("a reload").changed);
 }
 
-fn by(key: &str) -> Said<'_> {
-    Said { key, ..Said::default() }
+fn by(key: &str) -> TestRequest<'_> {
+    TestRequest { key, ..TestRequest::default() }
 }
 
-fn with(token: &str) -> Said<'_> {
-    Said { token, ..Said::default() }
+fn with(token: &str) -> TestRequest<'_> {
+    TestRequest { token, ..TestRequest::default() }
 }
 
 #[tokio::test]
@@ -76,11 +76,11 @@ async fn for_a_caller_that_it_is_not_for_an_extension_is_as_if_it_was_not_instal
     for way in WAYS {
         let error = say(&server, way, with(EVE)).await.error.expect("it is missing");
         assert!(error.contains(TEST_EXTENSION), "{way:?}: {error}");
-        let asking = say(&server, way, Said { asks_for: TEST_EXTENSION, ..with(EVE) }).await;
+        let asking = say(&server, way, TestRequest { asks_for: TEST_EXTENSION, ..with(EVE) }).await;
         assert_eq!((asking.active.as_deref(), asking.error), (Some(TEST_EXTENSION), None), "{way:?}");
         // It is neither required of the other one nor to be had.
         for asks_for in ["", TEST_EXTENSION] {
-            let other = say(&server, way, Said { asks_for, ..with(SAM) }).await;
+            let other = say(&server, way, TestRequest { asks_for, ..with(SAM) }).await;
             assert_eq!((other.active, other.error), (None, None), "{way:?}");
         }
     }
@@ -96,10 +96,10 @@ async fn metadata_activates_an_extension_only_for_the_callers_that_it_is_for() {
     let keys = "activate = \"metadata\"\nallow = [\"principal:https://issuer.example#eve\"]";
     let (server, _folder) = server(&test_extension(keys)).await;
     for way in WAYS {
-        let eve = say(&server, way, Said { command: "ok", ..with(EVE) }).await;
+        let eve = say(&server, way, TestRequest { command: "ok", ..with(EVE) }).await;
         assert_eq!((eve.active.as_deref(), eve.error), (Some(TEST_EXTENSION), None), "{way:?}");
         // Nobody reads the command, which would refuse the message.
-        let sam = say(&server, way, Said { command: "violation", ..with(SAM) }).await;
+        let sam = say(&server, way, TestRequest { command: "violation", ..with(SAM) }).await;
         assert_eq!((sam.active, sam.error), (None, None), "{way:?}");
     }
 }

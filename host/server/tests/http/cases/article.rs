@@ -5,7 +5,7 @@ use annex_test_support::{STATE_INJECTION, STATE_KEY};
 use serde_json::{Value, json};
 
 use super::{
-    AGENT, Answered, Case, Deviation, Placeholders, Recorder, as_json, compare, outline, recorded, send, serve,
+    AGENT, Case, Deviation, Placeholders, Recorder, StepAnswer, as_json, compare, outline, recorded, send, serve,
     sessions,
 };
 use crate::installation::CARD;
@@ -189,7 +189,7 @@ async fn play(case: &Case, is_required: bool, names: &mut Placeholders) -> Value
     let mut contexts = Vec::new();
     let answers = expected["steps"].as_array().expect("answers");
     for (step, expected) in input["steps"].as_array().expect("steps").iter().zip(answers) {
-        let Answered { body, echo } = send(&server, step).await;
+        let StepAnswer { body, echo } = send(&server, step).await;
         names.learn(&expected["body"], &body);
         let is_active = names_it(step) && body["result"].is_object();
         assert_eq!(echo.as_deref(), is_active.then_some(STATE_INJECTION), "{case}");

@@ -6,7 +6,9 @@
 use annex_agent::TemplateAgent;
 use serde_json::{Map, Value, json};
 
-use super::{AGENT, Answered, Kept, Placeholders, Recorder, compare, outline, recorded, send, serve, sessions};
+use super::{
+    AGENT, Placeholders, Recorder, StepAnswer, StoredSession, compare, outline, recorded, send, serve, sessions,
+};
 use crate::auth::{ADA, BOB, api_keys};
 
 const CASES: &str = include_str!("../../data/a2a_wire_auth.json");
@@ -34,7 +36,7 @@ async fn sessions_and_tasks_belong_to_whom_they_belonged_in_adk() {
             agent.output_key = Some("user:last".to_owned());
             let config = if caller.is_some() { format!("{STORE}{}", api_keys()) } else { STORE.to_owned() };
             let mut server = serve(folder.path(), agent, &config).await;
-            let Answered { body, .. } = send(&server, &request).await;
+            let StepAnswer { body, .. } = send(&server, &request).await;
             ids.learn(&expected["body"], &body);
             answers.push(outline(&body));
             kept = sessions(&server).await;
@@ -46,8 +48,8 @@ async fn sessions_and_tasks_belong_to_whom_they_belonged_in_adk() {
     }
 }
 
-fn counted(kept: &[Kept]) -> Vec<Value> {
-    let session = |session: &Kept| {
+fn counted(kept: &[StoredSession]) -> Vec<Value> {
+    let session = |session: &StoredSession| {
         let events = session.events.len();
         json!({"user_id": session.user, "session_id": session.context, "n_events": events})
     };
@@ -55,8 +57,8 @@ fn counted(kept: &[Kept]) -> Vec<Value> {
 }
 
 /// The keys that all sessions of a user share, by user.
-fn user_state(kept: &[Kept]) -> Map<String, Value> {
-    let own = |session: &Kept| {
+fn user_state(kept: &[StoredSession]) -> Map<String, Value> {
+    let own = |session: &StoredSession| {
         let keys = session.state.iter().filter_map(|(key, value)| Some((key.strip_prefix("user:")?, value.clone())));
         let keys: Map<String, Value> = keys.map(|(key, value)| (key.to_owned(), value)).collect();
         (session.user.clone(), Value::from(keys))

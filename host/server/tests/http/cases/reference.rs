@@ -6,8 +6,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{
-    AGENT, Answered, Case, Deviation, Kept, Placeholders, Recorder, as_json, compare, outline, recorded, says, send,
-    serve, sessions,
+    AGENT, Case, Deviation, Placeholders, Recorder, StepAnswer, StoredSession, as_json, compare, outline, recorded,
+    says, send, serve, sessions,
 };
 
 const CASES: &str = include_str!("../../data/state_injection_reference.json");
@@ -102,7 +102,7 @@ fn extension(scopes: &str) -> String {
     )
 }
 
-/// Plays one step after the other on a server of its own.
+/// Plays the steps in order on a new server.
 async fn play(case: &Case, steps: &Value, scopes: &str) -> Value {
     let Case { case, input, .. } = case;
     let folder = tempfile::tempdir().expect("a folder");
@@ -112,7 +112,7 @@ async fn play(case: &Case, steps: &Value, scopes: &str) -> Value {
     let server = serve(folder.path(), agent, &extension(scopes)).await;
     let mut answers = Vec::new();
     for step in steps.as_array().expect("steps") {
-        let Answered { body, echo } = send(&server, step).await;
+        let StepAnswer { body, echo } = send(&server, step).await;
         let is_active = step["headers"]["A2A-Extensions"] == URI && body["result"].is_object();
         assert_eq!(echo.as_deref(), is_active.then_some(URI), "{case}");
         answers.push(short(&outline(&body)));
@@ -129,7 +129,7 @@ fn short(outline: &Value) -> Value {
 }
 
 async fn kept(server: &TestServer) -> Value {
-    let session = |session: Kept| {
+    let session = |session: StoredSession| {
         let deltas = session.events.iter().map(|event| {
             let delta = event.get("state_delta").cloned().unwrap_or_else(|| json!({}));
             json!([event["author"], delta])

@@ -107,8 +107,8 @@ async fn play(events: &[Value], mode: &str) -> Value {
     remote.last_request()
 }
 
-/// Tells whether the remote agent is to answer the event: it is the user's, and the agent's answer is recorded before
-/// the user says more, or the user does not.
+/// True if the remote agent answers event `number`: the event is the user's, and an answer of the agent is recorded
+/// before the user's next event. The user's last event always counts.
 fn is_turn(events: &[Value], number: usize) -> bool {
     let is_user = |event: &Value| event["author"] == "user";
     let later = &events[number + 1..];
@@ -163,7 +163,7 @@ impl Caller {
     }
 }
 
-/// The agent of the recording. It speaks the version that its answers are in.
+/// The agent of the recording. It uses the version of the recorded answers.
 struct Remote {
     is_older: bool,
     /// The answers of the agent, in order. A request without an answer fails.
@@ -209,7 +209,7 @@ fn state_of(event: &Value) -> Option<&str> {
     event["custom_metadata"]["a2a:response"]["status"]["state"].as_str()
 }
 
-/// The result with which the agent answered: a message where nothing but a text is recorded, else a task.
+/// The recorded answer of the agent: a message if only a text is recorded, else a task.
 fn answer_of(event: &Value, is_older: bool) -> Value {
     let parts = &event["parts"];
     let response = &event["custom_metadata"]["a2a:response"];

@@ -1,4 +1,4 @@
-//! The A2A server of google-adk 2.13.0, in its older form and in that of its own extension, which Annex has neither of.
+//! The A2A server of google-adk 2.13.0, in its older form and in the form of its own extension. Annex has neither form.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    AGENT, Answered, Deviation, Kept, Placeholders, Recorder, compare, outline, recorded, send, serve, sessions,
+    AGENT, Deviation, Placeholders, Recorder, StepAnswer, StoredSession, compare, outline, recorded, send, serve,
+    sessions,
 };
 
 const CASES: &str = include_str!("../../data/a2a_wire.json");
@@ -101,7 +102,7 @@ async fn messages_are_answered_as_by_adk_but_for_the_deviations() {
         let mut answers = Vec::new();
         let steps = case.input["steps"].as_array().expect("steps").iter();
         for (step, expected) in steps.zip(case.expected["steps"].as_array().expect("answers")) {
-            let Answered { body, echo } = send(&server, &ids.fill(step)).await;
+            let StepAnswer { body, echo } = send(&server, &ids.fill(step)).await;
             assert_eq!(echo, None, "{}: nothing is installed", case.case);
             ids.learn(&expected["body"], &body);
             for secret in ["app:secret", "user:k", "/etc/x"] {
@@ -186,7 +187,7 @@ impl Tool for Ask {
     }
 }
 
-fn kept(session: &Kept) -> Value {
+fn kept(session: &StoredSession) -> Value {
     let events = session.said().into_iter().map(|(author, texts)| json!({"author": author, "texts": texts}));
     let events: Vec<Value> = events.collect();
     json!({"user_id": session.user, "session_id": session.context, "state": session.own_state(), "events": events})

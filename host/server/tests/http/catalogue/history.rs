@@ -14,7 +14,7 @@ fn ids(reply: &Reply) -> Vec<&str> {
     tasks.iter().map(|task| task["id"].as_str().unwrap_or_default()).collect()
 }
 
-/// Three tasks of one conversation and one of another, in the order in which they were made.
+/// Three tasks of one conversation and one of another, in order of creation.
 async fn four_tasks(server: &TestServer) -> Vec<String> {
     let mut ids = Vec::new();
     for (context, text) in

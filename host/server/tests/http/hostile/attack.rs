@@ -63,7 +63,7 @@ impl Attack {
         request.send().await.expect("a reply")
     }
 
-    /// Runs it while neighbours send one request after the other, all of which must be served.
+    /// Runs the attack. Meanwhile neighbours send requests one after another, and the server must answer each of them.
     pub(super) async fn run(&self, server: &TestServer) -> Outcome {
         let over = Cell::new(false);
         let attacking = async {

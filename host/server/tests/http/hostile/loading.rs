@@ -1,4 +1,4 @@
-//! Components that harm before a request comes: each is refused with the reason, within its limits.
+//! Components that do harm while they load. Each is refused with the reason, within its limits.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn file(case: &'static str, bytes: Vec<u8>, expected: &'static str) -> Suspect {
     Suspect { case, bytes, config: String::new(), expected }
 }
 
-/// The component that is made by hand, with a part of its own in the module.
+/// The component of `hand_made.wat`, with `module` inserted into its core module.
 fn module(case: &'static str, module: &str, expected: &'static str) -> Suspect {
     file(case, hand_made(URI, module, ""), expected)
 }

@@ -27,8 +27,8 @@ pub(crate) fn of_thread() -> Vec<String> {
     OF_THREAD.take()
 }
 
-/// The line of a fault, without its id. The lines of the guest that explain it have the id too, and come before. That of the request
-/// comes behind.
+/// The log line of the fault with this id, without the id. The guest's lines about the fault come earlier and have the
+/// id too. The line of the request comes later.
 pub(super) fn of_fault(id: &str) -> String {
     let lines = LINES.lock().expect("no panic");
     let is_fault = |line: &&String| line.contains(id) && !line.contains("INFO request ");

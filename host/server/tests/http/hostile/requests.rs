@@ -8,7 +8,7 @@ use super::{Arena, CAPABLE, HAND_MADE, Row, TEST, capable, log};
 use crate::agent;
 
 /// The outcome that an attack must have.
-enum Expected {
+enum AttackOutcome {
     /// The request is refused with an error id; the log says this.
     Refused(&'static str),
     /// The task fails with an error id; the log says this.
@@ -17,9 +17,9 @@ enum Expected {
     Told(&'static str),
 }
 
-use Expected::{Failed, Refused, Told};
+use AttackOutcome::{Failed, Refused, Told};
 
-fn attacks(port: u16) -> Vec<(Attack, Expected)> {
+fn attacks(port: u16) -> Vec<(Attack, AttackOutcome)> {
     let state = [
         ("loop", "reached its CPU time limit in state"),
         ("costly-schema", "time limit in state"),
@@ -69,7 +69,7 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
     state.into_iter().chain(response).chain(by_hand).chain(with_grants(port)).collect()
 }
 
-fn with_grants(port: u16) -> Vec<(Attack, Expected)> {
+fn with_grants(port: u16) -> Vec<(Attack, AttackOutcome)> {
     let faults = [
         (r#"{"sleep": 3600000}"#, "reached its time limit in state"),
         (r#"{"flood": 10000000}"#, "reached its limit of host calls in state"),

@@ -19,7 +19,7 @@ fn costly() -> String {
 
 const LETTERS: usize = 30_000;
 
-/// Letters of which no table keeps what came before.
+/// Pseudo-random letters that do not compress.
 fn letters() -> String {
     let mut number = 12_345_u64;
     let letter = |_| {

@@ -15,7 +15,7 @@ use crate::metrics::scrape;
 
 const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
 
-/// Files of which that of acme has a line that is no TOML, with a secret in it.
+/// The files of a server. The file of tenant `acme` has a line with a secret that is not TOML.
 fn broken(more: &str, of_acme: &str) -> TempDir {
     let folder = files(&format!("{ADMIN}{more}"), of_acme, "");
     fs::write(folder.path().join("acme/agent.toml"), "[agent]\nkey = hunter2\n").expect("a file");

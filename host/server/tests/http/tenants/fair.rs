@@ -13,7 +13,7 @@ use crate::auth::ADA;
 /// More than there are places for the work of loading.
 const SILENT: usize = 12;
 
-/// A peer that takes connections and says nothing. Returns its port and the connections so far.
+/// A peer that accepts connections and sends nothing. Returns its port and the number of connections so far.
 async fn silent() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();

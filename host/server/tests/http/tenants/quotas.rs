@@ -29,44 +29,44 @@ async fn limited(quota: &str, acme: &str) -> (TempDir, TestServer) {
 }
 
 /// An answer of JSON-RPC with its HTTP status and `Retry-After`.
-struct Told {
+struct QuotaAnswer {
     status: u16,
     retry_after: Option<u64>,
     body: Value,
 }
 
-impl Told {
+impl QuotaAnswer {
     /// The quota that is used up.
     fn quota(&self) -> Option<&str> {
         let info = &self.body["error"]["data"][0];
         (info["reason"] == "QUOTA_EXCEEDED").then(|| info["metadata"]["quota"].as_str()).flatten()
     }
 
-    /// Waits for as long as the refusal says.
+    /// Waits for the time in the `Retry-After` of the refusal.
     async fn wait(&self) {
         sleep(Duration::from_secs(self.retry_after.expect("a time"))).await;
     }
 }
 
-async fn call(server: &TestServer, method: &str, params: Value, extension: &str) -> Told {
+async fn call(server: &TestServer, method: &str, params: Value, extension: &str) -> QuotaAnswer {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");
     let reply = request.header("a2a-extensions", extension).json(&body).send().await.expect("an answer");
     let status = reply.status().as_u16();
     let retry_after = reply.headers().get(header::RETRY_AFTER).map(|value| value.to_str().expect("text"));
     let retry_after = retry_after.map(|seconds| seconds.parse().expect("seconds"));
-    Told { status, retry_after, body: reply.json().await.expect("JSON") }
+    QuotaAnswer { status, retry_after, body: reply.json().await.expect("JSON") }
 }
 
 /// Says something in a conversation of acme.
-async fn say_in(server: &TestServer, context: &str, text: &str) -> Told {
+async fn say_in(server: &TestServer, context: &str, text: &str) -> QuotaAnswer {
     let mut params = message("acme", text);
     params["message"]["contextId"] = json!(context);
     call(server, "SendMessage", params, "").await
 }
 
 /// Asks until the answer is a refusal.
-async fn refused(mut ask: impl AsyncFnMut() -> Told) -> Told {
+async fn refused(mut ask: impl AsyncFnMut() -> QuotaAnswer) -> QuotaAnswer {
     for _ in 0..200 {
         let told = ask().await;
         if told.quota().is_some() {

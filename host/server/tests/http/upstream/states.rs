@@ -157,7 +157,7 @@ fn answers_without_artifacts() -> [Vec<Value>; 3] {
     ]
 }
 
-/// All that stands under the state key, wherever it is.
+/// All values of the state key, at any depth.
 fn states_in(json: &Value) -> Vec<Value> {
     match json {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! Tasks that wait at the upstream and go on there without a message of their client, and tasks of which it says nothing for a
-//! while.
+//! Tasks that wait at the upstream and continue there without a message of their client, and tasks of which the
+//! upstream reports nothing for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,8 @@ use super::foreign::{agent, card, error, result, serve, stream, task};
 use super::{config, front, state};
 use crate::catalogue;
 
-/// An upstream whose task waits for a login somewhere else. It is as far as the number says: it waits, works, has ended.
+/// An upstream whose task waits for a login outside of A2A. `phase` is the progress: the task waits, works, or has
+/// ended.
 #[derive(Clone, Default)]
 struct Login {
     phase: Arc<AtomicUsize>,

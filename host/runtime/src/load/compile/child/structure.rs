@@ -11,7 +11,7 @@ use crate::error::LoadError;
 mod arity;
 mod depth;
 
-use arity::{Passing, Signatures};
+use arity::{BranchValues, Signatures};
 
 /// Nesting of components.
 const MAX_DEPTH: u64 = 10;
@@ -202,7 +202,7 @@ fn initial_bytes(memory: &MemoryType) -> u64 {
     memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
 }
 
-fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Result<Work, LoadError> {
+fn check_function(function: &FunctionBody<'_>, mut passing: BranchValues<'_>) -> Result<Work, LoadError> {
     let range = function.range();
     at_most("bytes in one function", wide(range.end.saturating_sub(range.start)), MAX_FUNCTION_BYTES)?;
     let mut locals = 0_u64;

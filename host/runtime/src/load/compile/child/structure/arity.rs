@@ -67,11 +67,11 @@ impl Signatures {
     }
 
     /// Begins to count for the next function body.
-    pub(super) fn next_body(&mut self) -> Passing<'_> {
+    pub(super) fn next_body(&mut self) -> BranchValues<'_> {
         let index = self.imported.saturating_add(self.bodies);
         self.bodies += 1;
         let results = self.functions.get(index).map_or(0, |ty| self.of_type(*ty).results);
-        Passing { signatures: self, labels: vec![results], results, passed: 0 }
+        BranchValues { signatures: self, labels: vec![results], results, passed: 0 }
     }
 
     /// Arity of a type. Undefined types count as 0; the validator refuses them.
@@ -94,7 +94,7 @@ impl Signatures {
 }
 
 /// Counts over the operators of one function.
-pub(super) struct Passing<'signatures> {
+pub(super) struct BranchValues<'signatures> {
     signatures: &'signatures Signatures,
     /// Number of values that a branch to each open block passes, beginning with the function itself.
     labels: Vec<u64>,
@@ -102,7 +102,7 @@ pub(super) struct Passing<'signatures> {
     pub(super) passed: u64,
 }
 
-impl Passing<'_> {
+impl BranchValues<'_> {
     pub(super) fn add(&mut self, operator: &Operator<'_>) -> Result<(), LoadError> {
         let values = match operator {
             Operator::Loop { blockty } => {

@@ -1,0 +1,14 @@
+//! Environment variables that a config names.
+
+use std::env::{self, VarError};
+
+/// The reason why the variable cannot be used, in the same words for all keys that name a variable.
+pub(crate) fn unusable(variable: &str) -> String {
+    match env::var(variable) {
+        Err(VarError::NotUnicode(_)) => format!("the environment variable {variable} has a value that is not UTF-8"),
+        Ok(value) if value.is_empty() => {
+            format!("the environment variable {variable} is empty; give it a value before the start")
+        }
+        _ => format!("the environment variable {variable} is not set; set it before the start"),
+    }
+}
