@@ -38,9 +38,9 @@ class Checker:
 
     def check_tasks(self, ids: list[str]) -> None:
         names = ", ".join(f"'{task}'" for task in ids)
-        rows = self.sql.rows(f"SELECT id, state, seq, coalesce(finished_at, 0) FROM task WHERE id IN ({names})")
+        rows = self.sql.rows(f"SELECT id, state, number, coalesce(finished_at, 0) FROM task WHERE id IN ({names})")
         events = self.sql.rows(
-            f"SELECT task_id, seq, kind, json FROM task_event WHERE task_id IN ({names}) ORDER BY task_id, seq"
+            f"SELECT task_id, number, kind, json FROM log_entry WHERE task_id IN ({names}) ORDER BY task_id, number"
         )
         logs: dict[str, list[tuple[int, str, dict]]] = defaultdict(list)
         for task, seq, kind, text in events:
@@ -99,24 +99,30 @@ class Checker:
 
     def check_claims(self) -> None:
         """Each message is remembered once, with its task."""
-        for message, task in self.sql.rows("SELECT message_id, task_id FROM message_seen"):
+        for message, task in self.sql.rows("SELECT message_id, task_id FROM message"):
             tasks = self.tasks_of_message.get(message, set())
             if tasks and task not in tasks:
                 self.report.violation("twice", f"message {message} is remembered for {task} and became {sorted(tasks)}")
 
     def check_sessions(self) -> None:
-        """In a conversation the events of a turn stand together. A message whose process is gone before it became a task, and
-        which others have followed, is said again when it comes again."""
-        rows = self.sql.rows("SELECT session_id, seq, json FROM session_event ORDER BY session_id, seq")
+        """In a conversation the events of a turn stand together."""
+        rows = self.sql.rows(
+            "SELECT conversation_id, seq, json FROM log_entry WHERE kind IN ('message', 'event')"
+            " ORDER BY conversation_id, seq"
+        )
+        cleared = {row[0] for row in self.sql.rows("SELECT id FROM conversation WHERE cleared > 0")}
         sessions: dict[str, list[dict]] = defaultdict(list)
         for session, seq, text in rows:
-            sessions[session].append({"seq": seq, **json.loads(text)})
+            entry = json.loads(text)
+            if "message" in entry:
+                entry = {**entry["event"], "parts": entry["message"]["parts"]}
+            sessions[session].append({"seq": seq, **entry})
         for session, events in sessions.items():
             places: dict[str, list[list[dict]]] = defaultdict(list)
             for turn, run in groupby(events, key=turn_of):
                 places[turn].append(list(run))
-            if events[0]["seq"] != "1":
-                # A session keeps its latest events, and what it has of this turn is not all.
+            if session in cleared:
+                # A conversation keeps its latest events, and what it has of this turn is not all.
                 del places[turn_of(events[0])]
             for turn, runs in places.items():
                 said = [event for run in runs for event in run if event.get("author") == "user"]
@@ -144,8 +150,8 @@ def broken_off(run: list[dict]) -> bool:
 
 
 def first_message(log: list[tuple[int, str, dict]]) -> str:
-    history = log[0][2].get("task", {}).get("history", [])
-    return history[0]["messageId"] if history else ""
+    messages = [entry["message"] for _, kind, entry in log if kind in ("message", "vetoed")]
+    return messages[0]["messageId"] if messages else ""
 
 
 def state_of(event: dict) -> str:

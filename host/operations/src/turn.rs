@@ -28,6 +28,7 @@ use crate::tasks::record::{Subscription, TaskRecord};
 use crate::views::turn_task::TurnTask;
 
 mod answer;
+mod closing;
 mod end;
 mod events;
 mod leave;
@@ -37,7 +38,7 @@ mod stage;
 mod states;
 mod store;
 
-pub(crate) use end::closing_event;
+pub(crate) use closing::closing_event;
 pub(crate) use running::{Running, TurnResult};
 pub(crate) use stage::Stage;
 

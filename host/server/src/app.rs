@@ -168,9 +168,9 @@ impl App {
         }
     }
 
-    /// Ends the turns of the process that had the file before, and returns those that can go on.
-    pub(crate) async fn end_turns_of_before(&self) -> Result<Vec<LostTurn>, AppError> {
-        Ok(self.tenants.own().tasks.end_turns_of_before().await?)
+    /// Ends the turns that no process works on, and returns those that can go on.
+    pub(crate) async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, AppError> {
+        Ok(self.tenants.own().tasks.end_turns_of_others().await?)
     }
 
     /// The request handlers by tenant.

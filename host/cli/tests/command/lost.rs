@@ -80,7 +80,6 @@ async fn the_turn_of_a_killed_process_is_run_again_by_another_one_where_the_conf
     let followed = followed?;
     let last = followed.last().context("an event")?;
     assert_eq!(last["result"]["statusUpdate"]["status"]["state"], COMPLETED, "{last}");
-    assert_eq!(number(&replicas, ATTEMPT, &task).await?, 2);
     // The message was said once, and answered once.
     assert_eq!(replicas.conversation().await?, ["talk", "-"]);
     let again = replicas.call(&other, "SendMessage", said("brief", "m-2")).await?;
@@ -208,9 +207,11 @@ async fn a_turn_of_which_nobody_knows_whether_the_upstream_has_it_fails_and_says
     until_number(&replicas, EVENTS, &task, 2).await?;
     // As if the process had been killed before it could note the upstream's task.
     let mut database = PgConnection::connect(replicas.url()).await?;
-    let deleted =
-        sqlx::query("DELETE FROM log_entry WHERE kind = 'note'").execute(&mut database).await?.rows_affected();
-    ensure!(deleted > 0, "nothing was noted");
+    let forgotten = sqlx::query("UPDATE task SET upstream = NULL WHERE upstream IS NOT NULL")
+        .execute(&mut database)
+        .await?
+        .rows_affected();
+    ensure!(forgotten > 0, "nothing was noted");
     database.close().await?;
     killed.process.kill()?;
     let failed = replicas.until(&other, &task, FAILED, LIMIT).await?;

@@ -24,7 +24,7 @@ fn config(folder: &Path) -> String {
         when = "next"
         answer = "this was {{round}} of many"
         chunks = 4
-        delay_ms = 5
+        delay_ms = 50
         extract = {{ round = "Round (\\d+)" }}
         [tasks]
         data_dir = {:?}

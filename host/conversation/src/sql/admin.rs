@@ -143,7 +143,7 @@ impl<D: Leased> ConfigStore for SqlStore<D> {
     }
 
     fn push_cursors(&self) -> Option<&dyn PushCursors> {
-        D::push_cursors(self)
+        self.database.push_cursors()
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use annex_database::{Change, Database, Rows, Step, Value};
 use annex_protocol::{Parts, Timestamp};
 
+use super::artifacts::EncodedArtifact;
 use super::leased::Leased;
 use super::scopes::ScopeChange;
 use super::values::{member, named};
@@ -41,7 +42,7 @@ pub(super) struct Write {
     events: u64,
     updated_at: Option<i64>,
     delta: StateDelta,
-    artifacts: Vec<(String, Parts)>,
+    artifacts: Vec<EncodedArtifact>,
     upstream: Option<Arc<str>>,
     message: Option<MessageKey>,
     resume: Option<Arc<str>>,
@@ -77,7 +78,9 @@ impl Write {
         }
         let mut delta = combined(append.entries.iter()).into_owned();
         delta.take_temp();
-        let artifacts: BTreeMap<String, Parts> = events.iter().flat_map(|event| event.artifacts.clone()).collect();
+        let artifacts: BTreeMap<&String, &Parts> = events.iter().flat_map(|event| &event.artifacts).collect();
+        let artifacts = artifacts.into_iter().map(|(name, parts)| EncodedArtifact::new(name, parts));
+        let artifacts = artifacts.collect::<Result<Vec<_>, _>>();
         let entries = append.entries.iter().map(EncodedEntry::new).collect::<Result<_, _>>();
         let note = |of: fn(&Note) -> Option<&Arc<str>>| {
             let notes = append.entries.iter().rev().filter_map(|entry| match entry {
@@ -116,9 +119,12 @@ impl Write {
             events: events.len() as u64,
             updated_at: events.last().map(|event| event.timestamp.as_millis()),
             delta,
-            artifacts: artifacts.into_iter().collect(),
+            artifacts: artifacts.map_err(StoreError::from)?,
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
-            message: append.submission.and_then(|submission| submission.message.clone()),
+            message: append
+                .submission
+                .filter(|_| append.outcome != Outcome::Refusal)
+                .and_then(|submission| submission.message.clone()),
             resume: append.submission.and_then(|submission| submission.resume.clone()),
             answer: match append.outcome {
                 Outcome::Answer(answer) => Some(serde_json::to_string(answer).map_err(StoreError::from)?),
@@ -212,13 +218,13 @@ impl Change for Write {
     type Answer = u64;
     type Error = AppendError;
 
-    /// Entries of a turn with few own keys.
+    /// Entries of a turn with few own keys and artifacts.
     fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
         let (fence, member) = self.by.as_ref()?;
         let own: Vec<_> = self.delta.within(Scope::Conversation).collect();
         let is_plain = self.task.is_some()
             && !self.deletes_task()
-            && self.artifacts.is_empty()
+            && self.artifacts.len() <= FEW
             && self.entries.len() <= FEW
             && own.len() <= FEW
             && self.delta.iter().count() == own.len()
@@ -227,6 +233,7 @@ impl Change for Write {
             return None;
         }
         let task = self.at.task.as_ref()?.as_str();
+        let of_artifacts: usize = self.artifacts.iter().map(|artifact| artifact.size).sum();
         let bytes: usize = own.iter().map(|(name, value)| name.len() + value.get().len()).sum();
         let [tenant, app, user, context] = named(&self.key);
         let (member, now) = (Value::Text(member), Timestamp::now().as_millis());
@@ -252,6 +259,9 @@ impl Change for Write {
             Value::Text(task),
             Value::count(self.limits.state_bytes.checked_sub(bytes)?),
             Value::count(self.limits.state_keys.checked_sub(own.len())?),
+            Value::count(self.artifacts.len()),
+            Value::count(self.limits.artifact_bytes.checked_sub(of_artifacts)?),
+            Value::count(self.limits.artifacts.checked_sub(self.artifacts.len())?),
         ];
         let mut steps = vec![Step::new(self.advance, values)];
         steps.extend(self.common_steps());
@@ -259,8 +269,15 @@ impl Change for Write {
         if own.iter().any(|(name, _)| encoded_name(name) != **name) {
             return None;
         }
+        let positions = now.saturating_mul(256)..;
+        if !self.artifacts.is_empty() {
+            let rows = self.artifacts.iter().zip(positions.clone()).map(|(artifact, position)| {
+                let size = Value::count(artifact.size);
+                [Value::Text(&artifact.name), Value::Text(&artifact.json), size, Value::Int(position)]
+            });
+            steps.push(self.rows(&statements::PUT_ARTIFACTS, rows.collect::<Vec<_>>()));
+        }
         if !own.is_empty() {
-            let positions = now.saturating_mul(256)..;
             let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
                 let size = Value::count(name.len() + value.get().len());
                 [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]
@@ -307,8 +324,8 @@ impl Change for Write {
         for scope in scopes {
             scope.write::<D>(transaction, &self.key, locked.id).await?;
         }
-        for (name, parts) in &self.artifacts {
-            artifacts::put::<D>(transaction, locked.id, (name, parts), &self.limits).await?;
+        for artifact in &self.artifacts {
+            artifacts::put::<D>(transaction, locked.id, artifact, &self.limits).await?;
         }
         if number > self.limits.events as u64 {
             let values = [Value::Int(locked.id), Value::count(self.limits.events)];

@@ -5,27 +5,39 @@ use annex_protocol::Parts;
 
 use super::statements;
 use crate::encoding::encoded_name;
-use crate::error::{AppendError, StoreError};
+use crate::error::AppendError;
 use crate::limits::Limits;
 use crate::size;
+
+/// An artifact, encoded.
+pub(super) struct EncodedArtifact {
+    pub(super) name: String,
+    pub(super) json: String,
+    pub(super) size: usize,
+}
+
+impl EncodedArtifact {
+    pub(super) fn new(name: &str, parts: &Parts) -> Result<Self, serde_json::Error> {
+        let (name, json) = (encoded_name(name), serde_json::to_string(parts)?);
+        Ok(Self { name, json, size: size::of_parts(parts) })
+    }
+}
 
 /// Writes a new version, for which the oldest artifacts make room.
 pub(super) async fn put<D: Database>(
     transaction: &mut D::Transaction,
     id: i64,
-    (name, parts): (&str, &Parts),
+    artifact: &EncodedArtifact,
     limits: &Limits,
 ) -> Result<(), AppendError> {
-    let name = encoded_name(name);
-    let json = serde_json::to_string(parts).map_err(StoreError::from)?;
-    let added = size::of_parts(parts);
+    let EncodedArtifact { name, json, size: added } = artifact;
     // Names and sizes only: the contents may be megabytes.
     let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
-    let (mut count, mut size, mut position) = (1, added, 1);
+    let (mut count, mut size, mut position) = (1, *added, 1);
     for row in &others {
         let other = row.text(0)?;
         position = position.max(row.int(2)?.saturating_add(1));
-        if other == name {
+        if other == *name {
             continue;
         }
         count += 1;
@@ -35,7 +47,7 @@ pub(super) async fn put<D: Database>(
             D::execute(transaction, statements::DELETE_ARTIFACT, &[Value::Int(id), Value::Text(&other)]).await?;
         }
     }
-    let values = [Value::Int(id), Value::Text(&name), Value::Text(&json), Value::count(added), Value::Int(position)];
+    let values = [Value::Int(id), Value::Text(name), Value::Text(json), Value::count(*added), Value::Int(position)];
     D::execute(transaction, statements::PUT_ARTIFACT, &values).await?;
     Ok(())
 }

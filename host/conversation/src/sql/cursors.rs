@@ -6,7 +6,6 @@ use annex_leases::{Replica, is_alive, living_replicas};
 use annex_protocol::{Owner, TaskId};
 use async_trait::async_trait;
 
-use super::SqlStore;
 use super::admin::stored_config;
 use crate::cursors::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
 use crate::error::StoreError;
@@ -99,7 +98,7 @@ const ADVANCE: &str = "
 const END: &str = "DELETE FROM push_cursor WHERE task_id = $2 AND config_id = $3 AND sender = $1 RETURNING ''";
 
 #[async_trait]
-impl PushCursors for SqlStore<PostgresDatabase> {
+impl PushCursors for PostgresDatabase {
     async fn open(
         &self,
         task: &TaskId,
@@ -112,22 +111,22 @@ impl PushCursors for SqlStore<PostgresDatabase> {
         }
         let values =
             [Value::Text(task.as_str()), Value::Text(config), Value::count(sent), Value::Int(i64::from(sends))];
-        Ok(self.changed_cursors(OPEN, &values, by).await?.pop())
+        Ok(changed_cursors(self, OPEN, &values, by).await?.pop())
     }
 
     async fn claim(&self, task: &TaskId, by: &Replica) -> Result<Vec<PushCursor>, StoreError> {
         if check_key("task id", task.as_str()).is_err() {
             return Ok(Vec::new());
         }
-        self.changed_cursors(CLAIM, &[Value::Text(task.as_str()), Value::Int(MAX_PUSH_FAILURES.into())], by).await
+        changed_cursors(self, CLAIM, &[Value::Text(task.as_str()), Value::Int(MAX_PUSH_FAILURES.into())], by).await
     }
 
     async fn claim_left(&self, limit: usize, by: &Replica) -> Result<Vec<PushCursor>, StoreError> {
-        self.changed_cursors(CLAIM_LEFT, &[Value::Int(MAX_PUSH_FAILURES.into()), Value::count(limit)], by).await
+        changed_cursors(self, CLAIM_LEFT, &[Value::Int(MAX_PUSH_FAILURES.into()), Value::count(limit)], by).await
     }
 
     async fn claim_unsent(&self, limit: usize, by: &Replica) -> Result<Vec<PushCursor>, StoreError> {
-        self.changed_cursors(CLAIM_UNSENT, &[Value::Int(MAX_PUSH_FAILURES.into()), Value::count(limit)], by).await
+        changed_cursors(self, CLAIM_UNSENT, &[Value::Int(MAX_PUSH_FAILURES.into()), Value::count(limit)], by).await
     }
 
     async fn advance(&self, cursor: &PushCursor, progress: &PushProgress) -> Result<bool, StoreError> {
@@ -138,7 +137,7 @@ impl PushCursors for SqlStore<PostgresDatabase> {
             PushThen::Rests => 1,
             PushThen::Leaves => 2,
             PushThen::Ends => {
-                self.database.change(END, &name).await?;
+                self.change(END, &name).await?;
                 return Ok(false);
             }
         };
@@ -148,33 +147,31 @@ impl PushCursors for SqlStore<PostgresDatabase> {
             Value::Int(i64::try_from(progress.wait.as_millis()).unwrap_or(i64::MAX)),
             Value::Int(then),
         ];
-        let rows = self.database.change(ADVANCE, &[&name[..], &progress].concat()).await?;
+        let rows = self.change(ADVANCE, &[&name[..], &progress].concat()).await?;
         Ok(rows.first().map(|row| row.text(0)).transpose()?.is_some_and(|sender| !sender.is_empty()))
     }
 }
 
-impl SqlStore<PostgresDatabase> {
-    /// Runs a statement that assigns cursors to this replica, its first parameter, and returns these cursors.
-    async fn changed_cursors(
-        &self,
-        sql: &'static str,
-        values: &[Value<'_>],
-        by: &Replica,
-    ) -> Result<Vec<PushCursor>, StoreError> {
-        let values = [&[Value::Text(by.id())][..], values].concat();
-        let rows = self.database.change(sql, &values).await?;
-        let mut cursors = Vec::with_capacity(rows.len());
-        for row in &rows {
-            match cursor(row, by) {
-                // The others of the same statement are this replica's by now and must be sent.
-                Err(error @ StoreError::Unreadable { .. }) => {
-                    tracing::error!(%error, "a receiver of push notifications cannot be read and gets none");
-                }
-                read => cursors.push(read?),
+/// Runs a statement that assigns cursors to this replica, its first parameter, and returns these cursors.
+async fn changed_cursors(
+    database: &PostgresDatabase,
+    sql: &'static str,
+    values: &[Value<'_>],
+    by: &Replica,
+) -> Result<Vec<PushCursor>, StoreError> {
+    let values = [&[Value::Text(by.id())][..], values].concat();
+    let rows = database.change(sql, &values).await?;
+    let mut cursors = Vec::with_capacity(rows.len());
+    for row in &rows {
+        match cursor(row, by) {
+            // The others of the same statement are this replica's by now and must be sent.
+            Err(error @ StoreError::Unreadable { .. }) => {
+                tracing::error!(%error, "a receiver of push notifications cannot be read and gets none");
             }
+            read => cursors.push(read?),
         }
-        Ok(cursors)
     }
+    Ok(cursors)
 }
 
 fn cursor<R: Row>(row: &R, sender: &Replica) -> Result<PushCursor, StoreError> {

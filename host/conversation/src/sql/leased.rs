@@ -5,7 +5,6 @@
 
 use annex_database::{Database, PostgresDatabase, SqliteDatabase};
 
-use super::SqlStore;
 use super::statements::{select_conversation, take_task, task_columns};
 use crate::cursors::PushCursors;
 
@@ -39,7 +38,7 @@ pub trait Leased: Database + Sized {
     const STATEMENTS: &'static LeasedStatements;
 
     /// The progress of push notifications in a store that several processes share.
-    fn push_cursors(store: &SqlStore<Self>) -> Option<&dyn PushCursors>;
+    fn push_cursors(&self) -> Option<&dyn PushCursors>;
 }
 
 /// True in a PostgreSQL statement while the lease of a replica holds.
@@ -74,7 +73,7 @@ macro_rules! enter {
 }
 
 /// The first step of an append: the turn is the first of the queue, its lease holds, and its task is as the turn knows it.
-/// Refuses what the other steps do not do: state and history at their limits.
+/// Refuses what the other steps do not do: state, artifacts and history at their limits.
 macro_rules! advance {
     ($turns:literal, $alive:ident) => {
         concat!(
@@ -90,7 +89,9 @@ macro_rules! advance {
         AND coalesce((SELECT task.number FROM task WHERE task.id = $15), 0) = $16
         AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = $17 AND task.conversation_id <> conversation.id)
         AND (SELECT coalesce(sum(size), 0) <= $18 AND count(*) <= $19 FROM conversation_state
-            WHERE conversation_id = conversation.id)"
+            WHERE conversation_id = conversation.id)
+        AND (CAST($20 AS BIGINT) = 0 OR (SELECT coalesce(sum(size), 0) <= $21 AND count(*) <= $22 FROM artifact
+            WHERE conversation_id = conversation.id))"
         )
     };
 }
@@ -200,7 +201,7 @@ impl Leased for SqliteDatabase {
         AS known"
     );
 
-    fn push_cursors(_store: &SqlStore<Self>) -> Option<&dyn PushCursors> {
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
         None
     }
 }
@@ -209,7 +210,7 @@ impl Leased for PostgresDatabase {
     const STATEMENTS: &'static LeasedStatements =
         &statements!(has_lease, "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)");
 
-    fn push_cursors(store: &SqlStore<Self>) -> Option<&dyn PushCursors> {
-        Some(store)
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        Some(self)
     }
 }

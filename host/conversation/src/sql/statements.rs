@@ -63,6 +63,16 @@ pub(super) static PUT_KEYS: Rows = Rows {
     of_first: Some(OfFirst { key: 4, row: "($1, $2, $3, $4)" }),
 };
 
+/// New versions of artifacts.
+pub(super) static PUT_ARTIFACTS: Rows = Rows {
+    head: "\n    INSERT INTO artifact (conversation_id, name, version, parts, size, position) VALUES",
+    row: of_named!("$5, 1, $6, $7, $8"),
+    parameters: 8,
+    tail: " ON CONFLICT (conversation_id, name) DO UPDATE SET version = artifact.version + 1, parts = excluded.parts,
+        size = excluded.size, position = excluded.position",
+    of_first: Some(OfFirst { key: 4, row: "($1, 1, $2, $3, $4)" }),
+};
+
 /// The message of a turn, which is accepted, and maybe answered.
 pub(super) static ACCEPT_MESSAGE: Rows = Rows {
     head: "

@@ -10,7 +10,7 @@ use annex_protocol::{Message, Part, TaskState};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Backend, Store, WritesTasks, key_of, next_millisecond, owner, submission, sweep_tasks, update, working,
+    Backend, Store, WritesTasks, event, ids, key_of, next_millisecond, owner, submission, sweep_tasks, update, working,
 };
 
 on_every_store!(
@@ -22,6 +22,7 @@ on_every_store!(
     a_message_goes_to_its_task_once_it_is_appended,
     a_message_is_accepted_once_its_turn_waits,
     a_refused_turn_leaves_nothing,
+    a_message_that_an_agent_refuses_is_new_again_and_its_events_stay,
     the_claim_of_a_process_that_is_gone_goes_over_with_its_task,
     a_process_releases_its_own_claims_only,
     an_answer_is_given_to_whoever_repeats_the_message,
@@ -175,6 +176,27 @@ async fn a_refused_turn_leaves_nothing(backend: Backend) {
     store.release(&ada, &message("m-1", 1), &"one".into()).await.unwrap();
     assert!(store.task(&"t-1".into()).await.unwrap().is_none());
     assert!(!store.conversation(&key, Window::NONE).await.unwrap().exists());
+    assert_eq!(claim(&store, "m-1", "t-2").await, Claim::New("t-2".into()));
+    assert!(matches!(enter(&store, &ada, "m-1", "t-2").await.0, Entrance::Runs(..)));
+}
+
+async fn a_message_that_an_agent_refuses_is_new_again_and_its_events_stay(backend: Backend) {
+    let store = backend.store().await;
+    let ada = owner("ada");
+    claim(&store, "m-1", "t-1").await;
+    let (entered, task) = enter(&store, &ada, "m-1", "t-1").await;
+    let Entrance::Runs(fence, _) = entered else { panic!("another turn runs") };
+    let (key, submission) = (key_of(&ada, &task), with_message("m-1", "t-1"));
+    let (by, submission) = (Some(&fence), Some(&submission));
+    let entries = [update(&task, TaskState::Working)];
+    let append = Append { by, submission, entries: &entries, task: Some(&task), ..Append::default() };
+    store.append(&key, &Position::of_task("t-1".into(), 0), append).await.unwrap();
+    let entries = [event("why", "{}").into()];
+    let outcome = Outcome::Refusal;
+    let append = Append { by, submission, entries: &entries, task: Some(&task), ends: true, outcome };
+    store.append(&key, &Position::of_task("t-1".into(), 1), append).await.unwrap();
+    assert!(store.task(&"t-1".into()).await.unwrap().is_none());
+    assert_eq!(ids(&store.conversation(&key, Window::ALL).await.unwrap().history), ["why"]);
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::New("t-2".into()));
     assert!(matches!(enter(&store, &ada, "m-1", "t-2").await.0, Entrance::Runs(..)));
 }

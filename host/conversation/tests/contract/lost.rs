@@ -13,6 +13,7 @@ on_every_store!(
     a_turn_goes_on_in_one_other_process,
     a_process_that_has_lost_its_turn_writes_nothing_more,
     a_turn_that_waits_goes_on_in_its_order,
+    a_turn_that_waits_is_run_by_its_request_and_one_that_has_begun_by_its_other_text,
     a_lost_turn_keeps_the_next_one_waiting,
     a_turn_that_promised_nothing_is_forgotten,
     a_turn_that_is_handed_over_is_taken_at_once,
@@ -110,6 +111,22 @@ async fn a_turn_that_waits_goes_on_in_its_order(backend: Backend) {
     let second = queued.runs().await.unwrap();
     second.say(event("second", "{}")).await.unwrap();
     second.close().await;
+}
+
+async fn a_turn_that_waits_is_run_by_its_request_and_one_that_has_begun_by_its_other_text(backend: Backend) {
+    let store = backend.store().await;
+    let of_task = |task| Submission {
+        request: Some("the request".into()),
+        resume: Some("what it was asked for".into()),
+        ..submission("one", task)
+    };
+    begun(&store, "s", of_task("t-1")).await;
+    assert!(matches!(arrive(&store, "s", of_task("t-2")).await, Ok(Arrival::Waits(_))));
+    backend.end_lease("one").await;
+    let mut turns = lost(&store, "two").await;
+    turns.sort_by(|one, other| one.task.cmp(&other.task));
+    let texts: Vec<_> = turns.iter().map(|turn| turn.resume.as_deref()).collect();
+    assert_eq!(texts, [Some("what it was asked for"), Some("the request")]);
 }
 
 async fn a_lost_turn_keeps_the_next_one_waiting(backend: Backend) {

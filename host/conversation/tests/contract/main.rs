@@ -41,6 +41,7 @@ mod cases;
 mod claims;
 mod concurrency;
 mod configs;
+mod cursors;
 mod events;
 mod full;
 mod json;

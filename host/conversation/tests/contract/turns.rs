@@ -3,7 +3,9 @@
 use annex_conversation::{Arrival, Entry, Event, StateDelta};
 use annex_protocol::{Json, Message, Part};
 
-use crate::support::{Backend, Says, add, arrive, create, event, find, ids, open, open_with, state_of, submission};
+use crate::support::{
+    Backend, Says, add, arrive, create, event, events, find, ids, open, open_with, state_of, submission,
+};
 
 on_every_store!(
     a_turn_refuses_a_bad_context_id,
@@ -11,12 +13,25 @@ on_every_store!(
     a_history_that_was_read_with_the_conversation_has_what_the_turn_has_added,
     a_turn_knows_whether_the_user_has_an_answer,
     a_turn_that_answers_with_a_message_leaves_no_task,
+    what_is_staged_is_shown_at_once_and_stored_with_the_end,
     opening_creates_nothing_and_the_first_append_does,
     temp_keys_live_as_long_as_the_turn,
     a_value_is_found_in_its_own_scope_only,
     a_client_may_be_shown_the_keys_of_the_conversation_only,
     a_history_is_the_latest_events,
 );
+
+async fn what_is_staged_is_shown_at_once_and_stored_with_the_end(backend: Backend) {
+    let store = backend.store().await;
+    let turn = open(&store, "s").await;
+    turn.say(event("first", "{}")).await.unwrap();
+    turn.stage(event("last", r#"{"a":1}"#)).await.unwrap();
+    assert_eq!(turn.value("a").unwrap().get(), "1");
+    assert_eq!(ids(&events(&store, "s").await), ["first"]);
+    turn.close().await;
+    assert_eq!(ids(&events(&store, "s").await), ["first", "last"]);
+    assert_eq!(state_of(&store, "s").await, r#"{"a":1}"#);
+}
 
 async fn opening_creates_nothing_and_the_first_append_does(backend: Backend) {
     let store = backend.store().await;

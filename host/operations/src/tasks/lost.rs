@@ -48,14 +48,14 @@ impl Tasks {
         self.store.take_lost(&self.process.replica(), AT_ONCE).await
     }
 
-    /// Takes over the turns of the process that had the store before, if one process at a time has the store. Ends the turns
-    /// that nothing can continue, and returns the others.
+    /// Takes over the turns that no process works on, at a start. Ends the turns that nothing can continue, and returns the
+    /// others.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn end_turns_of_before(&self) -> Result<Vec<LostTurn>, StoreError> {
+    pub async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, StoreError> {
         let mut all = Vec::new();
-        while !self.process.is_shared() {
+        loop {
             let lost = self.take_lost().await?;
             if lost.is_empty() {
                 break;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent};
-use annex_conversation::{AppendError, Conversation, Entry, Event, EventError, Excess, StateDelta};
+use annex_conversation::{AppendError, Entry, Excess};
 use annex_fairness::of_same_tenant;
-use annex_protocol::{Message, Part, StreamResponse, TaskId, TaskState};
+use annex_protocol::{Message, Part, StreamResponse, TaskState};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -177,23 +177,6 @@ impl Turn {
     fn message(&self, text: String) -> Message {
         let task_id = Some(self.context.task_id.clone());
         Message::agent(self.context.context_id.clone(), task_id, vec![Part::text(text)])
-    }
-}
-
-/// The last event of a turn whose agent has stored none: an event without content, or one with the reason why there is no
-/// answer.
-pub(crate) fn closing_event(
-    conversation: &Conversation,
-    task: &TaskId,
-    end: Option<(TaskState, Option<String>)>,
-) -> Event {
-    let author = Arc::clone(&conversation.key().app);
-    match end.filter(|(state, _)| state.is_terminal() && *state != TaskState::Completed) {
-        Some((state, text)) => {
-            let message = text.unwrap_or_else(|| "The turn ended without an answer.".to_owned());
-            Event::failed(author, task.clone(), EventError { code: state.name().to_owned(), message })
-        }
-        None => Event::new(author, task.clone(), Vec::new(), StateDelta::new()),
     }
 }
 

@@ -56,8 +56,8 @@ pub enum AppError {
     /// The store of conversations and tasks cannot be opened.
     #[error("cannot open the store of conversations and tasks")]
     Conversations(#[from] ConversationStoreError),
-    /// The turns of the process before cannot be ended.
-    #[error("cannot end the turns of the process that had the store before")]
+    /// The turns of processes that have ended cannot be ended.
+    #[error("cannot end the turns of processes that have ended")]
     LostTurns(#[from] StoreError),
     /// The store of tenants cannot be opened.
     #[error("cannot open the store of tenants")]

@@ -125,7 +125,7 @@ impl Server {
             // No turn is running yet, so nothing has to be drained.
             () = &mut shutdown => return Ok(()),
         };
-        let lost = loaded.end_turns_of_before().await?;
+        let lost = loaded.end_turns_of_others().await?;
         let app = gate.open(loaded);
         let (limits, cross_origin) = (Arc::clone(&gate.limits), Arc::clone(&gate.cross_origin));
         let access_log = Arc::clone(&gate.access_log);

@@ -40,7 +40,8 @@ async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     let hello = Message::user_text("Hello");
     let delta = StateDelta::parse(r#"{"a":1,"b":2,"temp:t":3}"#).unwrap();
     let begin = vec![Entry::said_by_user(hello, "t", delta, task.status_at())];
-    let answer = crate::entry::Event::new("agent", "t", Vec::new(), StateDelta::parse(r#"{"b":3}"#).unwrap());
+    let mut answer = crate::entry::Event::new("agent", "t", Vec::new(), StateDelta::parse(r#"{"b":3}"#).unwrap());
+    answer.artifacts.insert("note".to_owned(), vec![annex_protocol::Part::text("Hello")].into());
     let end = vec![answer.into(), update(&task, TaskState::Working), update(&task, TaskState::Completed)];
     let mut number = 0;
     for (entries, ends) in [(begin, false), (end, true)] {
@@ -61,6 +62,7 @@ async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     }
     let found = store.conversation(&key, Window::ALL).await.unwrap();
     assert_eq!((found.number, found.state.merged().to_json_string()), (2, r#"{"a":1,"b":3}"#.to_owned()));
+    assert_eq!(store.artifact(&key, "note").await.unwrap().unwrap().version, 1);
     let stored = store.task(&"t".into()).await.unwrap().unwrap();
     assert!(stored.is_finished && !stored.is_worked_on && stored.number == 4);
 }
