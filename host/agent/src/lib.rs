@@ -3,7 +3,7 @@
 //! The server calls an [`AgentExecutor`] once per turn and converts its [`AgentEvent`]s to A2A events.
 //! [`TemplateAgent`] is the agent for production: an instruction with variables from the session state, given to a
 //! [`Model`] that may call [`Tool`]s. [`ScriptAgent`] plays scripted events, for tests of clients. This crate knows no
-//! HTTP binding, no task store and no extension.
+//! HTTP binding, no store and no extension.
 
 #![warn(missing_docs)]
 

@@ -2,7 +2,7 @@
 //!
 //! [`UpstreamAgent`] reads the other server's card, sends each message with the session's state as the config maps it,
 //! and relays the answer. The upstream has its own ids of contexts and tasks; clients see only the ids of this server.
-//! The agent's `UpstreamIds` store the pairs. This crate knows no HTTP server, no task store and no extension.
+//! The agent's `UpstreamIds` store the pairs. This crate knows no HTTP server, no store and no extension.
 
 #![warn(missing_docs)]
 

@@ -67,6 +67,12 @@ impl Receiver {
         self.until(|events| events.len() >= count).await
     }
 
+    /// Waits until so many events with this state have arrived.
+    async fn has_states(&self, state: &str, count: usize) -> Result<()> {
+        let is_it = |(_, event): &&(String, Value)| event["statusUpdate"]["status"]["state"] == state;
+        self.until(|events| events.iter().filter(is_it).count() >= count).await
+    }
+
     /// Waits for an event with this state.
     pub(crate) async fn has_state(&self, state: &str) -> Result<()> {
         self.until(|events| events.last().is_some_and(|(_, event)| event["statusUpdate"]["status"]["state"] == state))
@@ -245,9 +251,9 @@ async fn all_that_a_killed_process_had_to_send_is_sent_on_at_once() -> Result<()
         register(&replicas, &killed, &task, &receiver).await?;
     }
     killed.process.kill()?;
-    receiver.has(1).await?;
+    receiver.has_states("TASK_STATE_FAILED", 1).await?;
     let first = Instant::now();
-    receiver.has(TASKS).await?;
+    receiver.has_states("TASK_STATE_FAILED", TASKS).await?;
     // Sixteen a second would take three seconds and more.
     assert!(first.elapsed() < Duration::from_secs(2), "{:?}", first.elapsed());
     drop((killed, other));

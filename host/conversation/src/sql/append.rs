@@ -24,6 +24,8 @@ use crate::store::{Append, Outcome, Position};
 
 /// The most entries, and the most keys, of an append that is made in one trip.
 const FEW: usize = 8;
+/// The positions of the artifacts of one append.
+const FEW_POSITIONS: i64 = 8;
 
 /// An append, encoded.
 pub(super) struct Write {
@@ -269,15 +271,18 @@ impl Change for Write {
         if own.iter().any(|(name, _)| encoded_name(name) != **name) {
             return None;
         }
-        let positions = now.saturating_mul(256)..;
         if !self.artifacts.is_empty() {
-            let rows = self.artifacts.iter().zip(positions.clone()).map(|(artifact, position)| {
+            // Appends of one millisecond have their order by the number of the entry.
+            let number = i64::try_from(self.at.number % 256).unwrap_or_default();
+            let positions = now.saturating_mul(256).saturating_add(number).saturating_mul(FEW_POSITIONS)..;
+            let rows = self.artifacts.iter().zip(positions).map(|(artifact, position)| {
                 let size = Value::count(artifact.size);
                 [Value::Text(&artifact.name), Value::Text(&artifact.json), size, Value::Int(position)]
             });
             steps.push(self.rows(&statements::PUT_ARTIFACTS, rows.collect::<Vec<_>>()));
         }
         if !own.is_empty() {
+            let positions = now.saturating_mul(256)..;
             let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
                 let size = Value::count(name.len() + value.get().len());
                 [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]

@@ -121,7 +121,8 @@ async fn a_turn_that_waits_is_run_by_its_request_and_one_that_has_begun_by_its_o
         ..submission("one", task)
     };
     begun(&store, "s", of_task("t-1")).await;
-    assert!(matches!(arrive(&store, "s", of_task("t-2")).await, Ok(Arrival::Waits(_))));
+    let waits = arrive(&store, "s", of_task("t-2")).await.unwrap();
+    assert!(matches!(waits, Arrival::Waits(_)));
     backend.end_lease("one").await;
     let mut turns = lost(&store, "two").await;
     turns.sort_by(|one, other| one.task.cmp(&other.task));

@@ -73,7 +73,7 @@ impl AgentConfig {
         }
     }
 
-    /// Checks that turns are rerun only with a shared task store, because another process reruns them. The error is a
+    /// Checks that turns are rerun only with a shared store, because another process reruns them. The error is a
     /// pair of key and reason.
     pub(super) fn check_lost_turn(&self, tasks: &TasksConfig) -> Result<(), (&'static str, &'static str)> {
         let needs_others = self.on_lost_turn() == OnLostTurn::Rerun && tasks.postgres_env.is_none();

@@ -1,4 +1,4 @@
-//! `[sessions]`: the store of sessions, and its limits.
+//! `[sessions]`: the limits of sessions. Sessions are stored with the tasks.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::redaction::Redaction;
 
-/// The table `[sessions]`: the store of sessions, and its limits.
+/// The table `[sessions]`: the limits of sessions. Sessions are stored with the tasks.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionsConfig {

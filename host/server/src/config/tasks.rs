@@ -1,4 +1,4 @@
-//! `[tasks]`: the store of tasks, their retention, and their limits.
+//! `[tasks]`: the store of conversations and tasks, the retention of tasks, and their limits.
 
 use std::path::PathBuf;
 
