@@ -114,8 +114,10 @@ impl Turn {
             }
         }
         let text = match error {
-            // The task is too large, not the conversation.
-            error @ AppendError::TooLarge(Excess::Task { .. }) => fault::of_append(error).to_string(),
+            // The task is too large, not the conversation; or the store fails.
+            error @ (AppendError::TooLarge(Excess::Task { .. }) | AppendError::Store(_)) => {
+                fault::of_append(error).to_string()
+            }
             error => AgentError::unstored(error).to_string(),
         };
         let mut last = self.closing(Some((TaskState::Failed, Some(text.clone()))));

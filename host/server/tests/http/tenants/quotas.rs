@@ -198,11 +198,15 @@ async fn of_the_finished_tasks_of_a_tenant_the_oldest_go_beyond_its_quota() {
         let told = say_in(&server, &format!("c{number}"), "x").await;
         ids.push(told.body["result"]["task"]["id"].as_str().expect("a task").to_owned());
     }
+    let found = async |id: &str| {
+        let told = call(&server, "GetTask", json!({"tenant": "acme", "id": id}), "").await;
+        told.body["result"].is_object()
+    };
+    until("the older two are gone", async || !found(&ids[1]).await).await;
     until("two are left", async || usage(&server).await["tasks"]["used"] == 2).await;
     assert_eq!(usage(&server).await["tasks"]["limit"], 2);
     for (id, is_kept) in std::iter::zip(&ids, [false, false, true, true]) {
-        let told = call(&server, "GetTask", json!({"tenant": "acme", "id": id}), "").await;
-        assert_eq!(told.body["result"].is_object(), is_kept, "{}", told.body);
+        assert_eq!(found(id).await, is_kept, "{id}");
     }
 }
 
