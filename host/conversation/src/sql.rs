@@ -154,7 +154,12 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
     ) -> Result<Entrance, AppendError> {
         key.check()?;
         check_name("task id", submission.task.as_str())?;
-        enter::enter(self.database.as_ref(), key, &submission, window).await
+        let fence = Fence { replica: submission.replica.clone(), epoch: next_number() };
+        let entered = enter::enter(self.database.as_ref(), key, (&submission, &fence), window).await;
+        if let Err(AppendError::Store(_)) = entered {
+            enter::give_back(Arc::clone(&self.database), key.clone(), fence);
+        }
+        entered
     }
 
     async fn wait(

@@ -26,6 +26,7 @@ use crate::views::scoped_keys::ScopedKeys;
 mod backlog;
 mod cancellation;
 mod catch_up;
+mod interrupted;
 pub mod list;
 pub mod log;
 pub(crate) mod long_work;

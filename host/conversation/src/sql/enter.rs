@@ -1,10 +1,11 @@
 //! The queue of a conversation: entering, waiting and leaving.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use annex_database::{Row, Value, from_sql};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::leased::Leased;
 use super::values::{member, members, message as message_names, named, next_number, replica_of};
@@ -18,17 +19,18 @@ use crate::task::TaskSnapshot;
 
 /// The time until a turn that waits looks for the first time.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// The times until a place is given back: at once, and again when a statement that was still under way is over.
+const GIVE_BACK: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5)];
 /// The longest time between two looks.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
 pub(super) async fn enter<D: Leased>(
     database: &D,
     key: &ConversationKey,
-    submission: &Submission,
+    (submission, fence): (&Submission, &Fence),
     window: Window,
 ) -> Result<Entrance, AppendError> {
-    let fence = Fence { replica: submission.replica.clone(), epoch: next_number() };
-    let own = member(&fence);
+    let own = member(fence);
     let now = submission.since;
     let submitted = TaskSnapshot::submitted(submission.task.clone(), key.context.clone(), now);
     let json = submitted.stored_json().map_err(StoreError::from)?;
@@ -63,14 +65,33 @@ pub(super) async fn enter<D: Leased>(
         return Err(refusal(database, key, submission).await?);
     };
     if turns != own {
-        return Ok(Entrance::Waits(fence));
+        return Ok(Entrance::Waits(fence.clone()));
     }
     let found = match found {
         // The last turn left in between, and the rows are of before. From now on nobody else appends.
         Some(found) if found.number == number => found,
         _ => read::conversation(database, key, window).await?,
     };
-    Ok(Entrance::Runs(fence, Box::new(found)))
+    Ok(Entrance::Runs(fence.clone(), Box::new(found)))
+}
+
+/// Leaves the place that a turn may have in the queue although its process knows of none: the answer of the database was lost.
+/// Nobody else would take the place from a process that lives.
+pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence: Fence) {
+    tokio::spawn(async move {
+        for pause in GIVE_BACK {
+            sleep(pause).await;
+            while let Err(error) =
+                leave(database.as_ref(), &key, &fence, Departure::HandedOver { has_begun: false }).await
+            {
+                if fence.replica.is_over() {
+                    return;
+                }
+                tracing::debug!(%error, "a place in a queue is not given back yet");
+                sleep(LAST_LOOK).await;
+            }
+        }
+    });
 }
 
 /// The queue with the turn in it, the number of events, and the conversation if it was read.

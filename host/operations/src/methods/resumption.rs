@@ -141,7 +141,7 @@ impl RequestHandler {
         let active = self.active_again(&incoming, &extensions)?;
         let counted = self.running.token();
         self.check_begins()?;
-        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await? {
+        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await?.0 {
             Arrival::Runs(conversation) => conversation,
             Arrival::Waits(queued) => queued.runs().await.map_err(fault::of_append)?,
         };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use annex_conversation::{AppendError, Arrival, Beginning, Conversation, QueuedTurn, Submission};
+use annex_fairness::of_same_tenant;
 use annex_leases::Replica;
 use annex_protocol::{A2aError, Timestamp};
 use annex_runtime::Extension;
@@ -59,7 +60,8 @@ impl RequestHandler {
         // The message counts as a turn from here on, so a draining server waits for it.
         let counted = self.running.token();
         self.check_begins()?;
-        match self.enter(&incoming, claim.as_ref(), replica).await? {
+        let (arrival, claim) = self.enter(&incoming, claim, replica).await?;
+        match arrival {
             Arrival::Runs(conversation) => {
                 let waited = None;
                 let entered = Entered { incoming, extensions, active, claim, permit, conversation, counted, waited };
@@ -77,25 +79,35 @@ impl RequestHandler {
         }
     }
 
-    /// Enters the queue of the conversation.
+    /// Enters the queue of the conversation, to the end even if the client hangs up: the place in the queue must be given
+    /// back then, and only after that the claim.
     pub(crate) async fn enter(
         &self,
         incoming: &Incoming,
-        claim: Option<&HeldClaim>,
+        claim: Option<HeldClaim>,
         replica: Replica,
-    ) -> Result<Arrival, A2aError> {
+    ) -> Result<(Arrival, Option<HeldClaim>), A2aError> {
         let beginning = self.beginning(incoming.record.as_deref());
         let submission = Submission {
             replica: replica.clone(),
             task: incoming.task_id.clone(),
             since: Timestamp::now(),
-            message: claim.map(|claim| claim.key().clone()),
+            message: claim.as_ref().map(|claim| claim.key().clone()),
             request: self.stored_request(incoming),
             resume: self.stored_turn(&incoming.lasting),
             max_waiting: self.turn_limiter.bounds().waiting,
         };
-        let arrival = Conversation::enter(self.tasks.store(), incoming.key.clone(), submission, beginning).await;
-        arrival.map_err(|error| match (&error, &incoming.record) {
+        let (store, key) = (Arc::clone(self.tasks.store()), incoming.key.clone());
+        let entering = async move {
+            let arrival = Conversation::enter(&store, key, submission, beginning).await?;
+            Ok((arrival, claim))
+        };
+        // Nothing waits for a store in memory.
+        let entered = match self.tasks.process().store_outlives() {
+            true => tokio::spawn(of_same_tenant(entering)).await.map_err(|error| fault::internal(&error))?,
+            false => entering.await,
+        };
+        entered.map_err(|error| match (&error, &incoming.record) {
             // Another turn has entered for the task since the task was read.
             (AppendError::Fenced, Some(record)) if !replica.is_over() => record::worked_on(record),
             _ => fault::of_append(error),

@@ -97,7 +97,7 @@ impl RequestHandler {
         let again = ServiceParameters { requested, owner: call.owner.clone(), ..ServiceParameters::default() };
         let incoming = self.incoming_again(again, (record, TurnStart::Message))?;
         let Ok(_permit) = self.turn_limiter.try_take(&call.owner).await else { return Ok(()) };
-        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await? {
+        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await?.0 {
             Arrival::Runs(conversation) => conversation,
             Arrival::Waits(queued) => {
                 return queued.leave(Departure::Refused).await.map_err(fault::of_store);

@@ -3,13 +3,8 @@
 
 use std::sync::Arc;
 
-use annex_conversation::{Entry, Note, StoreError};
-use annex_protocol::{ExtensionUri, Owner, TaskId};
-use annex_runtime::Extension;
+use annex_protocol::ExtensionUri;
 use serde::{Deserialize, Serialize};
-
-use crate::tasks::Tasks;
-use crate::tasks::record::TaskRecord;
 
 /// The extension versions for a waiting task, and the extension that interrupted the task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,45 +47,5 @@ impl TaskPins {
     /// The text to store. Encoding names and digests cannot fail.
     pub(crate) fn text(&self) -> Arc<str> {
         serde_json::to_string(self).unwrap_or_default().into()
-    }
-}
-
-impl Tasks {
-    /// The pinned versions of the task. Empty if the task has no pins.
-    pub(crate) fn pinned(&self, record: &TaskRecord) -> Vec<Arc<Extension>> {
-        match record.stored_pins().filter(|_| !record.is_finished()) {
-            Some(text) => self.pins.of(record.owner(), record.id(), &text),
-            None => Vec::new(),
-        }
-    }
-
-    /// The owner and the interruption of a task that `extension` of the tenant interrupted.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub(crate) async fn interrupted(
-        &self,
-        tenant: &str,
-        task: &TaskId,
-        extension: &ExtensionUri,
-    ) -> Result<Option<(Owner, Interruption)>, StoreError> {
-        let stored = self.store.task(task).await?.filter(|task| !task.is_finished);
-        let Some((key, Some(text))) = stored.map(|task| (task.key, task.pins)) else { return Ok(None) };
-        let owner = key.owner();
-        let interruption = TaskPins::parse(&text).interruption;
-        let theirs = interruption.filter(|waiting| owner.tenant == tenant && waiting.by == *extension);
-        Ok(theirs.map(|interruption| (owner.clone(), interruption)))
-    }
-
-    /// True if an extension interrupted the task.
-    pub(crate) fn waits_for_extension(record: &TaskRecord) -> bool {
-        record.stored_pins().is_some_and(|text| TaskPins::parse(&text).interruption.is_some())
-    }
-
-    /// The entry that ends the interruption of the task, because the task continues. Its pins stay.
-    pub(crate) fn end_of_interruption(record: &TaskRecord) -> Option<Entry> {
-        let pins = TaskPins::parse(&record.stored_pins()?);
-        pins.interruption.as_ref()?;
-        Some(Entry::Note(Note::Pins(TaskPins { interruption: None, ..pins }.text())))
     }
 }
