@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::fault;
-use crate::permits::shared::{Place, SharedPlaces};
+use crate::permits::shared::{SharedPlace, SharedPlaces};
 use crate::quota::TenantUse;
 
 pub mod shared;
@@ -79,7 +79,7 @@ struct Caller {
     /// The limit of the caller.
     most: usize,
     /// The shared place. `None` for a turn within this process's share.
-    place: Option<Place>,
+    place: Option<SharedPlace>,
 }
 
 impl TurnLimiter {

@@ -44,7 +44,7 @@ pub(crate) mod waiting;
 
 pub(crate) use checked::{installed_with, steps_for};
 use claimed::Claiming;
-use entered::Place;
+use entered::QueueStanding;
 
 /// The operation whose client reads the events of the turn as they are stored.
 pub(crate) const STREAMING: &str = "SendStreamingMessage";
@@ -159,7 +159,7 @@ impl RequestHandler {
             Claiming::Repeated(outcome) => return Ok((Reception::Repeated, outcome)),
         };
         let outcome = match self.entered(*claimed).await? {
-            Place::Runs(entered) => {
+            QueueStanding::Runs(entered) => {
                 let begun = match self.asked(*entered).await {
                     Ok(asked) => self.begun(asked).await,
                     Err(refused) => Err(refused),
@@ -169,7 +169,7 @@ impl RequestHandler {
                     Err(refused) => return Err(refused.leave_nothing().await),
                 }
             }
-            Place::Waits(accepted) => self.wait_for_turn(*accepted).await?,
+            QueueStanding::Waits(accepted) => self.wait_for_turn(*accepted).await?,
         };
         Ok((Reception::Started, outcome))
     }

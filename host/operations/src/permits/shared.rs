@@ -37,7 +37,7 @@ pub struct SharedPlaces {
 }
 
 /// A shared place. Dropping it releases the place.
-pub(crate) struct Place {
+pub(crate) struct SharedPlace {
     places: Arc<TurnPlaces>,
     id: String,
 }
@@ -105,7 +105,7 @@ impl SharedPlaces {
     ///
     /// # Errors
     /// When the database fails.
-    pub(crate) async fn take(&self, owner: &Owner, turns: usize) -> Result<Option<Place>, TurnPlacesError> {
+    pub(crate) async fn take(&self, owner: &Owner, turns: usize) -> Result<Option<SharedPlace>, TurnPlacesError> {
         let Some(places) = &self.places else { return Ok(None) };
         let processes = self.processes.load(Ordering::Relaxed);
         let left = turns.saturating_sub(self.own(turns).saturating_mul(processes));
@@ -114,13 +114,13 @@ impl SharedPlaces {
         let _locked = self.locks.lock(owner).await;
         let id = Uuid::now_v7().to_string();
         let taken = places.take(&owner.tenant, &owner.principal, &id, left).await;
-        // The place may be taken although the call failed. Dropping `Place` then releases it.
-        let place = (!matches!(taken, Ok(false))).then(|| Place { places: Arc::clone(places), id });
+        // The place may be taken although the call failed. Dropping `SharedPlace` then releases it.
+        let place = (!matches!(taken, Ok(false))).then(|| SharedPlace { places: Arc::clone(places), id });
         taken.map(|_| place)
     }
 }
 
-impl Drop for Place {
+impl Drop for SharedPlace {
     fn drop(&mut self) {
         // Without a runtime, the process is ending, and its places end with its lease.
         let Ok(runtime) = Handle::try_current() else { return };

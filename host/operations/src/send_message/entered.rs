@@ -45,15 +45,15 @@ pub(crate) struct Accepted {
     pub(crate) counted: TaskTrackerToken,
 }
 
-/// The two places in the queue.
-pub(crate) enum Place {
+/// The standing of a turn in the queue.
+pub(crate) enum QueueStanding {
     Runs(Box<Entered>),
     Waits(Box<Accepted>),
 }
 
 impl RequestHandler {
     /// Takes a permit and enters the queue of the conversation.
-    pub(super) async fn entered(&self, claimed: Claimed) -> Result<Place, A2aError> {
+    pub(super) async fn entered(&self, claimed: Claimed) -> Result<QueueStanding, A2aError> {
         let Claimed { incoming, extensions, active, claim, replica } = claimed;
         // The permit comes before the queue, so that waiting turns are limited as well.
         let permit = self.turn_limiter.take(&incoming.call.owner).await?;
@@ -66,7 +66,7 @@ impl RequestHandler {
                 let waited = None;
                 let entered = Entered { incoming, extensions, active, claim, permit, conversation, counted, waited };
                 match self.check_entered(&entered).await {
-                    Ok(()) => Ok(Place::Runs(Box::new(entered))),
+                    Ok(()) => Ok(QueueStanding::Runs(Box::new(entered))),
                     Err(error) => Err(Refused { entered, error }.leave_nothing().await),
                 }
             }
@@ -74,7 +74,7 @@ impl RequestHandler {
                 if let Some(claim) = claim {
                     claim.settle();
                 }
-                Ok(Place::Waits(Box::new(Accepted { incoming, extensions, active, permit, queued, counted })))
+                Ok(QueueStanding::Waits(Box::new(Accepted { incoming, extensions, active, permit, queued, counted })))
             }
         }
     }

@@ -21,10 +21,10 @@ const MAX_REPLACED: usize = 8;
 
 /// The versions of waiting tasks.
 pub struct Pins {
-    state: Mutex<State>,
+    state: Mutex<PinnedVersions>,
 }
 
-struct State {
+struct PinnedVersions {
     tasks: LruCache<TaskId, Pinned>,
     /// The installed extensions, by tenant. A turn may still run a removed extension, which is then not pinned.
     installed: HashMap<String, Installed>,
@@ -41,7 +41,7 @@ struct Pinned {
 
 impl Default for Pins {
     fn default() -> Self {
-        let state = State { tasks: LruCache::unbounded(), installed: HashMap::new(), seen: HashMap::new() };
+        let state = PinnedVersions { tasks: LruCache::unbounded(), installed: HashMap::new(), seen: HashMap::new() };
         Self { state: Mutex::new(state) }
     }
 }
@@ -59,7 +59,7 @@ impl Pins {
     ) -> Option<Arc<str>> {
         let interruption = interrupted.map(|(by, requested)| Interruption { by, requested, number: new_number() });
         let mut state = self.lock();
-        let State { tasks, installed, .. } = &mut *state;
+        let PinnedVersions { tasks, installed, .. } = &mut *state;
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
             // An extension that was removed during the turn must not be kept by a pin.
@@ -165,12 +165,12 @@ impl Pins {
         state.seen.remove(tenant);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PinnedVersions> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PinnedVersions {
     fn put(&mut self, task: &TaskId, pinned: Pinned) {
         self.tasks.push(task.clone(), pinned);
         if self.tasks.len() > MAX_TASKS

@@ -8,7 +8,7 @@ use crate::passages::files;
 /// The largest share of bare participles among the type names, in tenths of a percent.
 const MOST_PARTICIPLES: usize = 20;
 /// Names that more than one module would use for different content, with the most types of each name.
-const COMMON: [(&str, usize); 2] = [("State", 3), ("Place", 5)];
+const COMMON: [(&str, usize); 2] = [("State", 2), ("Place", 1)];
 
 /// Participles without `ed`.
 const IRREGULAR: &[&str] = &[
