@@ -127,7 +127,12 @@ impl ConversationKey {
             "" => [ANONYMOUS, context.as_str()].concat(),
             principal => [PRINCIPAL, principal].concat(),
         };
-        Self::new(owner.tenant.as_str(), app, user, context.clone())
+        let tenant: Arc<str> = match owner.tenant.as_str() {
+            // Shared by all of a server without tenants.
+            "" => Arc::default(),
+            tenant => tenant.into(),
+        };
+        Self::new(tenant, app, user, context.clone())
     }
 
     /// The owner of the conversation and its tasks.

@@ -1,10 +1,11 @@
 //! The queues of turns in memory. A queue exists only while a turn is in it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use annex_protocol::TaskId;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::slot_key::Prehashed;
@@ -13,9 +14,12 @@ use crate::key::ConversationKey;
 use crate::queue::{LostTurn, Submission};
 use annex_leases::Replica;
 
+/// Usually one turn.
+type Queue = SmallVec<[TurnInQueue; 1]>;
+
 #[derive(Default)]
 pub(super) struct Queues {
-    by_conversation: HashMap<ConversationKey, VecDeque<TurnInQueue>, BuildHasherDefault<Prehashed>>,
+    by_conversation: HashMap<ConversationKey, Queue, BuildHasherDefault<Prehashed>>,
     last_epoch: u64,
 }
 
@@ -40,8 +44,7 @@ pub(super) struct TurnInQueue {
 
 impl Queues {
     pub(super) fn turns(&self, key: &ConversationKey) -> impl ExactSizeIterator<Item = &TurnInQueue> {
-        static NONE: VecDeque<TurnInQueue> = VecDeque::new();
-        self.by_conversation.get(key).unwrap_or(&NONE).iter()
+        self.by_conversation.get(key).map(Queue::as_slice).unwrap_or_default().iter()
     }
 
     /// The turns of a tenant.
@@ -82,15 +85,15 @@ impl Queues {
             is_orphan: false,
             moved: None,
         };
-        queue.push_back(turn);
+        queue.push(turn);
         fence
     }
 
     /// Takes a turn out of its queue. The next one runs then.
     pub(super) fn remove(&mut self, key: &ConversationKey, index: usize) -> Option<TurnInQueue> {
         let queue = self.by_conversation.get_mut(key)?;
-        let removed = queue.remove(index);
-        match queue.front() {
+        let removed = (index < queue.len()).then(|| queue.remove(index));
+        match queue.first() {
             // A queue without turns goes, or the map would grow with every context that a client names.
             None => drop(self.by_conversation.remove(key)),
             Some(first) if index == 0 => first.wake(),
@@ -107,7 +110,7 @@ impl Queues {
     /// Marks the running turn after a deletion of the conversation, so that the turn does not create the conversation
     /// again.
     pub(super) fn orphan(&mut self, key: &ConversationKey) {
-        if let Some(first) = self.by_conversation.get_mut(key).and_then(VecDeque::front_mut) {
+        if let Some(first) = self.by_conversation.get_mut(key).and_then(|queue| queue.first_mut()) {
             first.is_orphan = true;
         }
     }

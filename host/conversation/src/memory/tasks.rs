@@ -87,7 +87,7 @@ impl TaskSlot {
     fn new(key: &ConversationKey) -> Self {
         Self {
             key: key.clone(),
-            content: TaskContent::Json("".into()),
+            content: TaskContent::Json(std::sync::Arc::default()),
             state: TaskState::default(),
             status_at: NO_TIMESTAMP,
             finished_at: None,

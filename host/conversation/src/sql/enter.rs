@@ -61,9 +61,13 @@ pub(super) async fn enter<D: Leased>(
     } else {
         enter_at_once(database, key, &values).await?
     };
-    let Some((turns, number, found)) = entered else {
+    let Some(Queued { turns, number, found, is_late }) = entered else {
         return Err(refusal(database, key, submission).await?);
     };
+    if is_late {
+        leave(database, key, fence, Departure::Refused).await?;
+        return Err(AppendError::Fenced);
+    }
     if turns != own {
         return Ok(Entrance::Waits(fence.clone()));
     }
@@ -94,19 +98,27 @@ pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence
     });
 }
 
-/// The queue with the turn in it, the number of events, and the conversation if it was read.
-type Entered = Option<(String, u64, Option<ConversationSnapshot>)>;
+/// A queue with the turn in it.
+struct Queued {
+    turns: String,
+    /// The number of events of the conversation.
+    number: u64,
+    /// The conversation, if it was read.
+    found: Option<ConversationSnapshot>,
+    /// True if another turn of the task has entered at the same time.
+    is_late: bool,
+}
 
 async fn enter_at_once<D: Leased>(
     database: &D,
     key: &ConversationKey,
     values: &[Value<'_>],
-) -> Result<Entered, AppendError> {
+) -> Result<Option<Queued>, AppendError> {
     let rows = database.change(D::STATEMENTS.enter_at_once, values).await?;
     let is_entered = |row: &&D::Row| row.int(0).is_ok_and(|kind| kind == statements::ENTERED_ROW);
     let Some(row) = rows.iter().find(is_entered) else { return Ok(None) };
-    let (turns, number) = (row.text(1)?, from_sql(row.int(3)?));
-    Ok(Some((turns, number, Some(read::snapshot(key, &rows)?))))
+    let (turns, number, is_late) = (row.text(1)?, from_sql(row.int(3)?), row.text(2)? == statements::LATE);
+    Ok(Some(Queued { turns, number, found: Some(read::snapshot(key, &rows)?), is_late }))
 }
 
 async fn enter_by_steps<D: Leased>(
@@ -114,7 +126,7 @@ async fn enter_by_steps<D: Leased>(
     key: &ConversationKey,
     submission: &Submission,
     values: &[Value<'_>; 17],
-) -> Result<Entered, AppendError> {
+) -> Result<Option<Queued>, AppendError> {
     let mut transaction = database.begin().await?;
     let rows = D::query(&mut transaction, D::STATEMENTS.enter, values).await?;
     let Some(row) = rows.first() else { return Ok(None) };
@@ -129,7 +141,8 @@ async fn enter_by_steps<D: Leased>(
         D::execute(&mut transaction, statements::ACCEPT_CLAIM, &message_names(key.owner(), message)).await?;
     }
     D::commit(transaction).await?;
-    Ok(Some((turns, number, None)))
+    // Nobody else writes at the same time.
+    Ok(Some(Queued { turns, number, found: None, is_late: false }))
 }
 
 /// The reason why a turn has not entered.

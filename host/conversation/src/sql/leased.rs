@@ -121,14 +121,15 @@ macro_rules! statements {
                     "),
     taken AS (",
                     take_task!(),
-                    "),
+                    " RETURNING task.id),
     accepted AS (
-        UPDATE message SET replica = NULL FROM entered WHERE entered.turns <> $8 AND message.tenant = $1
+        UPDATE message SET replica = NULL FROM entered, taken WHERE entered.turns <> $8 AND message.tenant = $1
             AND message.principal = $12 AND message.context_id = $16 AND message.message_id = $17),"
                 ),
                 "
     UNION ALL
-    SELECT CAST(5 AS BIGINT), turns, '', number, id FROM entered"
+    SELECT CAST(5 AS BIGINT), turns, CASE WHEN NOT EXISTS (SELECT 1 FROM taken)
+        AND (turns <> $8 OR EXISTS (SELECT 1 FROM task WHERE task.id = $10)) THEN 'late' ELSE '' END, number, id FROM entered"
             ),
             advance: advance!("CASE WHEN $5 = '' THEN '' ELSE turns END", $alive),
             advance_and_end: advance!("replace(turns, $5, '')", $alive),

@@ -89,8 +89,10 @@ pub(super) static ACCEPT_MESSAGE: Rows = Rows {
 /// The kinds of rows of a conversation that is read. A smaller number is a key in the scope of that index in `STORED`.
 pub(super) const CONVERSATION_ROW: i64 = 3;
 pub(super) const ENTRY_ROW: i64 = 4;
-/// The queue, and the number of events when the turn entered.
+/// The queue, the number of events when the turn entered, and [`LATE`] or nothing.
 pub(super) const ENTERED_ROW: i64 = 5;
+/// The mark of a turn whose task got another turn while this one entered.
+pub(super) const LATE: &str = "late";
 
 /// A conversation at one moment: its row, all keys that it sees, and the latest events. With parts before and after `found`.
 macro_rules! select_conversation {
@@ -140,7 +142,8 @@ macro_rules! take_task {
             CASE WHEN entered.turns = $8 THEN 0 ELSE 1 END, 0
         FROM entered WHERE entered.turns <> $8 OR EXISTS (SELECT 1 FROM task WHERE task.id = $10)
         ON CONFLICT (id) DO UPDATE SET replica = excluded.replica, epoch = excluded.epoch, resume = excluded.resume,
-            attempts = 0, is_accepted = excluded.is_accepted, has_begun = 0, is_cancelled = 0"
+            attempts = 0, is_accepted = excluded.is_accepted, has_begun = 0, is_cancelled = 0
+        WHERE task.replica IS NULL"
         )
     };
 }

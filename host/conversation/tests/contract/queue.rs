@@ -7,6 +7,7 @@ use annex_conversation::{
 use annex_protocol::{Message, TaskState, Timestamp};
 use std::sync::Arc;
 
+use crate::concurrency::at_once;
 use crate::support::{
     Backend, Says, Store, WritesTasks, arrive, change, event, events, find, ids, key, open, owner, refusal, submission,
     task, update,
@@ -19,6 +20,7 @@ on_every_store!(
     a_full_queue_refuses_at_once,
     conversations_do_not_wait_for_each_other,
     a_task_has_one_turn,
+    of_turns_that_enter_for_a_task_at_once_one_enters,
     a_queue_is_gone_with_its_last_turn,
     only_the_turn_that_runs_says_something,
     a_turn_writes_to_a_task,
@@ -157,6 +159,30 @@ async fn a_task_has_one_turn(backend: Backend) {
     assert!(matches!(enter(&store, "s", "t-1").await, Err(AppendError::Fenced)));
     end(&store, "s", (&fence, "t-1")).await.unwrap();
     assert!(matches!(enter(&store, "other", "t-1").await, Err(AppendError::Missing)), "it is of another conversation");
+}
+
+async fn of_turns_that_enter_for_a_task_at_once_one_enters(backend: Backend) {
+    let store = backend.store().await;
+    let fence = running(&store, "s", "t-1").await;
+    write(&store, "s", (&fence, "t-1"), (&says("e"), true)).await.unwrap();
+    for round in 0..20 {
+        let entrances = at_once(8, |_| {
+            let store = store.clone();
+            async move { enter(&store, "s", "t-1").await }
+        })
+        .await;
+        let mut entered = Vec::new();
+        for entrance in entrances {
+            match entrance {
+                Ok(Entrance::Runs(fence, _) | Entrance::Waits(fence)) => entered.push(fence),
+                Err(refused) => assert!(matches!(refused, AppendError::Fenced), "{refused}"),
+            }
+        }
+        let [fence] = entered.as_slice() else { panic!("round {round}: {entered:?}") };
+        store.wait(&key("s"), fence, Window::NONE).await.unwrap();
+        store.leave(&key("s"), fence, annex_conversation::Departure::Refused).await.unwrap();
+        assert_eq!(store.task(&"t-1".into()).await.unwrap().unwrap().number, 1);
+    }
 }
 
 async fn a_queue_is_gone_with_its_last_turn(backend: Backend) {
