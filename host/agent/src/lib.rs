@@ -31,7 +31,7 @@ pub use callbacks::{CallbackContext, Callbacks, ModelAnswer};
 pub use conversation::readable;
 pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
-pub use mcp::{McpConfig, McpError, McpScope, McpServers, end_programs, kill_programs};
+pub use mcp::{McpConfig, McpError, McpScope, McpServers, ServersAndTools, end_programs, kill_programs};
 pub use model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
 pub use remote::{TurnStart, UpstreamContext, UpstreamIds, UpstreamIdsError};
 pub use script_agent::ScriptAgent;

@@ -31,15 +31,15 @@ pub struct McpServers {
     connections: Arc<[Connection]>,
 }
 
+/// Servers that were started, and the tools that they offer.
+pub type ServersAndTools = (McpServers, Vec<Arc<dyn Tool>>);
+
 impl McpServers {
     /// Starts the servers in parallel and lists their tools. Relative paths start at `folder`.
     ///
     /// # Errors
     /// Names the server that cannot be started or lacks a tool that its config names.
-    pub fn start<'a>(
-        configs: &'a [McpConfig],
-        folder: &'a Path,
-    ) -> BoxFuture<'a, Result<(Self, Vec<Arc<dyn Tool>>), McpError>> {
+    pub fn start<'a>(configs: &'a [McpConfig], folder: &'a Path) -> BoxFuture<'a, Result<ServersAndTools, McpError>> {
         Box::pin(async move {
             // At the first failure the other starts are dropped, which stops their servers.
             let started = try_join_all(configs.iter().map(|config| start(config, folder))).await?;

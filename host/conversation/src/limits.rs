@@ -169,7 +169,8 @@ impl TaskLimits {
 
     /// Checks a task with a message of its client, which leaves room for the agent's answer.
     ///
-    /// # Errors [`Excess::Task`].
+    /// # Errors
+    /// [`Excess::Task`].
     pub fn check_message(&self, size: &TaskSize, message: &Message) -> Result<(), Excess> {
         let added = size::of_message(message);
         // A small limit, too, leaves at least one to the answer.

@@ -130,7 +130,8 @@ impl TaskSnapshot {
 
     /// Checks the task after a change of its agent. A short final update always passes, so that every task can end.
     ///
-    /// # Errors [`Excess::Task`].
+    /// # Errors
+    /// [`Excess::Task`].
     pub fn check(&self, before: &Self, limits: &TaskLimits) -> Result<(), Excess> {
         let added = self.size().logged.saturating_sub(before.size().logged);
         if self.state().is_terminal() && added <= SHORT {
@@ -142,7 +143,8 @@ impl TaskSnapshot {
 
     /// Checks the task before a message of its client.
     ///
-    /// # Errors [`Excess::Task`].
+    /// # Errors
+    /// [`Excess::Task`].
     pub fn check_message(&self, limits: &TaskLimits, message: &Message) -> Result<(), Excess> {
         limits.check_message(&self.size(), message).or_else(|_| limits.check_message(&self.exact_size(), message))
     }

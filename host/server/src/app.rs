@@ -86,7 +86,8 @@ impl App {
     /// Loads the agent and all components, and connects the parts. `base_url` is the URL under which clients reach the
     /// server.
     ///
-    /// # Errors The config key, or the component with the step that refused it.
+    /// # Errors
+    /// The config key, or the component with the step that refused it.
     pub fn load<'a>(
         config: &'a Config,
         locations: &'a Locations,
@@ -104,7 +105,8 @@ impl App {
     /// existing one is ignored. The program's `main` must begin with [`annex_runtime::compile_if_asked`], because the
     /// program starts itself as a child process to compile components.
     ///
-    /// # Errors As [`App::load`].
+    /// # Errors
+    /// As [`App::load`].
     pub fn with_agent<'a>(
         config: &'a Config,
         locations: &'a Locations,
@@ -180,7 +182,8 @@ impl App {
 
     /// Authenticates the caller (A2A 1.0 section 7.4).
     ///
-    /// # Errors [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while the identity provider is unavailable.
+    /// # Errors
+    /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while the identity provider is unavailable.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
         // Without [auth] only the ids of tasks and contexts separate clients (`docs/decisions/server.md`).
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };

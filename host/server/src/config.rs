@@ -153,7 +153,8 @@ pub struct KeyValueConfig {
 impl Config {
     /// Reads and checks a config file.
     ///
-    /// # Errors [`ConfigError::Read`] if the file cannot be read, [`ConfigError::Problems`] if a key or value is wrong.
+    /// # Errors
+    /// [`ConfigError::Read`] if the file cannot be read, [`ConfigError::Problems`] if a key or value is wrong.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         // Files that a config names must not be writable by others. The config itself is exempt: the person who starts
         // the server names it, and in containers it often belongs to another user.
@@ -166,7 +167,8 @@ impl Config {
 
     /// Checks the text of a config. `path` is only for messages.
     ///
-    /// # Errors [`ConfigError::Problems`] with all mistakes: invalid TOML, unknown keys, unusable values.
+    /// # Errors
+    /// [`ConfigError::Problems`] with all mistakes: invalid TOML, unknown keys, unusable values.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut document = Document::parse(path, text);
         let config = Self::decode(&mut document);
@@ -188,7 +190,8 @@ impl Config {
 
     /// The agent of the config.
     ///
-    /// # Errors The config has no `[agent]`.
+    /// # Errors
+    /// The config has no `[agent]`.
     pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
         let path = || self.text.as_ref().map(|text| text.path().to_owned()).unwrap_or_default();
         let missing = || {

@@ -86,7 +86,8 @@ impl Settings {
 
     /// Creates everything that the config `read` needs, without applying it.
     ///
-    /// # Errors The unusable table and the reason.
+    /// # Errors
+    /// The unusable table and the reason.
     pub(crate) fn prepare(&self, read: &Config) -> Result<PreparedSettings, InstallError> {
         let config = self.config().with_live(read);
         let authenticator = match (&self.authentication, &config.auth) {

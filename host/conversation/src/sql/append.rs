@@ -1,13 +1,12 @@
 //! An append as statements: the conversation, its task, its entries, its state and the claim of its message in one step.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use annex_database::{Change, Database, Rows, Step, Value};
-use annex_protocol::{Parts, Timestamp};
+use annex_protocol::{Json, Timestamp};
 
-use super::artifacts::EncodedArtifact;
+use super::artifacts::{EncodedArtifact, latest_artifacts};
 use super::leased::Leased;
 use super::scopes::ScopeChange;
 use super::values::{member, named};
@@ -80,9 +79,6 @@ impl Write {
         }
         let mut delta = combined(append.entries.iter()).into_owned();
         delta.take_temp();
-        let artifacts: BTreeMap<&String, &Parts> = events.iter().flat_map(|event| &event.artifacts).collect();
-        let artifacts = artifacts.into_iter().map(|(name, parts)| EncodedArtifact::new(name, parts));
-        let artifacts = artifacts.collect::<Result<Vec<_>, _>>();
         let entries = append.entries.iter().map(EncodedEntry::new).collect::<Result<_, _>>();
         let note = |of: fn(&Note) -> Option<&Arc<str>>| {
             let notes = append.entries.iter().rev().filter_map(|entry| match entry {
@@ -121,7 +117,7 @@ impl Write {
             events: events.len() as u64,
             updated_at: events.last().map(|event| event.timestamp.as_millis()),
             delta,
-            artifacts: artifacts.map_err(StoreError::from)?,
+            artifacts: latest_artifacts(&events).map_err(StoreError::from)?,
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
             message: append
                 .submission
@@ -214,6 +210,34 @@ impl Write {
         }
         steps
     }
+
+    /// Stores the artifacts, unless there are none.
+    fn put_artifacts(&self, now: i64) -> Option<Step<'_>> {
+        if self.artifacts.is_empty() {
+            return None;
+        }
+        // Appends of one millisecond have their order by the number of the entry.
+        let number = i64::try_from(self.at.number % 256).unwrap_or_default();
+        let positions = now.saturating_mul(256).saturating_add(number).saturating_mul(FEW_POSITIONS)..;
+        let rows = self.artifacts.iter().zip(positions).map(|(artifact, position)| {
+            let size = Value::count(artifact.size);
+            [Value::Text(&artifact.name), Value::Text(&artifact.json), size, Value::Int(position)]
+        });
+        Some(self.rows(&statements::PUT_ARTIFACTS, rows.collect::<Vec<_>>()))
+    }
+
+    /// Stores the keys of the conversation, unless there are none.
+    fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>, now: i64) -> Option<Step<'a>> {
+        if own.is_empty() {
+            return None;
+        }
+        let positions = now.saturating_mul(256)..;
+        let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
+            let size = Value::count(name.len() + value.get().len());
+            [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]
+        });
+        Some(self.rows(&statements::PUT_KEYS, rows.collect::<Vec<_>>()))
+    }
 }
 
 impl Change for Write {
@@ -271,24 +295,8 @@ impl Change for Write {
         if own.iter().any(|(name, _)| encoded_name(name) != **name) {
             return None;
         }
-        if !self.artifacts.is_empty() {
-            // Appends of one millisecond have their order by the number of the entry.
-            let number = i64::try_from(self.at.number % 256).unwrap_or_default();
-            let positions = now.saturating_mul(256).saturating_add(number).saturating_mul(FEW_POSITIONS)..;
-            let rows = self.artifacts.iter().zip(positions).map(|(artifact, position)| {
-                let size = Value::count(artifact.size);
-                [Value::Text(&artifact.name), Value::Text(&artifact.json), size, Value::Int(position)]
-            });
-            steps.push(self.rows(&statements::PUT_ARTIFACTS, rows.collect::<Vec<_>>()));
-        }
-        if !own.is_empty() {
-            let positions = now.saturating_mul(256)..;
-            let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
-                let size = Value::count(name.len() + value.get().len());
-                [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]
-            });
-            steps.push(self.rows(&statements::PUT_KEYS, rows.collect::<Vec<_>>()));
-        }
+        steps.extend(self.put_artifacts(now));
+        steps.extend(self.put_keys(own, now));
         Some((steps, self.last(0)))
     }
 

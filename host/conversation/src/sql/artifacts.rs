@@ -1,10 +1,14 @@
 //! The artifacts of a conversation.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use annex_database::{Database, Row, Value};
 use annex_protocol::Parts;
 
 use super::statements;
 use crate::encoding::encoded_name;
+use crate::entry::Event;
 use crate::error::AppendError;
 use crate::limits::Limits;
 use crate::size;
@@ -21,6 +25,12 @@ impl EncodedArtifact {
         let (name, json) = (encoded_name(name), serde_json::to_string(parts)?);
         Ok(Self { name, json, size: size::of_parts(parts) })
     }
+}
+
+/// The latest version of each artifact of these events.
+pub(super) fn latest_artifacts(events: &[&Arc<Event>]) -> Result<Vec<EncodedArtifact>, serde_json::Error> {
+    let latest: BTreeMap<&String, &Parts> = events.iter().flat_map(|event| &event.artifacts).collect();
+    latest.into_iter().map(|(name, parts)| EncodedArtifact::new(name, parts)).collect()
 }
 
 /// Writes a new version, for which the oldest artifacts make room.

@@ -114,11 +114,11 @@ impl Turn {
             }
         }
         let text = match error {
-            // The task is too large, not the conversation; or the store fails.
+            // The task is too large and not the conversation, or the store failed and not the agent.
             error @ (AppendError::TooLarge(Excess::Task { .. }) | AppendError::Store(_)) => {
                 fault::of_append(error).to_string()
             }
-            error => AgentError::unstored(error).to_string(),
+            error => text_for_client(AgentError::unstored(error)),
         };
         let mut last = self.closing(Some((TaskState::Failed, Some(text.clone()))));
         last.push(self.failure(text));
@@ -149,16 +149,10 @@ impl Turn {
                 return None;
             }
             Ending::Returned(Ok(()) | Err(AgentError::Closed), None) => (TaskState::Completed, None),
-            Ending::Returned(Err(AgentError::Failed { message }), _) => (TaskState::Failed, Some(message)),
-            Ending::Returned(Err(error @ AgentError::Internal { .. }), _) => {
-                let error_id = fault::log_for_client(&error);
-                let text = format!("The agent failed; the server's log has the details under {error_id}.");
-                (TaskState::Failed, Some(text))
-            }
-            Ending::Returned(Err(error @ AgentError::Broken { .. }), _) => {
-                let error_id = fault::log_for_client(&error);
-                (TaskState::Failed, Some(format!("{error} The server's log has the details under {error_id}.")))
-            }
+            Ending::Returned(
+                Err(error @ (AgentError::Failed { .. } | AgentError::Internal { .. } | AgentError::Broken { .. })),
+                _,
+            ) => (TaskState::Failed, Some(text_for_client(error))),
             // The client has the task already, because otherwise it has got the refusal above.
             Ending::Returned(Err(AgentError::Refused(error)), _) => (self.after_refusal(), Some(error.to_string())),
             Ending::Canceled => (TaskState::Canceled, None),
@@ -179,6 +173,21 @@ impl Turn {
     fn message(&self, text: String) -> Message {
         let task_id = Some(self.context.task_id.clone());
         Message::agent(self.context.context_id.clone(), task_id, vec![Part::text(text)])
+    }
+}
+
+/// The text for the client about a failure of the agent. The log has what clients must not see.
+fn text_for_client(error: AgentError) -> String {
+    match error {
+        AgentError::Failed { message } => message,
+        error @ AgentError::Broken { .. } => {
+            let error_id = fault::log_for_client(&error);
+            format!("{error} The server's log has the details under {error_id}.")
+        }
+        error => {
+            let error_id = fault::log_for_client(&error);
+            format!("The agent failed; the server's log has the details under {error_id}.")
+        }
     }
 }
 

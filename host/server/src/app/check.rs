@@ -72,7 +72,8 @@ async fn check_text(path: &Path, text: &str, locations: &Locations) -> CheckRepo
 /// Loads the extensions of a config and of its tenants as a start does, each agent's set separately. Starts nothing
 /// else. Returns the failures.
 ///
-/// # Errors The config or the file of a tenant is wrong.
+/// # Errors
+/// The config or the file of a tenant is wrong.
 pub async fn check_extensions(path: &Path, locations: &Locations) -> Result<Vec<AppError>, ConfigError> {
     let config = Arc::new(Config::read(path)?);
     let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
@@ -115,7 +116,8 @@ async fn load(served: ServedConfig, locations: Locations, runtime: &Runtime) -> 
 /// Checks everything that a config names, before the server starts. `has_agent` is false for a program that brings its
 /// own agent.
 ///
-/// # Errors All mistakes.
+/// # Errors
+/// All mistakes.
 pub(super) async fn check_start(config: &Config, locations: &Locations, has_agent: bool) -> Result<(), ConfigError> {
     let Some(text) = &config.text else { return Ok(()) };
     let mut document = text.document();

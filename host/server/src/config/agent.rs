@@ -184,7 +184,8 @@ impl AgentTable {
 
 /// Checks that no key of another kind is set.
 ///
-/// # Errors The first such key.
+/// # Errors
+/// The first such key.
 fn refuse(kind: &'static str, foreign: impl IntoIterator<Item = (&'static str, bool)>) -> Result<(), AgentTableError> {
     match foreign.into_iter().find(|(_, is_given)| *is_given) {
         Some((key, _)) => Err(AgentTableError::Unknown { key, kind }),

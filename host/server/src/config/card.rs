@@ -51,7 +51,8 @@ impl CardConfig {
 
     /// Checks that the card has a binding, and none twice.
     ///
-    /// # Errors The reason.
+    /// # Errors
+    /// The reason.
     pub(super) fn check_bindings(&self) -> Result<(), &'static str> {
         let bindings = self.bindings();
         let is_repeated = |(place, binding)| bindings.iter().take(place).any(|earlier| earlier == binding);

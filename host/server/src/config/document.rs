@@ -171,7 +171,8 @@ impl<'a> Document<'a> {
 
     /// The decoded value, if the text has no mistakes.
     ///
-    /// # Errors [`ConfigError::Problems`] with all mistakes.
+    /// # Errors
+    /// [`ConfigError::Problems`] with all mistakes.
     pub(crate) fn into_checked<T>(self, value: Option<T>) -> Result<T, ConfigError> {
         let path = self.path.to_owned();
         let mut problems = self.into_problems();

@@ -141,7 +141,8 @@ impl ExtensionConfig {
 
     /// Converts the settings for the runtime. `folder` is the start of relative paths, and `ceiling` bounds the limits.
     ///
-    /// # Errors A pair of key and reason.
+    /// # Errors
+    /// A pair of key and reason.
     pub(crate) fn installation(
         &self,
         folder: &Path,
@@ -174,7 +175,8 @@ impl ExtensionConfig {
 
     /// Checks that `[auth]` can identify the callers of `allow`.
     ///
-    /// # Errors A pair of key and reason.
+    /// # Errors
+    /// A pair of key and reason.
     pub(crate) fn check_callers(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, String)> {
         let Some(allow) = &self.allow else { return Ok(()) };
         let Some(auth) = auth else {
@@ -200,7 +202,8 @@ impl ExtensionConfig {
     /// Parses the settings of a component that is loaded without a server. `settings` has the keys of an
     /// `[[extension]]` except `component`. `folder` is the start of relative paths.
     ///
-    /// # Errors The key and the reason, or the message of the parser.
+    /// # Errors
+    /// The key and the reason, or the message of the parser.
     pub fn read_installation(settings: &str, folder: &Path) -> Result<Installation, String> {
         let config = Self::from_settings("component", settings)?;
         // Without a server there is no `[runtime.ceiling]`, so only the engine's own maximum applies.

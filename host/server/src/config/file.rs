@@ -27,7 +27,8 @@ impl ConfigFile {
 
     /// Reads the file again and returns its present state and extensions.
     ///
-    /// # Errors The file cannot be read or has mistakes.
+    /// # Errors
+    /// The file cannot be read or has mistakes.
     pub(crate) fn read_again(&self) -> Result<(Self, Vec<ExtensionConfig>), ConfigError> {
         let path = &self.path;
         if self.is_of_tenant {
@@ -41,7 +42,8 @@ impl ConfigFile {
 
     /// Reads the whole config again. Not for a tenant's file.
     ///
-    /// # Errors The file cannot be read or has mistakes.
+    /// # Errors
+    /// The file cannot be read or has mistakes.
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         let config = Config::read(&self.path)?;
         // If the config had an agent, it must keep one, because the next start may need it. A program that brings its

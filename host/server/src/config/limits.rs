@@ -57,7 +57,8 @@ pub struct LimitsConfig {
 impl LimitsConfig {
     /// Converts the limits for the runtime.
     ///
-    /// # Errors A limit above `ceiling` or outside of the fixed range.
+    /// # Errors
+    /// A limit above `ceiling` or outside of the fixed range.
     pub(super) fn to_limits(&self, ceiling: &Self) -> Result<Limits, Wrong> {
         self.check()?;
         let standard = Limits::standard();
@@ -170,7 +171,8 @@ impl LimitsConfig {
 
 /// The value of a key: `wanted`, or else the standard value or the ceiling, whichever is lower.
 ///
-/// # Errors `wanted` is above the ceiling.
+/// # Errors
+/// `wanted` is above the ceiling.
 fn within<T: Copy + Ord + Display>(
     key: &'static str,
     wanted: Option<T>,

@@ -37,7 +37,8 @@ impl ReplicaConfig {
 
     /// The name from either key.
     ///
-    /// # Errors A pair of key and reason.
+    /// # Errors
+    /// A pair of key and reason.
     pub(crate) fn name(&self) -> Result<Option<String>, (&'static str, String)> {
         let Some(variable) = &self.name_env else { return Ok(self.name.clone()) };
         let name = env::var(variable).map_err(|_| environment::unusable(variable));

@@ -42,7 +42,8 @@ impl ServedConfig {
 
     /// Reads a tenant's file. `folder` is the start of the relative path in `tenant`.
     ///
-    /// # Errors The file cannot be read, or a key or value is wrong.
+    /// # Errors
+    /// The file cannot be read, or a key or value is wrong.
     pub(crate) fn of_tenant(tenant: &TenantConfig, process: &Arc<Config>, folder: &Path) -> Result<Self, ConfigError> {
         let path = folder.join(&tenant.config);
         let text = tenant::text(&path)?;
@@ -103,7 +104,8 @@ impl ServedConfig {
 
     /// The agent.
     ///
-    /// # Errors The config has no `[agent]`.
+    /// # Errors
+    /// The config has no `[agent]`.
     pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
         self.agent.as_ref().map_or_else(|| self.process.agent(), Ok)
     }

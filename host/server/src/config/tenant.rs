@@ -48,7 +48,8 @@ pub(super) struct TenantFile {
 
 /// Reads a tenant's file.
 ///
-/// # Errors The file cannot be read, or others can write it.
+/// # Errors
+/// The file cannot be read, or others can write it.
 pub(crate) fn text(path: &Path) -> Result<String, ConfigError> {
     // Unlike the config itself, this file must not be writable by others: the config names it, not the person who
     // starts the server.

@@ -91,7 +91,8 @@ pub(crate) struct CheckedText {
 impl CheckedText {
     /// The tenant.
     ///
-    /// # Errors The extensions of a text without an agent.
+    /// # Errors
+    /// The extensions of a text without an agent.
     pub(crate) fn complete(self) -> Result<AdmittedTenant, Vec<ExtensionConfig>> {
         let Self { quota, card, agent, extensions } = self;
         match agent {
@@ -131,7 +132,8 @@ struct TextSigning {
 impl TenantText {
     /// Parses a text.
     ///
-    /// # Errors All mistakes, with their lines.
+    /// # Errors
+    /// All mistakes, with their lines.
     pub(crate) fn parse(text: &str) -> Result<Self, TenantTextError> {
         check_length(text).map_err(|reason| TenantTextError::new("the text", reason))?;
         toml::from_str(text).map_err(|first| {
@@ -142,7 +144,8 @@ impl TenantText {
 
     /// Replaces names of lent secrets by their locations, and checks the limits on texts.
     ///
-    /// # Errors All keys that name something the operator does not lend, or exceed a limit.
+    /// # Errors
+    /// All keys that name something the operator does not lend, or exceed a limit.
     pub(crate) fn admit(self, allowed: &StoredTenantsConfig) -> Result<AdmittedTenant, TenantTextError> {
         let (checked, wrong) = self.check(Some(allowed));
         match checked.complete() {

@@ -101,7 +101,8 @@ impl Budget {
 
     /// Checks that a new part of `bytes` bytes would be accepted. Changes nothing.
     ///
-    /// # Errors [`A2aError::Overloaded`] if not.
+    /// # Errors
+    /// [`A2aError::Overloaded`] if not.
     pub(crate) fn check(&self, caller: &CallerKey, bytes: usize) -> Result<(), A2aError> {
         // The lock is released after this check, so another part may take the room. `Holding::grow` then refuses this
         // one.
@@ -201,7 +202,8 @@ impl Content {
 impl Holding {
     /// Adds `bytes` bytes to the part.
     ///
-    /// # Errors [`A2aError::Overloaded`] if this part was evicted, before or because of this call.
+    /// # Errors
+    /// [`A2aError::Overloaded`] if this part was evicted, before or because of this call.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), A2aError> {
         if self.is_given_up() {
             return Err(self.budget.full());
@@ -227,7 +229,8 @@ impl Holding {
 
     /// Stores the data here and counts their bytes. An eviction frees the data.
     ///
-    /// # Errors As [`Holding::grow`].
+    /// # Errors
+    /// As [`Holding::grow`].
     pub(crate) fn keep(&mut self, data: Bytes) -> Result<(), A2aError> {
         let bytes = data.len();
         // The data are stored before they are counted, so that an eviction by `grow` frees them. The lock on the data
@@ -239,7 +242,8 @@ impl Holding {
     /// Removes and returns the next bytes of the data, at most `bytes`. `None` at the end of the data. The result is a
     /// copy: a slice that hyper has not sent yet would keep all data of a long answer in memory.
     ///
-    /// # Errors [`A2aError::Overloaded`] if the part was evicted.
+    /// # Errors
+    /// [`A2aError::Overloaded`] if the part was evicted.
     pub(crate) fn take(&self, bytes: usize) -> Result<Option<Bytes>, A2aError> {
         // The data are locked before the flag is read. An eviction between the two steps would look like the end of the
         // answer.

@@ -87,7 +87,8 @@ impl Caller {
 
     /// Checks, before an answer is made, that the budget has room for its length.
     ///
-    /// # Errors [`A2aError::Overloaded`] when the answer does not fit.
+    /// # Errors
+    /// [`A2aError::Overloaded`] when the answer does not fit.
     pub(crate) fn check_room(&self, bytes: usize) -> Result<(), A2aError> {
         if bytes <= SMALL_ANSWER { Ok(()) } else { self.shares.answers.check(&self.key(), bytes) }
     }

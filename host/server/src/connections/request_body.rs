@@ -69,7 +69,8 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
 
     /// Reads the whole body.
     ///
-    /// # Errors [`BodyError::TooLarge`] if the body has more than `max` bytes, or any other reason to stop reading.
+    /// # Errors
+    /// [`BodyError::TooLarge`] if the body has more than `max` bytes, or any other reason to stop reading.
     pub(crate) async fn whole(&mut self, max: usize) -> Result<Bytes, BodyError> {
         // A declared length above the limit is refused before the body is read.
         if self.body.size_hint().lower() > max as u64 {
@@ -104,7 +105,8 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
 
     /// Called when the body is not complete yet. Starts the deadline or checks it, and counts the bytes that have come.
     ///
-    /// # Errors The deadline has passed, or the budget has no room.
+    /// # Errors
+    /// The deadline has passed, or the budget has no room.
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         let caller = &self.caller;
         let timeout = self.timeout;

@@ -43,7 +43,8 @@ impl Streams {
 
     /// Takes a place for a stream of `caller`.
     ///
-    /// # Errors [`A2aError::Overloaded`] when no place is free.
+    /// # Errors
+    /// [`A2aError::Overloaded`] when no place is free.
     pub(crate) fn open(self: &Arc<Self>, caller: CallerKey) -> Result<StreamPlace, A2aError> {
         let (in_all, per_caller) = (self.in_all.load(Ordering::Relaxed), self.per_caller.load(Ordering::Relaxed));
         let mut open = self.lock();

@@ -87,7 +87,8 @@ fn database_file(file: &Path, folder_can_be_entered: bool) -> Finding {
 
 /// Checks that the server can write into the folder, or can create it.
 ///
-/// # Errors The finding, if nothing can be written there.
+/// # Errors
+/// The finding, if nothing can be written there.
 fn writable(about: &'static str, key: &str, folder: &Path) -> Result<(), Finding> {
     // The server creates a missing folder below its nearest existing ancestor, so that one must be writable.
     let there = folder.ancestors().find(|folder| folder.as_os_str().is_empty() || folder.exists());

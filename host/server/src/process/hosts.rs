@@ -65,7 +65,8 @@ impl Hosts {
 
     /// Checks the host names of the request. A browser always sends one.
     ///
-    /// # Errors The foreign name.
+    /// # Errors
+    /// The foreign name.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
         for line in request.headers().get_all(HOST) {
             if self.first_taken.get() == Some(line) {
@@ -87,7 +88,8 @@ impl Hosts {
     /// Checks that the request does not come from a page of another origin. Any page may send GET and HEAD, which
     /// change nothing. The browser keeps the answer from a foreign page.
     ///
-    /// # Errors The value of the field that shows the foreign page.
+    /// # Errors
+    /// The value of the field that shows the foreign page.
     fn check_page<B>(&self, request: &Request<B>) -> Result<(), String> {
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(());

@@ -173,7 +173,8 @@ impl ReadinessGate {
 
     /// The app, if the phase allows requests.
     ///
-    /// # Errors [`A2aError::Overloaded`] while the server starts or drains.
+    /// # Errors
+    /// [`A2aError::Overloaded`] while the server starts or drains.
     pub(crate) fn app(&self) -> Result<&App, A2aError> {
         match (self.phase(), self.app.get()) {
             (Phase::Ready, Some(app)) => Ok(app),
@@ -186,7 +187,8 @@ impl ReadinessGate {
 
     /// The app and the authenticated caller. Every binding calls this before it reads the body.
     ///
-    /// # Errors The phase refuses requests, or authentication fails.
+    /// # Errors
+    /// The phase refuses requests, or authentication fails.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
         // The phase is checked first, because the authenticator is a part of the app.
         let app = self.app()?;

@@ -266,7 +266,8 @@ async fn json_rpc_answer(
 
 /// The app, the caller and the whole body. The body is read only after the caller is authenticated.
 ///
-/// # Errors The status and the error for the client.
+/// # Errors
+/// The status and the error for the client.
 async fn admit<'a>(
     gate: &'a ReadinessGate,
     network: Network,

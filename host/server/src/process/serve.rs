@@ -65,7 +65,8 @@ pub struct Server {
 impl Server {
     /// Opens all listeners of the config.
     ///
-    /// # Errors [`ServeError::Listen`].
+    /// # Errors
+    /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
         // All listeners are opened before the load, so that an address in use is reported at once.
@@ -106,7 +107,8 @@ impl Server {
     /// another process, or fail. A `shutdown` during the load cancels the load. MCP programs that tenants are starting
     /// at this moment end with the runtime, or earlier with [`end_programs`](crate::end_programs).
     ///
-    /// # Errors The app cannot be loaded, or the listener fails.
+    /// # Errors
+    /// The app cannot be loaded, or the listener fails.
     pub async fn run(
         self,
         load: impl AsyncFnOnce(&Config, &str) -> Result<App, AppError>,

@@ -19,7 +19,8 @@ impl Beginning {
     /// Reads until the version is clear: the whole preface, or the first byte that differs from the preface. The task
     /// sleeps until the client sends more bytes.
     ///
-    /// # Errors The connection ends or breaks before the version is clear.
+    /// # Errors
+    /// The connection ends or breaks before the version is clear.
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut beginning = Self::default();
         // An empty text is a beginning of the preface too, so at least one byte is read.
