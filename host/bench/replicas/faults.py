@@ -205,7 +205,7 @@ class Faults(threading.Thread):
         return rows[0][0] if rows else ""
 
     def tasks_of(self, incarnation: str) -> set[str]:
-        rows = self.sql.rows(f"SELECT id FROM task WHERE runner = '{incarnation}' AND finished_at IS NULL")
+        rows = self.sql.rows(f"SELECT id FROM task WHERE replica = '{incarnation}' AND finished_at IS NULL")
         return {row[0] for row in rows}
 
     def watch(self, fault: Fault, incarnation: str) -> threading.Thread:
@@ -215,7 +215,7 @@ class Faults(threading.Thread):
             deadline = fault.at + 30
             while len(fault.settled) < len(fault.orphans) and time.time() < deadline:
                 ids = ", ".join(f"'{task}'" for task in fault.orphans - fault.settled.keys())
-                sql = f"SELECT id FROM task WHERE id IN ({ids}) AND runner IS DISTINCT FROM '{incarnation}'"
+                sql = f"SELECT id FROM task WHERE id IN ({ids}) AND replica IS DISTINCT FROM '{incarnation}'"
                 for [task] in self.sql.rows(sql):
                     fault.settled[task] = time.time() - fault.at
                 time.sleep(0.05)
