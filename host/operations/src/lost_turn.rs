@@ -144,11 +144,7 @@ impl RequestHandler {
             self.reject(Refused { entered, error }).await;
             return Ok(());
         }
-        let begun = match self.asked(entered).await {
-            Ok(asked) => self.begun(asked).await,
-            Err(refused) => Err(refused),
-        };
-        match begun {
+        match self.asked_and_begun(entered).await {
             Ok(begun) => {
                 self.forward(&record).await;
                 // The turn logs and stores its own end.

@@ -159,16 +159,10 @@ impl RequestHandler {
             Claiming::Repeated(outcome) => return Ok((Reception::Repeated, outcome)),
         };
         let outcome = match self.entered(*claimed).await? {
-            QueueStanding::Runs(entered) => {
-                let begun = match self.asked(*entered).await {
-                    Ok(asked) => self.begun(asked).await,
-                    Err(refused) => Err(refused),
-                };
-                match begun {
-                    Ok(begun) => begun.run().await?,
-                    Err(refused) => return Err(refused.leave_nothing().await),
-                }
-            }
+            QueueStanding::Runs(entered) => match self.asked_and_begun(*entered).await {
+                Ok(begun) => begun.run().await?,
+                Err(refused) => return Err(refused.leave_nothing().await),
+            },
             QueueStanding::Waits(accepted) => self.wait_for_turn(*accepted).await?,
         };
         Ok((Reception::Started, outcome))

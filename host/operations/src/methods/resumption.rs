@@ -165,11 +165,7 @@ impl RequestHandler {
             Refused { entered, error: nothing }.leave_nothing().await;
             return refused;
         }
-        let begun = match self.asked(entered).await {
-            Ok(asked) => self.begun(asked).await,
-            Err(refused) => Err(refused),
-        };
-        match begun {
+        match self.asked_and_begun(entered).await {
             Ok(begun) => {
                 self.forward(begun.record()).await;
                 begun.run_to_the_end().await.map(drop)

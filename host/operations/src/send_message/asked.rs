@@ -39,7 +39,7 @@ struct Answers {
 
 impl RequestHandler {
     /// Asks the extensions and the agent.
-    pub(crate) async fn asked(&self, mut entered: Entered) -> Result<Asked, Box<Refused>> {
+    pub(super) async fn asked(&self, mut entered: Entered) -> Result<Asked, Box<Refused>> {
         match self.ask(&mut entered).await {
             Ok(Answers { chain, beginning, said, remote }) => Ok(Asked { entered, chain, beginning, said, remote }),
             Err(error) => Err(Box::new(Refused { entered, error })),

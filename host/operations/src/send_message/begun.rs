@@ -31,8 +31,13 @@ pub(crate) struct Begun {
 }
 
 impl RequestHandler {
+    /// Asks the extensions and the agent, and stores the message if they agree.
+    pub(crate) async fn asked_and_begun(&self, entered: Entered) -> Result<Begun, Box<Refused>> {
+        self.begun(self.asked(entered).await?).await
+    }
+
     /// Stores the message with its change of state and its task, in one append. From here on the message is accepted.
-    pub(crate) async fn begun(&self, asked: Asked) -> Result<Begun, Box<Refused>> {
+    async fn begun(&self, asked: Asked) -> Result<Begun, Box<Refused>> {
         let Some(handler) = self.me.upgrade() else {
             let reason = "the agent is being replaced; send the message again".to_owned();
             return Err(Box::new(Refused { entered: asked.entered, error: A2aError::Overloaded { reason } }));

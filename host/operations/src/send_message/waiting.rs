@@ -151,13 +151,9 @@ impl RequestHandler {
             Some(record) if record.numbered().1 > 0 => entered.follow_task(record).await,
             _ => Ok(()),
         };
-        let asked = match checked.and_then(|()| self.check_removed()) {
-            Ok(()) => self.asked(entered).await,
+        let begun = match checked.and_then(|()| self.check_removed()) {
+            Ok(()) => self.asked_and_begun(entered).await,
             Err(error) => Err(Box::new(Refused { entered, error })),
-        };
-        let begun = match asked {
-            Ok(asked) => self.begun(asked).await,
-            Err(refused) => Err(refused),
         };
         match begun {
             Ok(begun) => begun.run_to_the_end().await,
