@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use annex_leases::Replica;
 use annex_protocol::{TaskId, Timestamp};
 
 use crate::claim::MessageKey;
 use crate::fence::Fence;
 use crate::history::ConversationSnapshot;
 use crate::key::ConversationKey;
-use annex_leases::Replica;
 
 /// A turn that enters the queue.
 #[derive(Clone, Debug)]
@@ -32,6 +32,15 @@ pub struct Submission {
     pub resume: Option<Arc<str>>,
     /// The limit on the turns that wait behind the running turn.
     pub max_waiting: usize,
+}
+
+impl Submission {
+    /// A turn without a message that begins now and ends with its process, and that never waits.
+    #[must_use]
+    pub fn of_process(replica: Replica, task: TaskId) -> Self {
+        let since = Timestamp::now();
+        Self { replica, task, since, message: None, request: None, resume: None, max_waiting: 0 }
+    }
 }
 
 /// The standing of a turn that has entered the queue.

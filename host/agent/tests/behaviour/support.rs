@@ -10,7 +10,7 @@ use annex_conversation::{
     Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Entry, Event, MemoryBounds, MemoryStore,
     StateDelta, Store, Submission, TaskLimits, USER_AUTHOR, Window,
 };
-use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId, Timestamp};
+use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -171,15 +171,7 @@ pub(crate) async fn open(store: &Arc<dyn Store>, key: ConversationKey, task: &Ta
     let stored = store.task(task).await.unwrap();
     let limits = TaskLimits { bytes: 1 << 20, messages: 1_000, artifacts: 100 };
     let task_before = stored.map(|stored| (stored.decode().unwrap(), stored.number));
-    let submission = Submission {
-        replica: "one".into(),
-        task: task.clone(),
-        since: Timestamp::now(),
-        message: None,
-        request: None,
-        resume: None,
-        max_waiting: 0,
-    };
+    let submission = Submission::of_process("one".into(), task.clone());
     let store: Arc<dyn ConversationStore> = store.clone();
     let beginning = Beginning { task: task_before, limits, history: 0 };
     match Conversation::enter(&store, key, submission, beginning).await.unwrap() {

@@ -224,15 +224,7 @@ impl Sessions {
 
     /// Enters the queue of the session, unless a turn is in it.
     async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Fence, SessionsError> {
-        let submission = Submission {
-            replica: process.replica(),
-            task: TaskId::generate(),
-            since: Timestamp::now(),
-            message: None,
-            request: None,
-            resume: None,
-            max_waiting: 0,
-        };
+        let submission = Submission::of_process(process.replica(), TaskId::generate());
         match self.store.enter(key, submission, Window::NONE).await {
             Ok(Entrance::Runs(fence, _)) => Ok(fence),
             Ok(Entrance::Waits(fence)) => {

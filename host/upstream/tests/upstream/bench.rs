@@ -12,7 +12,7 @@ use annex_conversation::{
     Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Entry, Event, MemoryBounds, MemoryStore,
     StateDelta, Submission, TaskLimits, USER_AUTHOR, Window,
 };
-use annex_protocol::{ContextId, Message, Metadata, TaskId, Timestamp};
+use annex_protocol::{ContextId, Message, Metadata, TaskId};
 use annex_upstream::{LostContext, StateMapping, UpstreamAgent, UpstreamConfig};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -181,15 +181,7 @@ impl Bench {
     /// Begins a turn of the task, which may have had others.
     async fn open(&self, task: &'static str) -> Conversation {
         let stored = self.store.task(&task.into()).await.unwrap();
-        let submission = Submission {
-            replica: "one".into(),
-            task: task.into(),
-            since: Timestamp::now(),
-            message: None,
-            request: None,
-            resume: None,
-            max_waiting: 0,
-        };
+        let submission = Submission::of_process("one".into(), task.into());
         let limits = TaskLimits { bytes: 1 << 20, messages: 1_000, artifacts: 100 };
         let task = stored.map(|stored| (stored.decode().unwrap(), stored.number));
         let beginning = Beginning { task, limits, history: 0 };

@@ -29,15 +29,7 @@ impl Bench {
 
     /// Begins a turn whose task and conversation are not stored yet.
     async fn turn(&self, task: &str) -> (Conversation, TurnKeys) {
-        let submission = Submission {
-            replica: "one".into(),
-            task: task.into(),
-            since: Timestamp::now(),
-            message: None,
-            request: None,
-            resume: None,
-            max_waiting: 0,
-        };
+        let submission = Submission::of_process("one".into(), task.into());
         let limits = TaskLimits { bytes: 1 << 20, messages: 10, artifacts: 10 };
         let store: Arc<dyn ConversationStore> = self.conversations.clone();
         let entered =
