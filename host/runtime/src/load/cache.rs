@@ -222,6 +222,6 @@ fn deserialize(engine: &Engine, compiled: &[u8]) -> Option<Component> {
     // component, and they are unchanged: `read` has verified a digest over all of them, with a key that only this
     // user can read (`key`, and `annex_files::Purpose::Private`).
     let component = unsafe { Component::deserialize(engine, compiled) };
-    let with_memory = component.and_then(|component| memory_images::make(&component).map(|()| component));
+    let with_memory = component.and_then(memory_images::make);
     with_memory.inspect_err(|error| tracing::warn!(%error, "a file in the compile cache cannot be used")).ok()
 }

@@ -262,7 +262,7 @@ fn deserialize(engine: &Engine, code: &[u8], digest: Digest) -> Result<Component
     // started. Its engine has the same version and settings (`Job::engine`), and the bytes match the digest that it
     // sent.
     let component = unsafe { Component::deserialize(engine, code) };
-    let with_memory = component.and_then(|component| memory_images::make(&component).map(|()| component));
+    let with_memory = component.and_then(memory_images::make);
     with_memory.map_err(|error| LoadError::Compile { digest, source: Source::from(error) })
 }
 

@@ -12,9 +12,10 @@ const ATTEMPTS: u32 = 8;
 /// The pause after the first failure. Each further pause is longer by this time.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Makes the memory images now instead of at the first instance. Blocks for at most three seconds.
-pub(super) fn make(component: &Component) -> wasmtime::Result<()> {
-    repeat_while_busy(PAUSE, || component.initialize_copy_on_write_image())
+/// Makes the memory images of the component now instead of at its first instance. Blocks for at most three seconds.
+pub(super) fn make(component: Component) -> wasmtime::Result<Component> {
+    repeat_while_busy(PAUSE, || component.initialize_copy_on_write_image())?;
+    Ok(component)
 }
 
 /// Repeats `seal` while the kernel reports EBUSY. wasmtime seals each image against changes, and the kernel refuses that as
