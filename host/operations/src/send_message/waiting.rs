@@ -4,8 +4,11 @@
 //! goes on when it comes, in this process or another one, also without its client.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use annex_conversation::{AppendError, ConversationSnapshot, Departure, Entry, TaskSnapshot, UserMessage};
+use annex_conversation::{
+    AppendError, Appended, ConversationSnapshot, Departure, Entry, Fence, TaskSnapshot, UserMessage,
+};
 use annex_fairness::of_same_tenant;
 use annex_protocol::{
     A2aError, Message, Part, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
@@ -182,21 +185,9 @@ impl RequestHandler {
             entries.push(closing_event(&conversation, record.id(), Some((state, Some(error.to_string())))).into());
         }
         entries.push(update(&record, state, Some(&error.to_string())));
-        match conversation.end(&entries).await {
-            Ok(appended) => {
-                record.show(&entries, appended.number, conversation.task().await);
-                record.end_turn(&fence, false);
-                self.tasks.follow(&appended);
-                self.tasks.tell_queue(record.key());
-                self.counters.turn(TurnEnd::from(state), std::time::Duration::ZERO);
-            }
-            Err(error) => {
-                fault::log(&error);
-                // The turn is left to others, or is theirs already.
-                record.end_turn(&fence, true);
-            }
-        }
-        self.tasks.leave_if_finished(&record);
+        let ended = conversation.end(&entries).await;
+        let task = conversation.task().await;
+        self.show_end(&record, &fence, (&entries, task, state), ended);
     }
 
     /// Ends a turn that waits, with its task.
@@ -210,16 +201,30 @@ impl RequestHandler {
         let said = unheard(&accepted.incoming.request.message, record);
         let entries = [said, update(record, state, text)];
         let task = record.snapshot().with(&entries);
-        match accepted.queued.end(&entries).await {
+        let ended = accepted.queued.end(&entries).await;
+        self.show_end(record, &fence, (&entries, task, state), ended);
+    }
+
+    /// Shows readers the last entries of an accepted message, whose turn has left the queue with them.
+    fn show_end(
+        &self,
+        record: &Arc<TaskRecord>,
+        fence: &Fence,
+        (entries, task, state): (&[Entry], TaskSnapshot, TaskState),
+        ended: Result<Appended, AppendError>,
+    ) {
+        match ended {
             Ok(appended) => {
-                record.show(&entries, appended.number, task);
-                record.end_turn(&fence, false);
+                record.show(entries, appended.number, task);
+                record.end_turn(fence, false);
+                self.tasks.follow(&appended);
                 self.tasks.tell_queue(record.key());
-                self.counters.turn(TurnEnd::from(state), std::time::Duration::ZERO);
+                self.counters.turn(TurnEnd::from(state), Duration::ZERO);
             }
             Err(error) => {
                 fault::log(&error);
-                record.end_turn(&fence, true);
+                // The turn is left to others, or is theirs already.
+                record.end_turn(fence, true);
             }
         }
         self.tasks.leave_if_finished(record);
