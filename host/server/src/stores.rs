@@ -1,5 +1,5 @@
-//! Opens the stores that the config names, for conversations and their tasks, tenants and keys of extensions, and the channel over which
-//! processes with a shared database wake each other.
+//! Opens the stores that the config names, for conversations and their tasks, tenants and keys of extensions, and the
+//! channel over which processes with a shared database wake each other.
 
 pub(crate) mod conversation_store;
 pub(crate) mod editions;

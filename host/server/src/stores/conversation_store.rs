@@ -1,7 +1,6 @@
 //! Opens the store of conversations and tasks that the config names.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use annex_operations::process::Process;
 
 use crate::config::{Config, SessionsConfig, TasksConfig};
 use crate::stores;
-use crate::stores::place::{self, NoVariable, StorePlace};
+use crate::stores::place::{self, PlaceError, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file name in the data folder.
@@ -23,20 +22,9 @@ const FILE: &str = "conversations.sqlite";
 /// The reasons why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationStoreError {
-    /// The data folder cannot be created.
-    #[error("{key}: cannot create {}", path.display())]
-    Folder {
-        /// The config key that names the folder.
-        key: &'static str,
-        /// The folder.
-        path: PathBuf,
-        /// The error of the file system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The environment variable with the URL is not set.
+    /// The place cannot be used.
     #[error(transparent)]
-    Variable(#[from] NoVariable),
+    Place(#[from] PlaceError),
     /// The name of this process cannot be read from the environment.
     #[error("{key}: {reason}")]
     Replica {
@@ -81,13 +69,13 @@ async fn open_store(
 ) -> Result<Opened, ConversationStoreError> {
     Ok(match place {
         StorePlace::Folder(key, path) => {
-            let file = file(key, &path)?;
+            let file = place::file(key, &path, FILE)?;
             let replica = Replica::alone();
             let store = Arc::new(SqliteStore::open(&file, Some(&replica), bounds.limits).await?);
             Opened { store, process: Process::with_file(replica), lease: None }
         }
         StorePlace::Postgres(key, variable) => {
-            let connections = databases.at(&place::url(key, variable)?)?;
+            let connections = databases.at(&place::url(key, variable).map_err(PlaceError::from)?)?;
             // The lease makes the table that the statements of the store name.
             let lease = Arc::new(Lease::open(&connections, name.as_deref()).await?);
             let store = Arc::new(PostgresStore::open(&connections, bounds.limits).await?);
@@ -116,17 +104,15 @@ async fn open_store_beside(
     databases: PostgresDatabases,
 ) -> Result<Arc<dyn Store>, ConversationStoreError> {
     Ok(match place {
-        StorePlace::Folder(key, path) => Arc::new(SqliteStore::open(&file(key, &path)?, None, bounds.limits).await?),
-        StorePlace::Postgres(key, variable) => {
-            Arc::new(PostgresStore::open(&databases.at(&place::url(key, variable)?)?, bounds.limits).await?)
+        StorePlace::Folder(key, path) => {
+            Arc::new(SqliteStore::open(&place::file(key, &path, FILE)?, None, bounds.limits).await?)
         }
+        StorePlace::Postgres(key, variable) => Arc::new(
+            PostgresStore::open(&databases.at(&place::url(key, variable).map_err(PlaceError::from)?)?, bounds.limits)
+                .await?,
+        ),
         StorePlace::Memory => Arc::new(MemoryStore::new(bounds)),
     })
-}
-
-fn file(key: &'static str, path: &Path) -> Result<PathBuf, ConversationStoreError> {
-    fs::create_dir_all(path).map_err(|source| ConversationStoreError::Folder { key, path: path.to_owned(), source })?;
-    Ok(path.join(FILE))
 }
 
 fn bounds(config: &Config) -> MemoryBounds {

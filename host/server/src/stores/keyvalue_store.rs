@@ -1,7 +1,6 @@
 //! Opens the key-value store of extensions: the one that the config names, or else one in the same place as the tasks.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use annex_runtime::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::config::Config;
 use crate::stores;
-use crate::stores::place::{self, NoVariable, PlaceConfig, StorePlace};
+use crate::stores::place::{self, PlaceConfig, PlaceError, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file name in the data folder.
@@ -23,20 +22,9 @@ const HOOKS: Duration = Duration::from_secs(60);
 /// The reasons why the key-value store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueStoreError {
-    /// The data folder cannot be created.
-    #[error("{key}: cannot create {}", path.display())]
-    Folder {
-        /// The config key that names the folder.
-        key: &'static str,
-        /// The folder.
-        path: PathBuf,
-        /// The error of the file system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The environment variable with the URL is not set.
+    /// The place cannot be used.
     #[error(transparent)]
-    Variable(#[from] NoVariable),
+    Place(#[from] PlaceError),
     /// The process ended while the store was opened.
     #[error("opening the key-value store broke off")]
     Aborted,
@@ -71,14 +59,11 @@ async fn open_store(
     spared: Duration,
 ) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
     Ok(match place {
-        StorePlace::Folder(key, path) => {
-            let folder = |source| KeyValueStoreError::Folder { key, path: path.clone(), source };
-            fs::create_dir_all(&path).map_err(folder)?;
-            Arc::new(SqliteKeyValueStore::open(&path.join(FILE)).await?)
-        }
-        StorePlace::Postgres(key, name) => {
-            Arc::new(PostgresKeyValueStore::open(&databases.at(&place::url(key, name)?)?, spared).await?)
-        }
+        StorePlace::Folder(key, path) => Arc::new(SqliteKeyValueStore::open(&place::file(key, &path, FILE)?).await?),
+        StorePlace::Postgres(key, name) => Arc::new(
+            PostgresKeyValueStore::open(&databases.at(&place::url(key, name).map_err(PlaceError::from)?)?, spared)
+                .await?,
+        ),
         StorePlace::Memory => Arc::new(MemoryKeyValueStore::default()),
     })
 }

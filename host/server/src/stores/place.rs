@@ -1,7 +1,7 @@
 //! The place of a store: a folder, a PostgreSQL database or memory.
 
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 use crate::config::{TasksConfig, environment};
 
@@ -27,6 +27,25 @@ pub struct NoVariable {
     pub key: &'static str,
     /// The name of the variable.
     pub name: String,
+}
+
+/// The reasons why the place of a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The data folder cannot be created.
+    #[error("{key}: cannot create {}", path.display())]
+    Folder {
+        /// The config key that names the folder.
+        key: &'static str,
+        /// The folder.
+        path: PathBuf,
+        /// The error of the file system.
+        #[source]
+        source: io::Error,
+    },
+    /// The environment variable with the URL is not set.
+    #[error(transparent)]
+    Variable(#[from] NoVariable),
 }
 
 impl StorePlace {
@@ -56,4 +75,10 @@ impl PlaceConfig<'_> {
 /// Reads a URL from the environment variable `name`. `key` is the config key for the error.
 pub(super) fn url(key: &'static str, name: String) -> Result<String, NoVariable> {
     env::var(&name).map_err(|_| NoVariable { key, name })
+}
+
+/// The file of a store in its data folder, which is made if it is missing.
+pub(super) fn file(key: &'static str, folder: &Path, name: &str) -> Result<PathBuf, PlaceError> {
+    fs::create_dir_all(folder).map_err(|source| PlaceError::Folder { key, path: folder.to_owned(), source })?;
+    Ok(folder.join(name))
 }

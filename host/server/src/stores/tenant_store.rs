@@ -1,14 +1,13 @@
 //! Opens the stores of tenants, in the same place as the tasks.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use annex_database::OpenError;
 use annex_tenants::{TenantStoreError, TenantStores};
 
 use crate::config::Config;
 use crate::stores;
-use crate::stores::place::{self, NoVariable, StorePlace};
+use crate::stores::place::{self, PlaceError, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file name in the data folder.
@@ -17,20 +16,9 @@ const FILE: &str = "tenants.sqlite";
 /// The reasons why the stores of tenants cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TenantStoreOpenError {
-    /// The data folder cannot be created.
-    #[error("{key}: cannot create {}", path.display())]
-    Folder {
-        /// The config key that names the folder.
-        key: &'static str,
-        /// The folder.
-        path: PathBuf,
-        /// The error of the file system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The environment variable with the URL is not set.
+    /// The place cannot be used.
     #[error(transparent)]
-    Variable(#[from] NoVariable),
+    Place(#[from] PlaceError),
     /// The process ended while the stores were opened.
     #[error("opening the store of tenants broke off")]
     Aborted,
@@ -56,12 +44,10 @@ pub(crate) async fn open(
 
 async fn open_stores(place: StorePlace, databases: PostgresDatabases) -> Result<TenantStores, TenantStoreOpenError> {
     Ok(match place {
-        StorePlace::Folder(key, path) => {
-            let folder = |source| TenantStoreOpenError::Folder { key, path: path.clone(), source };
-            fs::create_dir_all(&path).map_err(folder)?;
-            TenantStores::open_file(&path.join(FILE)).await?
+        StorePlace::Folder(key, path) => TenantStores::open_file(&place::file(key, &path, FILE)?).await?,
+        StorePlace::Postgres(key, name) => {
+            TenantStores::open_postgres(&databases.at(&place::url(key, name).map_err(PlaceError::from)?)?).await?
         }
-        StorePlace::Postgres(key, name) => TenantStores::open_postgres(&databases.at(&place::url(key, name)?)?).await?,
         StorePlace::Memory => TenantStores::in_memory(),
     })
 }
