@@ -20,7 +20,7 @@ pub(super) struct AdminError {
     message: String,
 }
 
-/// The reason of a refusal in one line. The log reads it from the response's extensions.
+/// The reason of a refusal in one line. It is an extension of the response, where the log reads the reason.
 #[derive(Clone)]
 pub(super) struct RefusalReason(pub(super) Arc<str>);
 

@@ -28,7 +28,7 @@ use crate::installation::installer::{Installer, Version};
 const MAX_WAITING: usize = 16;
 /// The most lines that wait for the client.
 const MAX_LINES: usize = 4;
-/// The period at which a recording checks whether its version was replaced.
+/// The interval at which a recording checks whether its version was replaced.
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for the client to read the last lines after the recording has ended.
 const GOODBYE: Duration = Duration::from_secs(5);

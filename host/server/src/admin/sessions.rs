@@ -95,7 +95,8 @@ async fn delete(
     Ok(Json(whole(caller, async move { admin.sessions.delete(&name).await }, |_| told).await?))
 }
 
-/// The query that names the owner of state which sessions share.
+/// The query for shared state. It names the tenant, and the user of `user:` keys. Without `user`, the user is the
+/// anonymous one of `context`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfState {

@@ -62,7 +62,7 @@ pub enum AppError {
     /// The store of tenants cannot be opened.
     #[error("cannot open the store of tenants")]
     Tenants(#[from] TenantStoreOpenError),
-    /// The places of turns, which all processes on the database of the tasks count together, cannot be read.
+    /// The store that counts the running turns of all processes on the database of the tasks cannot be opened.
     #[error("cannot count the turns of the processes on the database of the tasks")]
     TurnPlaces(#[from] TurnPlacesOpenError),
     /// The channel for wake-ups from other processes cannot be opened.

@@ -47,7 +47,8 @@ const CALLS: [(&str, StepKind, &str); 3] = [
     ("annex_tool_call_duration_seconds", StepKind::Tool, "Time of a call of a tool, by how it ended."),
 ];
 
-/// Writes the requests of the shown tenants, and whether upstream agents answer.
+/// Writes the number of requests of each shown tenant. Also writes for each upstream agent whether the agent answered
+/// its last call.
 pub(super) fn tenants(page: &mut Exposition, own_agent: &dyn AgentExecutor, shown: &[(String, Serving)]) {
     let help = "Requests of a tenant since it was loaded, by how they ended.";
     let mut requests = page.metric("annex_tenant_requests_total", Kind::Counter, help);
