@@ -139,7 +139,7 @@ fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AllowedDest
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
-/// `[keyvalue]`
+/// The table `[keyvalue]`: the store for the keys of extensions.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueConfig {
@@ -175,8 +175,8 @@ impl Config {
         document.into_checked(config)
     }
 
-    /// Decodes the config and notes all mistakes in `document`. Entries with a mistake are ignored. `None` if the rest
-    /// is not a config.
+    /// Decodes the config and notes all mistakes in `document`. Entries with a mistake are ignored. `None` if the
+    /// remaining entries do not make up a config.
     pub(crate) fn decode(document: &mut Document<'_>) -> Option<Self> {
         let mut config: Self = document.decode()?;
         config.check(document);
@@ -302,7 +302,7 @@ pub(crate) const NO_AGENT: &str =
 const NOT_ON_CARD: &str = "is missing; write it under [card]: clients and people read it on the agent card. Only with [agent] \
                            kind = \"upstream\" it can be left out, because that agent has a card of its own";
 
-/// Checks the base URL of the card and of its links.
+/// Checks a base URL, which the card and the links on the card begin with. The error is the reason.
 fn check_url(url: &str) -> Result<(), String> {
     let parsed: Result<Uri, _> = url.parse();
     let is_whole = parsed.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some());

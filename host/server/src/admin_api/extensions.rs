@@ -1,7 +1,7 @@
 //! Answers about installed extensions.
 //!
 //! Times are in RFC 3339, except where a field's name ends with a unit such as `_ms`. `Grants` is the type of grants. A
-//! program that only shows grants can use any JSON as the type, and then also shows grants that it does not know.
+//! program that only shows grants can use any JSON as the type, and then also shows unknown grants.
 
 use serde::{Deserialize, Serialize};
 

@@ -96,7 +96,7 @@ pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
     Ok(Body::new(AnswerBody::whole(caller.clone(), text.into())?))
 }
 
-/// Turns a stream's answer into one that holds the stream's place until the stream ends.
+/// Adds the stream's place to the body of its answer. The body holds the place until the stream ends.
 pub(crate) fn stream(caller: &Caller, place: Option<StreamPlace>, answer: Response) -> Response {
     let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: place };
     answer.map(|body| Body::new(watched(body)))

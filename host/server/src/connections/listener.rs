@@ -135,7 +135,7 @@ impl<S: Site> CurrentLimits<S> {
         Self { changes, limits, slots, site, connections }
     }
 
-    /// Applies changed limits. Open connections keep the time limits of their start.
+    /// Applies changed limits. Open connections keep their time limits.
     fn update(&mut self) {
         let now = *self.changes.borrow_and_update();
         if now == self.limits {
@@ -148,7 +148,8 @@ impl<S: Site> CurrentLimits<S> {
 }
 
 impl ConnectionLimits {
-    /// The number of slots. tokio panics above its own maximum, and the config accepts any number.
+    /// The number of connections for which the semaphore has permits. The config accepts any number, but tokio panics
+    /// above its maximum.
     fn slots(&self) -> usize {
         self.connections.min(Semaphore::MAX_PERMITS)
     }

@@ -19,7 +19,7 @@ pub(super) const BASE_URL: &str = "http://localhost";
 /// The result of a check.
 #[derive(Debug)]
 pub struct CheckReport {
-    /// Probable mistakes. A server starts in spite of them.
+    /// Probable mistakes that do not keep a server from starting.
     pub warnings: Vec<Problem>,
     /// The numbers of extensions and tenants in the checked files, or all mistakes that keep a server from starting.
     pub outcome: Result<Counts, ConfigError>,
@@ -34,8 +34,7 @@ pub struct Counts {
     pub tenants: usize,
 }
 
-/// Probable mistakes in the text. An agent is served in spite of them. Mistakes that keep the agent from being served
-/// are not included.
+/// The probable mistakes in the text. The result does not include mistakes that keep the agent from being served.
 pub(super) fn warnings(path: &Path, text: &str) -> Vec<Problem> {
     // A new document, because entries with mistakes are removed from one that was checked.
     let document = Document::parse(path, text);
