@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: usize = 64 << 10;
 /// Why cards cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// The config names no place for the key, or two.
+    /// The config names no source for the key, or names two sources.
     #[error("exactly one of key_file and key_env is required")]
     KeySource,
     /// The key file cannot be read.
@@ -43,7 +43,8 @@ pub enum SigningError {
 }
 
 impl SigningError {
-    /// The key below `card.signing` that is at fault, after a dot. Empty for the whole table.
+    /// The key at fault, as the end of its path behind `card.signing`, such as `.key_file`. Empty if the whole table is
+    /// at fault.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Self::File { .. } => ".key_file",

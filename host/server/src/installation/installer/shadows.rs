@@ -15,8 +15,8 @@ use crate::installation::shadow::{Candidate, Shadow};
 use crate::redaction::Redaction;
 
 impl Installer {
-    /// Runs a component as a shadow of `uri` on `share` percent of its turns. Its results have no effect. Without
-    /// `settings` it uses the settings of the installed version.
+    /// Runs a component as a shadow of `uri` on `share` percent of its turns. The results of the shadow have no effect.
+    /// If `settings` is `None`, the shadow has the settings of the installed version.
     pub(crate) async fn shadow(
         &self,
         uri: &ExtensionUri,
