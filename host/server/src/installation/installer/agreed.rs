@@ -253,7 +253,7 @@ impl Installer {
         }
     }
 
-    /// Registers this process: it serves the agent with the current edition. From now on it must try each new proposal.
+    /// Registers this process: the process serves the agent with the current edition, and must try each later proposal.
     pub(super) async fn join(&self, agreement: &Agreement) -> Result<(), InstallError> {
         let editions = &agreement.peers.editions;
         loop {
