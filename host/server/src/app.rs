@@ -102,8 +102,8 @@ impl App {
         })
     }
 
-    /// Like [`App::load`], with an agent that is compiled into the program. The config needs no `[agent]`, and an
-    /// existing one is ignored. The program's `main` must begin with [`annex_runtime::compile_if_asked`], because the
+    /// Like [`App::load`], with an agent that is compiled into the program. The config needs no `[agent]`. An existing
+    /// `[agent]` is ignored. The program's `main` must begin with [`annex_runtime::compile_if_asked`], because the
     /// program starts itself as a child process to compile components.
     ///
     /// # Errors

@@ -78,8 +78,8 @@ pub struct Config {
     /// The agent that answers. [`App::load`](crate::App::load) needs this table,
     /// [`App::with_agent`](crate::App::with_agent) does not.
     pub agent: Option<AgentConfig>,
-    /// The authentication of callers. Without this table callers are anonymous, and the server listens on loopback
-    /// addresses only unless `server.allow_anonymous` is set.
+    /// The authentication of callers. Without this table callers are anonymous. The server then listens only on
+    /// loopback addresses, unless `server.allow_anonymous` is set.
     pub auth: Option<AuthConfig>,
     /// Push notifications. Without this table the server sends none.
     pub push: Option<PushConfig>,
@@ -201,8 +201,8 @@ impl Config {
         self.agent.as_ref().ok_or_else(|| ConfigError::Problems(vec![missing()]))
     }
 
-    /// Checks that tasks, sessions and keys have at most one store each, and that keys for replicas are used only with
-    /// PostgreSQL.
+    /// Checks that tasks, sessions and extension keys have at most one store each, and that sessions have the store of
+    /// the tasks. Also checks the settings that depend on whether the tasks are in PostgreSQL.
     fn check_homes(&self, document: &mut Document<'_>) {
         let homes = [
             ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),

@@ -157,7 +157,7 @@ pub struct Installers {
 }
 
 impl Installers {
-    /// Builds the set. `own` serves the agent of the config itself.
+    /// Combines the parts. `own` serves the agent of the config itself.
     pub(crate) fn new(own: &Serving, others: OtherTenants, settings: Arc<Settings>) -> Self {
         let own_turns = Arc::clone(&own.handler.turn_limiter);
         Self { own: Arc::clone(&own.installer), own_turns, others, settings, door: tokio::sync::Mutex::default() }

@@ -21,7 +21,7 @@ mod work;
 
 /// The most tenants whose numbers are shown.
 const MAX_TENANTS: usize = 50;
-/// The most extensions of all shown tenants together. One extension can take a hundred lines.
+/// The most extensions that the page shows, over all shown tenants. One extension can take a hundred lines.
 const MAX_EXTENSIONS: usize = 100;
 
 /// One installed extension.

@@ -42,7 +42,8 @@ struct ListQuery {
     limit: Option<usize>,
 }
 
-/// The query that names a session together with the context in the path. `last` limits the events.
+/// The query of a request for a session. The query and the context in the path name the session. `last` limits the
+/// events.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Of {

@@ -12,7 +12,7 @@ use crate::config::GrantsConfig;
 /// added ones.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// The edition. Every change of the installed extensions increases it.
+    /// The number of the current edition. Every change of the installed extensions increases the number.
     pub edition: u64,
     /// The installed extensions.
     pub extensions: Vec<Summary<Text>>,
@@ -155,7 +155,7 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     /// The fields of the extension's entry in [`List`].
     #[serde(flatten)]
     pub summary: Summary<Text>,
-    /// The edition. Every change of the installed extensions increases it.
+    /// The number of the current edition. Every change of the installed extensions increases the number.
     pub edition: u64,
     /// The description that the component gives.
     pub description: Text,

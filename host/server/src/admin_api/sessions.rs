@@ -3,7 +3,7 @@
 use annex_protocol::{JsonObject, Parts};
 use serde::{Deserialize, Serialize};
 
-/// A list of sessions, the longest unchanged first.
+/// A list of sessions. The session that was unchanged for the longest time is the first.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
     /// The sessions of this page.

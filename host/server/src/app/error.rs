@@ -56,7 +56,7 @@ pub enum AppError {
     /// The store of conversations and tasks cannot be opened.
     #[error("cannot open the store of conversations and tasks")]
     Conversations(#[from] ConversationStoreError),
-    /// The turns of processes that have ended cannot be ended.
+    /// The turns of dead processes cannot be taken over.
     #[error("cannot end the turns of processes that have ended")]
     LostTurns(#[from] StoreError),
     /// The store of tenants cannot be opened.

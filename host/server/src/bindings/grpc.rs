@@ -115,7 +115,7 @@ impl GrpcOperations {
     }
 }
 
-/// The caller that [`admit`] has stored. A call without one is refused as unauthenticated.
+/// The caller that [`admit`] has stored. A call without a caller is refused as unauthenticated.
 fn caller(context: &Extensions) -> Result<&Caller, A2aError> {
     context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
         reason: "the caller was not identified".to_owned(),

@@ -327,8 +327,8 @@ fn json_value(value: &toml::Value) -> Result<serde_json::Value, String> {
     })
 }
 
-/// The error message in one line. The excerpt of the file that TOML errors include is dropped, because it may contain
-/// secrets.
+/// The error message in one line. The message omits the excerpt of the file that a TOML error includes, because the
+/// excerpt may contain secrets.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().trim().replace('\n', " ")
 }

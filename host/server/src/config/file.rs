@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Config, ConfigError, ExtensionConfig, live, tenant};
 
-/// The file of a config and the content at the last read.
+/// The file of a config, with its content at the last read.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,

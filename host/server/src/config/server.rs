@@ -35,7 +35,7 @@ pub struct ServerConfig {
     pub write_seconds: u64,
     /// Connections at once. Further clients wait until one closes. Default 16,384.
     pub max_connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6. Further ones are closed. Default 4,096.
+    /// Connections at once from one address, or from one /64 of IPv6. Further connections are closed. Default 4,096.
     pub max_connections_per_address: usize,
     /// Requests at once on one HTTP/2 connection. Default 32.
     pub max_requests_per_connection: u32,
@@ -52,9 +52,9 @@ pub struct ServerConfig {
     pub drain_seconds: u64,
     /// Time limit in seconds for one turn of the agent. Default 600.
     pub max_turn_seconds: u64,
-    /// Turns of one conversation that may wait for the running one. Default 64.
+    /// Turns of one conversation that may wait for the running turn. Default 64.
     pub max_waiting_turns: usize,
-    /// Turns at once, including waiting ones. Further ones are refused. Default 1,000.
+    /// Turns at once, including waiting ones. Further turns are refused. Default 1,000.
     pub max_running_turns: usize,
     /// Turns at once per authenticated caller. Default 100.
     pub max_running_turns_per_caller: usize,

@@ -28,7 +28,7 @@ pub struct TenantConfig {
     pub name: String,
     /// A file with `[card]`, `[agent]` and `[[extension]]`. Relative paths in the file start at its folder.
     pub config: PathBuf,
-    /// Ids of the principals that may call the tenant. Default: all authenticated ones.
+    /// Ids of the principals that may call the tenant. Default: all authenticated principals.
     pub callers: Option<Vec<String>>,
     /// The tenant's quotas. Default: none. `server.max_running_turns` applies to each tenant separately.
     #[serde(default)]

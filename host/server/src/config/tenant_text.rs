@@ -22,7 +22,8 @@ pub(crate) use mistakes::with_hint;
 /// The most bytes of a text.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// The most extensions of a text. Loading the tenant compiles each one or reads it from the cache, and tries it out.
+/// The most extensions of a text. Loading the tenant compiles each extension or reads it from the cache, and tries it
+/// out.
 const MAX_EXTENSIONS: usize = 64;
 
 /// The most entries of `allow` in all extensions of a text. Each request is compared with every entry.

@@ -30,7 +30,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 pub(crate) struct ConnectionLimits {
     /// Connections at once. Further clients wait until one closes.
     pub(crate) connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6. Further ones are closed.
+    /// Connections at once from one address, or from one /64 of IPv6. Further connections are closed.
     pub(crate) per_address: usize,
     /// Time limit for a client to send the head of a request. A connection idle for as long is closed.
     pub(crate) head: Duration,

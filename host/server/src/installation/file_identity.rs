@@ -1,10 +1,10 @@
-//! Detects that a path leads to another file than before, or to a changed one.
+//! Detects whether a path leads to another file than before, or to a file that has changed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The identity of a file, to which all links have been followed. Equal identities mean equal content. Different
+/// The identity of a file. Symbolic links to the file are followed. Equal identities mean equal content. Different
 /// identities mean that the content may differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity {

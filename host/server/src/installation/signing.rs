@@ -77,8 +77,8 @@ pub(crate) fn sign(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningE
     Ok(())
 }
 
-/// Signs the card with and without the fields of 0.3. Some clients verify only the fields that they know, others all
-/// fields that they received.
+/// Signs the card with and without the fields of 0.3. Some clients verify only the fields of their version. Other
+/// clients verify all received fields.
 pub(crate) fn sign_merged(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningError> {
     sign(card, signer)?;
     let merged = serde_json::to_string(&MergedAgentCard::from(&*card)).map_err(SignError::Encoding)?;

@@ -92,7 +92,7 @@ impl Pages {
     }
 }
 
-/// True for a preflight request. A browser sends it before a request from a page of another origin.
+/// True for a preflight request. A browser sends a preflight request before a request from a page of another origin.
 pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }

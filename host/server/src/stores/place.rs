@@ -5,7 +5,7 @@ use std::{env, fs, io};
 
 use crate::config::{TasksConfig, environment};
 
-/// The place of a store, with the config key that names it.
+/// The place of a store, with the config key that names this place.
 #[derive(Clone)]
 pub(super) enum StorePlace {
     Folder(&'static str, PathBuf),

@@ -44,8 +44,8 @@ pub struct Sessions {
 pub struct SessionName {
     /// The tenant. `None` for the agent of the config itself.
     pub tenant: Option<String>,
-    /// The user, spelled as in a list of sessions. `None` for the only user with a session in the context, or for the
-    /// anonymous user of the context.
+    /// The user, spelled as in a list of sessions. `None` for the anonymous user of the context. If the anonymous user
+    /// has no session, `None` stands for the only user with a session in the context.
     pub user: Option<String>,
     /// The A2A context.
     pub context: String,

@@ -36,7 +36,7 @@ const PAGE: usize = 1_000;
 /// After this time without a successful query, all entries are dropped, because the process may have missed a change.
 /// The store keeps removals for twice this time.
 const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
-/// How long an unknown name is remembered, and how many such names are kept.
+/// The time for which an unknown name is remembered, and the most unknown names that are remembered.
 const UNKNOWN: Duration = Duration::from_secs(1);
 const MAX_UNKNOWN: usize = 10_000;
 

@@ -18,9 +18,9 @@ const SHORT: Duration = Duration::from_secs(1);
 /// The places for loads in this process, by the kind of work.
 #[derive(Clone)]
 pub(crate) struct LoadPlaces {
-    /// Places for work on this machine. Each may hold a component of 32 MiB.
+    /// The places for work on this machine. Each running load may hold a component of 32 MiB in memory.
     pub(crate) work: Stage,
-    /// Places for waiting for peers. Each may hold a connection.
+    /// The places for waiting for peers. Each running load may hold a connection.
     pub(crate) peers: Stage,
 }
 

@@ -14,8 +14,8 @@ use crate::installation::installer::Installer;
 
 /// The interval at which the end of the last turn is checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// The time for which the turns of a removed tenant are cancelled. Turns that were about to begin at the removal are
-/// cancelled as well in this time.
+/// The time for which turns of a removed tenant are cancelled, so that a turn that was about to begin is cancelled as
+/// well.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// The parts that serve one agent. The agent is the one of the config itself or a tenant's.

@@ -22,7 +22,7 @@ pub(super) fn requests(page: &mut Exposition, numbers: &RequestNumbers) {
     }
 }
 
-/// Writes the metrics of turns, and of the calls of models, other agents and tools in them.
+/// Writes the metrics of turns, and of the calls to models, other agents and tools in these turns.
 pub(super) fn turns(page: &mut Exposition, counters: &Counters) {
     let help = "Time of a turn from the message that began it, by how it ended.";
     let mut times = page.metric("annex_turn_duration_seconds", Kind::Histogram, help);

@@ -32,9 +32,9 @@ struct Server {
     problems: Vec<Problem>,
 }
 
-/// Checks the text of a tenant as the admin API does before it loads components. Without `config` only the secrets,
-/// hosts and uploaded components that the text names are not checked, because the config lists them. The outcome has
-/// all mistakes in the text and in the config.
+/// Checks the text of a tenant as the admin API does before it loads components. The outcome has all mistakes in the
+/// text and in the config. Without `config`, the secrets, hosts and uploaded components in the text are not checked,
+/// because only the config lists the allowed ones.
 pub async fn check_tenant_text(file: &Path, config: Option<&Path>, locations: &Locations) -> CheckReport {
     let Server { config, lent, mut problems } = Server::read(config);
     let (mut warnings, mut extensions) = (Vec::new(), 0);

@@ -81,8 +81,8 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// The addresses that the agents of texts may connect to: public ones, those in `hosts`, and those of
-    /// `allow_private`.
+    /// The addresses that the agents of added tenants may connect to: public addresses, and the addresses in `hosts`
+    /// and `allow_private`.
     pub(super) fn screen(&self) -> Screen {
         let hosts = self.allowed.iter().flat_map(|allowed| &allowed.hosts).filter_map(HostPattern::address);
         let private = self.allowed.iter().flat_map(|allowed| &allowed.allow_private).cloned();

@@ -77,8 +77,8 @@ pub enum InstallError {
     /// The extensions do not fit together.
     #[error("{places}the installed extensions do not fit together")]
     Set {
-        /// The config's entries of the extensions that do not fit, followed by a colon. Empty if the config names none
-        /// of the extensions.
+        /// The positions in the config of the extensions that do not fit, followed by a colon. Empty if the config
+        /// names none of these extensions.
         places: String,
         /// The reason.
         #[source]

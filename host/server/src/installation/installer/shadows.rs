@@ -59,8 +59,8 @@ impl Installer {
         Ok(shadow)
     }
 
-    /// Installs the shadow in place of the version that it follows. The promotion is permanent if the version's file is
-    /// in the managed folder. Otherwise it lasts until the source changes or the server restarts.
+    /// Installs the shadow in place of the version that the shadow observes. The promotion is permanent if the
+    /// version's file is in the managed folder. Otherwise it lasts until the source changes or the server restarts.
     pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(Consent::OfAll);
