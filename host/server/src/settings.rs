@@ -30,8 +30,8 @@ pub(crate) struct Settings {
     access: Option<Access>,
     push: Option<Arc<PushNotifications>>,
     tasks: Arc<Tasks>,
-    /// Applies a new config to the listener of the server. Set by [`attach`](Settings::attach), because the listener exists
-    /// before the settings.
+    /// Applies a new config to the listener of the server. Set by [`attach`](Settings::attach), because the listener
+    /// exists before the settings.
     listener: OnceLock<ConfigListener>,
 }
 
