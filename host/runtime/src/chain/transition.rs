@@ -11,7 +11,7 @@ use crate::load::descriptor::Descriptor;
 pub(crate) struct TurnBeginning<'a> {
     pub(crate) task_id: &'a TaskId,
     pub(crate) context_id: &'a ContextId,
-    /// The state in which the task waited, if it did.
+    /// The state in which the task waited. `None` if the task did not wait.
     pub(crate) waits_in: Option<TaskState>,
     pub(crate) resumed: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) enum TransitionVerdict {
     Vetoes(String),
 }
 
-/// A request of an extension that the task waits for the client.
+/// A demand of an extension that the task waits for input or authorization from the client.
 #[derive(Clone, Debug)]
 pub struct Interruption {
     /// The extension that interrupts.
@@ -50,7 +50,7 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Replaces the status in `update` by the waiting state.
+    /// Puts the waiting state and its status message into `update`.
     pub fn place(self, update: &mut TaskStatusUpdateEvent) {
         // A task that waits for authorization must say why in a status message (A2A 1.0 section 7.6).
         let parts = vec![Part::text(self.text)];

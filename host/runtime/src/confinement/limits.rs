@@ -34,14 +34,19 @@ pub struct Limits {
     pub log_line: usize,
     /// Bytes of all log lines over the whole turn.
     pub log_bytes: usize,
-    /// Concurrent turns of the extension. Further turns wait as long as for an instance, and are then refused.
+    /// Most concurrent turns of the extension. A further turn waits for at most as long as for an instance, and is then
+    /// refused.
     pub turns: u32,
 }
 
 impl Limits {
-    /// Limits for an extension that checks and adds metadata: 16 MiB of memory, 10,000 table elements, 50 ms of CPU
-    /// time and 1 s of wall-clock time per call, 1 s and 30 s per turn, 5,000 host calls, 256 KiB of input, 1 MiB of
-    /// output, 100 log lines of 4 KiB and 64 KiB in total, 1,000 concurrent turns.
+    /// Limits for an extension that checks and adds metadata:
+    ///
+    /// - 16 MiB of memory and 10,000 table elements
+    /// - 50 ms of CPU time and 1 s of wall-clock time per call, 1 s and 30 s per turn
+    /// - 5,000 host calls, 256 KiB of input and 1 MiB of output
+    /// - 100 log lines, of at most 4 KiB each and 64 KiB in total
+    /// - 1,000 concurrent turns
     #[must_use]
     pub const fn standard() -> Self {
         Self {
@@ -64,7 +69,7 @@ impl Limits {
     }
 }
 
-/// The host had no time for a guest. Passed on as the cause of a trap. Not a fault of the guest.
+/// The host had no time for a guest. This error is the cause of a trap, but not a fault of the guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostBusy;
 
@@ -76,7 +81,7 @@ impl fmt::Display for HostBusy {
 
 impl std::error::Error for HostBusy {}
 
-/// The limit that a guest exceeded. Passed on as the cause of a trap.
+/// The limit that a guest exceeded. This error is the cause of a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
     /// [`Limits::memory`].

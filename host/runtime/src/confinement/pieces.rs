@@ -104,14 +104,14 @@ impl Pieces {
         }
     }
 
-    /// Takes the time of finished pieces at a tick, and ends the current piece. Without a current piece, a whole tick
-    /// counts.
+    /// Ends the current piece at a tick. Returns the time of all pieces that were not charged yet. If there is no
+    /// current piece, a whole tick is added.
     pub(crate) fn tick(&self) -> Duration {
         self.take_ended().saturating_add(self.take_running().unwrap_or(TICK))
     }
 
-    /// Takes the time of the current piece. A piece contains no tick, so any time above one tick was spent on other
-    /// work of the system.
+    /// Ends the current piece and returns its time, which is at most one tick. A piece contains no tick, so a longer
+    /// time means that the system did other work meanwhile. `None` if there is no current piece.
     fn take_running(&self) -> Option<Duration> {
         let began = self.began.load(Ordering::Relaxed);
         if began == 0 {

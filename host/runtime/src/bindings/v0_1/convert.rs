@@ -206,7 +206,7 @@ impl From<ClientEvent> for hooks::client::Incoming {
 }
 
 impl From<logging::Level> for LogLevel {
-    /// The process's log has no level above error.
+    /// Turns `critical` into `error`, the highest level in the log of the process.
     fn from(level: logging::Level) -> Self {
         match level {
             logging::Level::Trace => Self::Trace,
