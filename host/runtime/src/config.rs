@@ -52,7 +52,7 @@ pub struct RuntimeConfig {
 impl Default for RuntimeConfig {
     /// The defaults are:
     ///
-    /// - 1,000 instances, and a wait of at most one second for one of them
+    /// - 1,000 instances, and a wait of at most one second for an instance
     /// - no cache for compiled code; with a folder, its limit is 1 GiB
     /// - 60 seconds and 512 MiB for each compilation, and two compilations at the same time by this program
     /// - neither debug information nor counting of instructions, and code for this machine's processor only

@@ -147,7 +147,7 @@ pub(crate) struct Event {
     pub(crate) task_state: Option<String>,
     pub(crate) has_message: bool,
     pub(crate) last_chunk: bool,
-    /// Those keys of the extension that the event's metadata already has.
+    /// The extension's keys that the metadata of the event already contains.
     pub(crate) present: Vec<String>,
     /// The event as the JSON text of a StreamResponse.
     pub(crate) payload: Option<String>,

@@ -35,7 +35,8 @@ pub trait TurnObserver: Send + Sync {
     /// called for each such turn.
     fn wants(&self) -> bool;
 
-    /// Another version that will replay the turn. Data that only that version sees is recorded too.
+    /// The events and data that another version would receive, if that version will replay the turn. They are recorded
+    /// in addition to those of the extension itself.
     fn beside(&self) -> Option<&Attention> {
         None
     }
@@ -57,11 +58,11 @@ pub trait TurnObserver: Send + Sync {
 pub struct Attention {
     /// Metadata keys that the extension owns.
     pub metadata_keys: Vec<String>,
-    /// Parts of messages.
+    /// True if the extension receives the parts of messages.
     pub message: bool,
-    /// Changes of the task's state.
+    /// True if the extension receives changes of the task's state.
     pub transition: bool,
-    /// Outgoing events.
+    /// The kinds of outgoing events that the extension receives.
     pub events: Events,
     /// True if outgoing events include their content.
     pub payload: bool,

@@ -59,7 +59,7 @@ enum Slot {
     /// No hook has run yet.
     Idle,
     Running(GuestInstance),
-    /// The member takes no further part in the turn: a hook failed or was cancelled, or the member was left out.
+    /// The member takes no further part in the turn: a hook failed or was cancelled, or the member has left the turn.
     Out,
 }
 

@@ -303,8 +303,8 @@ impl Call<'_> {
     }
 }
 
-/// True if the guest exceeded its output limit. The text of the error tells, because the engine has no public type for
-/// it.
+/// True if the guest exceeded its output limit. The engine has no public error type for this, so the text of the error
+/// decides.
 fn is_of_output(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("fuel allocated for hostcalls")
 }

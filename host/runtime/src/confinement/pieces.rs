@@ -111,7 +111,7 @@ impl Pieces {
     }
 
     /// Ends the current piece and returns its time, which is at most one tick. A piece contains no tick, so a longer
-    /// time means that the system did other work meanwhile. `None` if there is no current piece.
+    /// time means that the system also did other work. `None` if there is no current piece.
     fn take_running(&self) -> Option<Duration> {
         let began = self.began.load(Ordering::Relaxed);
         if began == 0 {

@@ -54,7 +54,7 @@ pub(crate) struct Services {
 
 /// Most bytes of cached validators of all extensions of the process.
 const KEPT_BY_ALL: usize = 64 << 20;
-/// Most bytes of validators for the methods that one tenant has installed.
+/// Most bytes of validators for the installed methods of one tenant.
 const PINNED_BY_TENANT: usize = 32 << 20;
 /// Most bytes of cached validators of the extensions of one tenant.
 const KEPT_BY_TENANT: usize = 24 << 20;

@@ -23,6 +23,6 @@ pub struct Descriptor {
     pub depends_on: Vec<ExtensionUri>,
     /// Outgoing events that the extension subscribes to.
     pub events: Events,
-    /// True if the extension gets these events as JSON.
+    /// True if the extension gets outgoing events as JSON.
     pub payload: bool,
 }

@@ -42,7 +42,7 @@ impl Installation {
         }
     }
 
-    /// Digest of the debug form, which contains all settings in a fixed order, except the values of secrets.
+    /// Digest of all settings, without the values of secrets. It is computed from the debug form, whose order is fixed.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(format!("{self:?}").as_bytes())
     }
@@ -67,8 +67,8 @@ impl Instances {
     pub const TURNS: u32 = 1_000;
 }
 
-/// The fate of a request when an extension traps, exceeds a limit, breaks the contract, is quarantined or
-/// overloaded. A refusal by the extension is not a failure.
+/// The effect on a request when an extension traps, exceeds a limit, breaks the contract, is quarantined or overloaded.
+/// A refusal by the extension is not a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// The request is refused, or its task fails.

@@ -60,7 +60,8 @@ impl Selection {
         self.allow.as_ref().is_none_or(|allow| allow.have(principal, claims))
     }
 
-    /// True if this selection allows all callers that `other` allows, judging by the lists.
+    /// True if this selection allows all callers that `other` allows. Only the entries of the two lists are compared,
+    /// not the claims that callers really have.
     pub(crate) fn allows_all_of(&self, other: &Self) -> bool {
         match (&self.allow, &other.allow) {
             (None, _) => true,

@@ -103,14 +103,14 @@ impl Log {
         self.turn.ids.get_or_init(|| self.turn.view.as_ref().map(|view| view.ids()).unwrap_or_default())
     }
 
-    /// Bytes of a line that must be collected before writing it. This includes a secret that begins within the
-    /// visible part, because a cut secret would not be recognised.
+    /// Number of bytes at the beginning of a line that the caller must collect before it writes the line. It includes a
+    /// whole secret that begins within the visible part, because part of a secret would not be recognised.
     pub(crate) fn taken_bytes(&self) -> usize {
         self.profile.limits.log_line.saturating_add(self.longest_secret())
     }
 
-    /// Writes the beginning of a line, of which [`Log::taken_bytes`] were collected. A secret may be cut at the end
-    /// and would not be recognised, so as many bytes as the longest secret has are dropped.
+    /// Writes a line of which only the first [`Log::taken_bytes`] were collected. The last bytes may be part of a
+    /// secret that was cut and is not recognised. So as many bytes as the longest secret has are dropped.
     pub(crate) fn write_cut(&self, level: LogLevel, context: &str, message: &str) {
         let hidden = self.profile.without_secrets(message);
         let end = hidden.floor_char_boundary(hidden.len().saturating_sub(self.longest_secret()));

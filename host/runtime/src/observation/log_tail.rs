@@ -8,7 +8,7 @@ use crate::hook::Hook;
 
 /// Most lines per loaded component.
 const MAX_LINES: usize = 200;
-/// Most bytes of these lines.
+/// Most bytes of the kept lines per loaded component.
 const MAX_BYTES: usize = 64 << 10;
 
 /// A log line of an extension, with control characters escaped.

@@ -43,10 +43,10 @@ struct OngoingTurn {
     turn: RecordedTurn,
     /// The current step.
     step: Option<RecordedStep>,
-    /// Keys whose value before the turn is recorded.
+    /// Keys whose value before the turn has been recorded.
     known: HashSet<(ScopeKind, String)>,
     bytes: usize,
-    /// Last recorded values, so that unchanged ones are not repeated.
+    /// The last recorded values. A value that has not changed since is not recorded again.
     last: LastValues,
 }
 

@@ -100,10 +100,9 @@ impl HttpRule {
     }
 }
 
-/// True if servers may interpret the path differently, so that it may leave the folder that it seems to be in. Some
-/// servers treat an encoded slash as a separator (`/v1/..%2fadmin`), some decode more than once
-/// (`/v1/%252e%252e/admin`), and some drop parameters after a semicolon (`/v1/..;/admin`). The check takes time in
-/// proportion to the length of the path.
+/// True if some servers may resolve the path to one outside of its folder. Some servers treat an encoded slash as a
+/// separator (`/v1/..%2fadmin`), some decode more than once (`/v1/%252e%252e/admin`), and some drop parameters after a
+/// semicolon (`/v1/..;/admin`). The check takes time in proportion to the length of the path.
 fn is_ambiguous(path: &str) -> bool {
     let decoded = fully_decoded(path);
     let slashes = |text: &[u8]| text.iter().filter(|byte| **byte == b'/').count();

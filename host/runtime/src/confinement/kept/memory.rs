@@ -32,7 +32,7 @@ impl MemoryRange {
     }
 
     /// Unmaps all pages that were only read. Comparing the memory with the snapshot has mapped every page, and each
-    /// later scan would visit all of them. An unmapped page is mapped again, with the same bytes, on the next read.
+    /// later scan would visit all pages. An unmapped page is mapped again, with the same bytes, on the next read.
     ///
     /// The requirements of [`MemoryRange::put_back`] apply.
     ///

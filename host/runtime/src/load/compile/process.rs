@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
     pub(super) task: Task,
-    /// The component is compiled only if these cover its imports.
+    /// The grants of the operator. The component is compiled only if they cover its imports.
     pub(super) grants: Grants,
     /// Identity of the engine that runs the code.
     pub(super) engine: u64,

@@ -59,7 +59,7 @@ pub(super) struct Answer {
     /// SHA-256 of the component, as in the request.
     pub(super) component: String,
     pub(super) engine: u64,
-    /// True if system calls are filtered.
+    /// True if the process filters its system calls.
     pub(super) filtered: bool,
     pub(super) outcome: JobOutcome,
 }
