@@ -19,10 +19,10 @@ const DEFAULT_BYTES: usize = 1 << 20;
 /// The default number of levels of `deep-json`.
 const DEFAULT_DEPTH: usize = 10_000;
 
-/// The number of calls in which `turn` behaved in this instance.
+/// The number of calls in which the command `turn` has done nothing yet, in this instance.
 static BEHAVED: AtomicUsize = AtomicUsize::new(0);
 
-/// One command per hook.
+/// The commands for the hooks; `None` for a hook without one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Hooks {
@@ -123,7 +123,7 @@ impl<'a> Command<'a> {
             .collect()
     }
 
-    /// For `turn`: true after enough calls in which it behaved.
+    /// For the command `turn`: true after the number of calls in its argument. Counts the call.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
     }
