@@ -12,8 +12,9 @@ use http::HeaderMap;
 /// The error of reading or storing ids.
 pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
-/// The ids that a remote agent has for the conversation and the task of a turn: a text for each. They are not part of
-/// the state, and no other agent sees them. They live as long as the conversation and the task, and as durably.
+/// A store for the ids that a remote agent has for the conversation and the task of a turn, one text for each. The ids
+/// are not part of the state, and no other agent sees them. They live as long as the conversation and the task, and as
+/// durably.
 #[async_trait]
 pub trait UpstreamIds: Send + Sync {
     /// The ids of the conversation.
@@ -44,9 +45,9 @@ pub enum TurnStart {
 
 /// The parts of a request that a remote agent needs in addition to the message.
 pub struct UpstreamContext {
-    /// The extensions that the caller requested and the remote agent provides.
+    /// The extensions that the caller requested and that the remote agent provides.
     pub extensions: Vec<ExtensionUri>,
-    /// The header fields of the request; `None` where the binding shows none.
+    /// The header fields of the request; `None` if the binding does not provide them.
     pub headers: Option<Arc<HeaderMap>>,
     /// Media types that the caller accepts.
     pub accepted_output_modes: Vec<String>,

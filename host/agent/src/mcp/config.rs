@@ -23,7 +23,7 @@ pub struct McpConfig {
     pub(crate) screen: Option<Screen>,
 }
 
-/// The way to reach a server.
+/// The address of a server: a program or a URL.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerAddress {
     /// A program that speaks MCP over standard input and output.
