@@ -170,7 +170,7 @@ pub enum AgentError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Like `Internal`, with a text about the kind of failure for the user.
+    /// A failure like [`Internal`](Self::Internal), but with a text for the user about the kind of failure.
     #[error("{message}")]
     Broken {
         /// The kind of failure, in whole sentences without internals.

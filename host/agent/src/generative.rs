@@ -53,9 +53,9 @@ pub enum Adapter {
     /// OpenAI's chat completions API. Most other providers and local servers offer it too.
     #[default]
     OpenAi,
-    /// Google's Gemini.
+    /// Google's Gemini API.
     Gemini,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API.
     Anthropic,
     /// Ollama's own API; by default on this machine.
     Ollama,

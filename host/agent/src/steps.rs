@@ -99,8 +99,7 @@ pub struct Tokens {
 const MAX_TOKENS: u64 = 1 << 32;
 
 impl Tokens {
-    /// Returns the counts, limited to [`MAX_TOKENS`]. A peer reports the counts, and the tenant is
-    /// charged for their sum.
+    /// Returns the counts, limited to [`MAX_TOKENS`]. A peer reports the counts, and the tenant is charged for their sum.
     pub(crate) fn bounded(self) -> Self {
         let input = self.input.map(|input| input.min(MAX_TOKENS));
         let left = MAX_TOKENS.saturating_sub(input.unwrap_or(0));

@@ -10,11 +10,11 @@ pub(crate) type Entries = Vec<(String, String)>;
 /// Kinds of outgoing events that an extension subscribes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// A Message as the agent's answer.
+    /// True if the extension gets a Message that is the agent's answer.
     pub message: bool,
-    /// Changes of the task's state.
+    /// True if the extension gets changes of the task's state.
     pub status: bool,
-    /// New artifacts, and new pieces of one.
+    /// True if the extension gets new artifacts, and further pieces of an artifact.
     pub artifact: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct StateChange {
 
 /// A demand of an extension that the task waits for input or authorization from the client.
 pub(crate) struct Wait {
-    /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
+    /// The waiting state: `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub(crate) state: TaskState,
     pub(crate) text: String,
     pub(crate) metadata: Entries,

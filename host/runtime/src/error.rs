@@ -88,7 +88,7 @@ pub enum LoadError {
     /// A secret has the same name as a parameter.
     #[error("the secret {name} has the name of a parameter; rename one of them")]
     SharedName {
-        /// The common name.
+        /// The name that the secret and the parameter share.
         name: String,
     },
     /// The HTTP client for the extension's requests cannot be created.
@@ -226,7 +226,7 @@ pub enum LoadError {
     /// Two installed extensions have the same URI.
     #[error("two installed extensions have the URI {uri}")]
     Duplicate {
-        /// The common URI.
+        /// The URI that both extensions have.
         uri: ExtensionUri,
     },
     /// Two installed extensions own the same metadata key.
@@ -236,7 +236,7 @@ pub enum LoadError {
         uri: ExtensionUri,
         /// The extension that comes earlier.
         other: ExtensionUri,
-        /// The common key.
+        /// The key that both extensions own.
         key: String,
     },
     /// Two installed extensions have a method with the same name.
@@ -256,7 +256,7 @@ pub enum LoadError {
         uri: ExtensionUri,
         /// The extension that comes earlier.
         other: ExtensionUri,
-        /// The common name.
+        /// The name that both extensions have.
         name: String,
     },
     /// Extensions depend on each other in a circle.

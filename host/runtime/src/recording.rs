@@ -46,10 +46,10 @@ pub trait TurnObserver: Send + Sync {
         false
     }
 
-    /// A turn has ended.
+    /// Called with each recorded turn when the turn has ended.
     fn ended(&self, turn: RecordedTurn);
 
-    /// A turn is not recorded: it was too large, or was cancelled before a step ended.
+    /// Called for a turn that is not recorded: it was too large, or was cancelled before a step ended.
     fn left_out(&self) {}
 }
 
@@ -72,11 +72,11 @@ pub struct Attention {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingLine {
-    /// The recorded extension.
+    /// The first line: the recorded extension.
     Recording(RecordingHead),
-    /// A turn that has ended.
+    /// A recorded turn.
     Turn(RecordedTurn),
-    /// Why the recording ended.
+    /// The last line: why the recording ended.
     End(RecordingEnd),
 }
 
@@ -213,7 +213,7 @@ pub enum StepResult {
     Inactive,
     /// The extension accepts the request.
     Active {
-        /// State delta.
+        /// The keys of session state that the extension sets, with their new values.
         #[serde(default)]
         delta: JsonObject,
         /// The parts of the message, if the extension rewrote them.

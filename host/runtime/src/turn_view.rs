@@ -20,7 +20,7 @@ pub trait TurnView: Send + Sync {
         TurnIds::default()
     }
 
-    /// Replacements of host services.
+    /// Replacements of host services in this turn. `None` for the services of the runtime.
     fn overrides(&self) -> Option<&ServiceOverrides> {
         None
     }

@@ -22,7 +22,7 @@ const MAX_AUTOMATA: u64 = 512 << 10;
 /// Most bytes of the text of all distinct patterns.
 const MAX_PATTERN_TEXT: usize = 8 << 10;
 
-/// Supported drafts.
+/// The latest supported draft. All supported drafts are in [`DRAFTS`].
 const LATEST_DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 const DRAFTS: [&str; 5] = [
     LATEST_DRAFT,

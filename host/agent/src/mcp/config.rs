@@ -128,7 +128,7 @@ impl McpConfig {
         self.named_tools().count()
     }
 
-    /// The same config with a screen that checks each address before a connection is opened. Used for URLs that a
+    /// Returns this config with a screen that checks each address before a connection is opened. Used for URLs that a
     /// tenant chose.
     #[must_use]
     pub fn behind(self, screen: Screen) -> Self {

@@ -13,7 +13,7 @@ use url::Host;
 pub enum AllowedDestination {
     /// A host name in lower case without a final dot. It allows all addresses of this host, but no subdomains.
     Host(String),
-    /// One address or a range.
+    /// One address, or a range of addresses.
     Addresses(IpNet),
 }
 

@@ -41,9 +41,9 @@ pub(crate) enum TransitionVerdict {
 pub struct Interruption {
     /// The extension that interrupts.
     pub by: ExtensionUri,
-    /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
+    /// The waiting state: `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub state: TaskState,
-    /// Text for the client.
+    /// The text of the status message, for the client.
     pub text: String,
     /// Metadata of the status message.
     pub metadata: Metadata,
@@ -65,7 +65,7 @@ impl Interruption {
 pub enum BeginOutcome {
     /// The agent runs.
     Proceed,
-    /// The task waits instead.
+    /// The task waits for the client, and the agent does not run.
     Interrupted(Interruption),
     /// The task is rejected for this reason.
     Vetoed(String),
@@ -76,7 +76,7 @@ pub enum BeginOutcome {
 pub enum ChangeOutcome {
     /// The change happens.
     Passed,
-    /// The task waits instead, because this extension interrupts it.
+    /// The task waits for the client, because this extension interrupts it.
     Interrupted(ExtensionUri),
     /// The task fails, because an extension refuses the change.
     Vetoed,

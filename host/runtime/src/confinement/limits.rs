@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Linear memory in bytes, over all memories of the instance. Growth beyond the limit traps.
     pub memory: usize,
-    /// Elements over all tables.
+    /// Most elements of all tables together.
     pub table_elements: usize,
     /// CPU time in the guest and in host calls that do not wait. Checked at each tick ([`crate::TICK`]) and after
     /// each wait.
@@ -22,17 +22,17 @@ pub struct Limits {
     pub wall: Duration,
     /// Wall-clock time of all calls in the turn. Time between the calls does not count.
     pub turn_wall: Duration,
-    /// Calls to imports over the whole turn.
+    /// Most calls to imports in the whole turn.
     pub host_calls: u32,
-    /// Bytes passed to one hook: metadata on the way in, an event as JSON on the way out.
+    /// Most bytes passed to one hook: metadata on the way in, an event as JSON on the way out.
     pub input: usize,
-    /// Bytes that one call may pass to the host: a hook's result, or an import's arguments.
+    /// Most bytes that one call may pass to the host: a hook's result, or an import's arguments.
     pub output: usize,
-    /// Log lines over the whole turn.
+    /// Most log lines in the whole turn.
     pub log_lines: u32,
-    /// Bytes of one log line. The rest is cut off.
+    /// Most bytes of one log line. A longer line is cut.
     pub log_line: usize,
-    /// Bytes of all log lines over the whole turn.
+    /// Most bytes of all log lines in the whole turn.
     pub log_bytes: usize,
     /// Most concurrent turns of the extension. A further turn waits for at most as long as for an instance, and is then
     /// refused.

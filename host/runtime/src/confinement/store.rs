@@ -20,7 +20,7 @@ const MAX_PARTS: usize = 100;
 
 pub(crate) struct HostState {
     pub(crate) profile: Arc<Profile>,
-    /// `None` while the extension is loaded.
+    /// The turn that the instance serves; `None` while the extension is loaded.
     pub(crate) turn: Option<Arc<dyn TurnView>>,
     pub(crate) log: Log,
     host_calls_left: u32,

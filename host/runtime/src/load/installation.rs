@@ -22,13 +22,13 @@ pub struct Installation {
     pub selection: Selection,
     /// The effect of a failure of the extension on a request. A required extension cannot be skipped.
     pub on_failure: OnFailure,
-    /// Fresh or kept instances.
+    /// The lifetime of instances: fresh or kept.
     pub instances: Instances,
 }
 
 impl Installation {
-    /// Settings with these limits and defaults for the rest: no grants, no parameters, not required, active if
-    /// requested, requests fail with the extension, a fresh instance per turn.
+    /// Settings with these limits and with defaults: no grants, no parameters, not required, active if requested. A
+    /// request fails if the extension fails. Each turn gets a fresh instance.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         Self {

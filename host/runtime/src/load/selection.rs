@@ -21,12 +21,13 @@ pub struct Selection {
 /// The condition for activating an extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activate {
-    /// The client requests its URI.
+    /// The extension is active if the client requests its URI.
     #[default]
     Requested,
-    /// The client requests its URI, or the message has one of its metadata keys or lists its URI.
+    /// The extension is active if the client requests its URI, or if the message has one of the extension's metadata
+    /// keys or lists its URI.
     Metadata,
-    /// Every message and every call of its methods.
+    /// The extension is active for every message, and for every call of its methods.
     Always,
 }
 

@@ -15,7 +15,7 @@ use crate::hook::Hook;
 use crate::observation::log_tail::LogLine;
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Replaces a secret in a line.
+/// The text that replaces a secret in a line.
 pub(crate) const HIDDEN: &str = "(secret)";
 
 /// Lines of a multi-line secret with at least this many bytes are hidden individually.
@@ -31,7 +31,7 @@ pub(crate) struct Log {
 /// The turn that lines belong to.
 struct Turn {
     left: LineBudget,
-    /// `None` while the extension is loaded.
+    /// The turn's view; `None` while the extension is loaded.
     view: Option<Arc<dyn TurnView>>,
     /// Read with the first line, because most turns log nothing.
     ids: OnceLock<TurnIds>,
@@ -44,7 +44,7 @@ struct Turn {
     pieces: Pieces,
 }
 
-/// Remaining lines and bytes.
+/// The lines and bytes that the turn may still log.
 struct LineBudget {
     lines: AtomicU32,
     bytes: AtomicUsize,

@@ -25,7 +25,7 @@ use totals::Totals;
 /// The outcome of a hook call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// Success.
+    /// The call succeeded.
     Ok,
     /// The extension refused the request, which is the client's fault.
     Refused,

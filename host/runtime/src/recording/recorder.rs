@@ -196,7 +196,7 @@ impl TurnRecorder {
         !self.is_full() && !self.lock().known.contains(&(kind, key.to_owned()))
     }
 
-    /// Records the key's value before the turn.
+    /// Records that the key had this value before the turn.
     pub(crate) fn knows(&self, scope: &Scope, key: &str, value: Option<&[u8]>) {
         if !self.is_unknown(scope.kind, key) {
             return;

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
 
-/// Replaces a hidden value.
+/// The text that replaces a hidden value.
 pub(super) const HIDDEN: &str = "[hidden]";
 
 /// Decides which values are hidden.

@@ -13,7 +13,8 @@ use crate::contract::{
     Rejection, Rewrite, StateChange, Wait,
 };
 
-/// All hooks of a turn get the same request and beginning. The turn converts them once and keeps this form.
+/// The forms of the request and the beginning that the hooks take. A turn converts them once, because all of its hooks
+/// get the same request and beginning.
 pub(crate) type Request = types::Request;
 pub(crate) type Beginning = hooks::transition::Beginning;
 pub(super) type MetadataEntry = types::MetadataEntry;

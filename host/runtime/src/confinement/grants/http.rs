@@ -53,9 +53,9 @@ pub struct HttpRule {
 /// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpScheme {
-    /// Encrypted.
+    /// HTTPS, which is encrypted.
     Https,
-    /// Plain text.
+    /// HTTP, which is not encrypted.
     Http,
 }
 

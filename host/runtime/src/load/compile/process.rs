@@ -71,7 +71,7 @@ pub(super) struct CompilerOutput {
     pub(super) functions: Option<KeepFunctions>,
 }
 
-/// Why there is no answer.
+/// Why a job has no result.
 enum Failure {
     /// The process refused the component, or the host refused the answer.
     Refused(LoadError),

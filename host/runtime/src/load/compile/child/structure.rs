@@ -66,7 +66,7 @@ struct Parts {
     names: u64,
 }
 
-/// Sums over all functions.
+/// Sums of the compiler's work over all functions.
 #[derive(Default)]
 struct Work {
     merges: u64,
