@@ -1,5 +1,5 @@
 //! The caller's tasks (import `tasks`, needs the grant of that name), and resumption of waiting tasks (import
-//! `task-resumption`, needs that grant).
+//! `task-resumption`, needs the grant of that name).
 
 use crate::Json;
 use crate::imports::{task_resumption, tasks};

@@ -123,12 +123,12 @@ impl<'a> Command<'a> {
             .collect()
     }
 
-    /// For the command `turn`: true after the number of calls in its argument. Counts the call.
+    /// For the command `turn`: returns true after the number of calls in its argument. Counts the call.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
     }
 
-    /// Misbehaves, as every hook can.
+    /// Misbehaves as the command names. Every hook supports these commands.
     pub(crate) fn misbehave(&self) -> ! {
         match self.name {
             "loop" => spin(),
@@ -179,7 +179,8 @@ fn compare_for_ever() -> ! {
     validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{values}]}}}}"#), &format!("[{}]", vec!["2"; 199].join(",")))
 }
 
-/// Schemas that would cost the host seconds or gigabytes in one call, by number.
+/// Validates by costly schemas, without end. `number` selects a schema that would cost the host seconds or gigabytes in
+/// one call.
 fn misuse_schemas(number: usize) -> ! {
     let text = |length: usize| format!("\"{}\"", "ab".repeat(length / 2));
     let list = |count: usize, schema: &dyn Fn(usize) -> String| (0..count).map(schema).collect::<Vec<_>>().join(",");

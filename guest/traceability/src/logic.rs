@@ -136,7 +136,7 @@ enum StepAction<'a> {
 }
 
 impl<'a> RecordedStep<'a> {
-    /// Converts a step. Turns of one task share a trace, so the id of a step contains the time of its beginning.
+    /// Converts a step. Turns of one task share a trace, so the id of a step contains the time when the step began.
     fn traced(&'a self, trace_id: &'a str, index: usize, parameters: &Parameters) -> Step<'a> {
         Step {
             step_id: format!("step-{}-{}", self.start_time, index + 1),

@@ -1,5 +1,5 @@
-//! The parts of a request that a remote agent needs in addition to the message, and the store for its ids of
-//! conversations and tasks.
+//! The facts about a request that a remote agent needs in addition to the message, and the store for the ids that the
+//! remote agent gives conversations and tasks.
 
 use std::error::Error;
 use std::fmt;
@@ -17,10 +17,10 @@ pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 /// durably.
 #[async_trait]
 pub trait UpstreamIds: Send + Sync {
-    /// The ids of the conversation.
+    /// The stored ids of the conversation; `None` if there are none.
     async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError>;
 
-    /// The ids of one of the caller's tasks; `None` for a task of another caller.
+    /// The stored ids of one of the caller's tasks. `None` if there are none, and for a task of another caller.
     async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError>;
 
     /// Replaces the ids of the conversation.
@@ -43,7 +43,7 @@ pub enum TurnStart {
     WaitingTask,
 }
 
-/// The parts of a request that a remote agent needs in addition to the message.
+/// The facts about a request that a remote agent needs in addition to the message.
 pub struct UpstreamContext {
     /// The extensions that the caller requested and that the remote agent provides.
     pub extensions: Vec<ExtensionUri>,
@@ -61,7 +61,7 @@ pub struct UpstreamContext {
 }
 
 impl UpstreamContext {
-    /// A context with only the store for ids.
+    /// Creates a context that has only the store for ids.
     pub fn new(ids: Arc<dyn UpstreamIds>) -> Self {
         Self {
             extensions: Vec::new(),

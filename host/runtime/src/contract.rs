@@ -86,7 +86,7 @@ pub(crate) struct MetadataEntry {
 pub(crate) struct Rewrite {
     /// Index of the part, from 0.
     pub(crate) part: u32,
-    /// The parts that replace it, each as JSON text.
+    /// The parts that replace the part at this index, each as JSON text.
     pub(crate) replacement: Vec<String>,
 }
 

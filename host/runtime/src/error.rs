@@ -270,7 +270,7 @@ pub enum LoadError {
     Dependency {
         /// The dependent extension.
         uri: ExtensionUri,
-        /// The missing extension.
+        /// The dependency that is missing or comes later.
         needs: ExtensionUri,
     },
     /// A required extension depends on one that may be skipped.

@@ -90,7 +90,7 @@ impl Schemas {
 
     /// Validates an instance and returns the violations, up to a limit. Small work runs at once on this thread. Other
     /// work runs on a worker for at most `allowed`, and is abandoned after that time. An abandoned worker ends within a
-    /// second. The time of the worker is added to `spent`.
+    /// second. The time of finished work is added to `spent`.
     ///
     /// # Errors
     /// The schema or the instance is unusable, the work took too long, or no worker was free.

@@ -19,7 +19,7 @@ const MAX_OTHER_AUTOMATON: usize = 512 << 10;
 const EMPTY_AUTOMATON: usize = 512;
 /// The most capture groups. A search with captures moves the positions of all groups.
 const MAX_GROUPS: usize = 32;
-/// The number of capture groups that make a search slower by as much as one search without captures takes.
+/// The number of capture groups whose positions take as much time as one search without captures.
 const GROUPS_OF_A_SEARCH: u64 = 4;
 /// The size in bytes of a table that a search fills while reading. A search may have two.
 const SEARCH_TABLE: usize = 256 << 10;

@@ -176,13 +176,13 @@ mod tests {
 
     use super::{Bounds, confine};
 
-    /// The forbidden action that a process of this test makes.
+    /// Environment variable with the action that a confined process of this test attempts.
     const ATTEMPT: &str = "ANNEX_CONFINED_ATTEMPT";
     const REFUSED: i32 = 40;
     const DONE: i32 = 41;
     const NOT_FILTERED: i32 = 42;
 
-    /// Exit status of a confined process that makes this attempt.
+    /// Exit status of a confined process that attempts this action.
     fn attempt(what: &str) -> ExitStatus {
         let mut process = Command::new(std::env::current_exe().expect("the test binary"));
         let name = "load::compile::confine::tests::a_confined_process_makes_its_attempt";
@@ -196,7 +196,7 @@ mod tests {
         if black_box(depth) == u64::MAX { 0 } else { deeper(depth + 1) + black_box(1) }
     }
 
-    /// Runs a function in a separate process.
+    /// Runs as a test, and in a separate process as the code that attempts an action.
     #[test]
     fn a_confined_process_makes_its_attempt() {
         let Ok(what) = std::env::var(ATTEMPT) else { return assert_eq!(attempt("nothing").code(), Some(DONE)) };

@@ -34,7 +34,7 @@ pub(super) struct Request {
     pub(super) cpu_seconds: u64,
     /// Identity of the engine that runs the code, from `engine::identity`.
     pub(super) engine: u64,
-    /// Options of that engine.
+    /// Options of the engine that runs the code.
     pub(super) options: EngineOptions,
     pub(super) task: Task,
     /// SHA-256 of the component in hexadecimal.
