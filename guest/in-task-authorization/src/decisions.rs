@@ -6,7 +6,7 @@
 
 use annex_sdk::keyvalue::Keys;
 
-/// The most stored decisions. With the longest reasons they need half of the key space that the grant gives by default.
+/// The most stored decisions. With the longest reasons they take half of the bytes that the grant allows by default.
 /// One listing returns all of their keys.
 pub const MAX_KEPT: usize = 250;
 

@@ -40,8 +40,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Reads the events of an array, sorted by `seq`. Skips events with nothing to share: partial events, thoughts and
-    /// changes of state. Also returns the last `seq` of the array.
+    /// Reads the events of an array, which must be sorted by `seq`. Skips events with nothing to share: partial events,
+    /// thoughts and changes of state. Also returns the last `seq` of the array.
     pub fn read_all(list: &Node<'_>) -> Result<(Vec<Self>, u64), Violation> {
         let mut events = Vec::new();
         let mut last = 0;

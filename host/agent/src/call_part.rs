@@ -91,7 +91,7 @@ fn data_part(kind: &str, data: &impl Serialize, is_long_running: bool) -> Part {
     Part { metadata, ..Part::from(PartContent::Data(json(data))) }
 }
 
-/// Serializes a value. A value that nests too deep to be stored becomes text.
+/// Serializes a value. Inner values that nest too deep for some JSON readers become text.
 fn json(value: &impl Serialize) -> Json {
     Json::from_peer(value).unwrap_or_else(|_| Json::string(""))
 }

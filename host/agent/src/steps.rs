@@ -137,19 +137,19 @@ impl Steps {
         Self { kept: None, tokens: None, cpu: None, times: None }
     }
 
-    /// Adds the tokens of all steps to `tokens`, including those of steps that are not recorded.
+    /// Makes all steps add their tokens to `tokens`, including steps that are not recorded.
     #[must_use]
     pub fn counting_in(self, tokens: Option<TokenCount>) -> Self {
         Self { tokens, ..self }
     }
 
-    /// Adds the agent's CPU time to `cpu`.
+    /// Makes the agent's work add its CPU time to `cpu`.
     #[must_use]
     pub fn taking_time_of(self, cpu: Option<CpuTime>) -> Self {
         Self { cpu, ..self }
     }
 
-    /// Adds the durations of the steps to `times`.
+    /// Makes the steps add their durations to `times`.
     #[must_use]
     pub fn timed_in(self, times: Arc<CallTimes>) -> Self {
         Self { times: Some(times), ..self }

@@ -35,8 +35,8 @@ pub trait TurnObserver: Send + Sync {
     /// called for each such turn.
     fn wants(&self) -> bool;
 
-    /// The events and data that another version would receive, if that version will replay the turn. They are recorded
-    /// in addition to those of the extension itself.
+    /// The events and data that another version receives, if it will replay the turn. Data that only that version
+    /// receives is recorded too. `None` if there is no other version.
     fn beside(&self) -> Option<&Attention> {
         None
     }

@@ -89,7 +89,7 @@ impl Member {
         Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, recorder, _turn: turn })
     }
 
-    /// Records the result of the last call in the metrics. A refusal before any call is recorded as a call too.
+    /// Records the result of the last call in the metrics. A refusal without a call is recorded like a call.
     pub(crate) fn counted<T, E>(&mut self, hook: Hook, result: Result<T, E>) -> Result<T, E>
     where
         for<'a> CallVerdict<'a>: From<&'a E>,

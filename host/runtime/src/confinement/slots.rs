@@ -8,8 +8,8 @@ use annex_fairness::{FairPlaces, Place};
 use crate::confinement::kept::parking::AllParked;
 use crate::observation::metrics::Meters;
 
-/// Slots for live instances, or for the concurrent turns of one extension. The engine's pool has as many slots as
-/// instances can live. Slots that become free go to the waiting tenants round robin.
+/// Slots for live instances, or for the concurrent turns of one extension. For instances there are as many slots as in
+/// the engine's pool. Slots that become free go to the waiting tenants round robin.
 #[derive(Clone)]
 pub(crate) struct Slots {
     places: FairPlaces,

@@ -71,8 +71,8 @@ fn set_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limit)?)
 }
 
-/// Installs two filters for system calls. One refuses the calls in [`FUTILE`], the other kills the process at a call
-/// that it does not allow. Both together also prevent new privileges through `exec`.
+/// Installs two filters for system calls. One refuses the calls in [`FUTILE`], the other kills the process at any other
+/// call that compiling does not need. Installing them also prevents the process from gaining privileges through `exec`.
 fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
     let machine = TargetArch::try_from(std::env::consts::ARCH).map_err(|_| FirstFilter)?;
     let futile = FUTILE.iter().map(|call| (*call, Vec::new())).collect();
