@@ -232,8 +232,11 @@ impl Leased for SqliteDatabase {
 }
 
 impl Leased for PostgresDatabase {
-    const STATEMENTS: &'static LeasedStatements =
-        &statements!(has_lease, ENTER_AT_ONCE, "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)");
+    const STATEMENTS: &'static LeasedStatements = &statements!(
+        has_lease,
+        ENTER_AT_ONCE,
+        "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)"
+    );
 
     fn push_cursors(&self) -> Option<&dyn PushCursors> {
         Some(self)
