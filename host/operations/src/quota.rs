@@ -45,9 +45,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 4;
 /// The time limit for counting the stored data of one tenant.
 const LONGEST_COUNT: Duration = Duration::from_secs(5);
-/// The `Retry-After` of limits that clear soon: a turn may have ended by then.
+/// The `Retry-After` for a limit that clears when a turn ends.
 const SOON: Duration = Duration::from_secs(1);
-/// The `Retry-After` of limits on stored data, some of which may have been deleted by then.
+/// The `Retry-After` for a limit on stored data, which clears when data is deleted.
 const LATER: Duration = Duration::from_secs(10);
 
 /// The limits of a tenant. An absent one is unlimited.
@@ -81,7 +81,7 @@ pub struct TenantQuota {
 }
 
 impl TenantQuota {
-    /// The first limit that is zero. Such a limit would refuse every request.
+    /// The name of the first limit that is zero. Such a limit would refuse every request. `None` if no limit is zero.
     #[must_use]
     pub fn of_nothing(&self) -> Option<&'static str> {
         let quotas = [
@@ -103,7 +103,7 @@ pub struct Quotas {
     stores: Stores,
     places: Arc<SharedPlaces>,
     ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
-    /// Held while usage is written to the store.
+    /// The progress of writing usage to the store. Locked during a write.
     writing: tokio::sync::Mutex<Written>,
 }
 
@@ -111,7 +111,7 @@ pub struct Quotas {
 pub struct Stores {
     pub conversations: Arc<dyn Store>,
     pub keys: Arc<dyn KeyValueStore>,
-    /// The usage of all processes, which is added up there.
+    /// The store that adds up the usage of all processes.
     pub usage: Arc<dyn UsageStore>,
 }
 
@@ -232,8 +232,8 @@ impl Quotas {
         }
     }
 
-    /// Counts the stored data that has a quota. Failures of the store are not logged here, because the poll for other
-    /// processes' tasks logs them.
+    /// Counts the stored data that has a quota. Failures of the store are not logged here. The query for tasks of other
+    /// processes logs them.
     async fn count_in_time(&self, ledger: &Ledger) {
         let began = Instant::now();
         match timeout(LONGEST_COUNT, self.count(ledger, &ledger.quota())).await {

@@ -15,7 +15,7 @@ use crate::tasks::long_work::LongWork;
 /// Decides after which events of one reader the task is sent.
 #[derive(Default)]
 pub(super) struct Posts {
-    /// True if an event that requires a notification was read since the last one.
+    /// True if an event that requires a notification was read since the last notification.
     is_owed: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Tokens {
     /// The tokens that are not part of `known` yet.
     new: TokenCount,
     known: Mutex<Known>,
-    /// This process's tokens of all days that are part of `known`.
+    /// The tokens of all days that this process has counted and moved from `new` to `known`.
     settled: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Tokens {
         stored.saturating_add(self.new.read())
     }
 
-    /// This process's tokens of all days.
+    /// The tokens that this process has counted on all days.
     pub(super) fn all(&self) -> u64 {
         self.settled.load(Ordering::Relaxed).saturating_add(self.new.read())
     }

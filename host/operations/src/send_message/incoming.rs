@@ -15,10 +15,10 @@ use crate::tasks::record::TaskRecord;
 use crate::views::VisibleTurn;
 use crate::views::turn_task::TurnTask;
 
-/// A message with its conversation and its task, in all steps of SendMessage.
+/// A message with its conversation and its task. All steps of SendMessage use it.
 pub(crate) struct Incoming {
     pub(crate) call: ServiceParameters,
-    /// The URIs that find the same extensions when the turn is made again.
+    /// The URIs that activate the same extensions if the turn is made again.
     pub(crate) lasting: Vec<ExtensionUri>,
     pub(crate) operation: &'static str,
     pub(crate) request: SendMessageRequest,
@@ -125,7 +125,7 @@ impl Incoming {
         annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
     }
 
-    /// Takes the task id of a process that had claimed the message before.
+    /// Takes over the task id that another process had chosen for the message.
     pub(super) fn take_task_id(&mut self, task: &TaskId) {
         // A message that continues a task has the same task id in both processes.
         if *task != self.task_id {

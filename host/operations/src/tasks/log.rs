@@ -98,8 +98,8 @@ impl TaskLog {
         LogReader { log: Arc::clone(self), next: self.written().events.len(), backlog: None, failed: None }
     }
 
-    /// True if the log has readers: every reference besides the record's belongs to one. Must be called under the
-    /// record's lock.
+    /// True if the log has readers. Each reader holds a reference to the log. Must be called under the lock of the
+    /// record, which holds one more reference.
     pub(crate) fn has_readers(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
     }
@@ -131,7 +131,7 @@ impl LogReader {
         log.tail()
     }
 
-    /// The same reader, preceded by stored events.
+    /// Adds stored events, which the reader returns before the events of the log.
     pub(crate) fn behind(self, backlog: Backlog) -> Self {
         Self { backlog: Some(Box::new(backlog)), ..self }
     }

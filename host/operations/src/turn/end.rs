@@ -103,7 +103,8 @@ impl Turn {
         }
     }
 
-    /// Fails the task, because the last entries cannot be stored. Those before the first that cannot are stored.
+    /// Fails the task, because its last entries cannot be stored. If they are too large together, the entries before
+    /// the first one that cannot be stored are stored.
     async fn end_with_failure(&mut self, mut error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
         if let AppendError::TooLarge(_) = error {
             for entry in entries.iter().filter(|entry| !matches!(entry, Entry::Update(update) if is_final(update))) {
@@ -125,7 +126,7 @@ impl Turn {
         self.append_last(&last).await
     }
 
-    /// The turn has left the queue: everybody learns that.
+    /// Makes the end of the turn known in this process. The turn has left the queue before.
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
         let tasks = &self.handler.tasks;
@@ -141,7 +142,8 @@ impl Turn {
         Ok(self.active())
     }
 
-    /// The last state, and its message. `None` if the agent has already brought the task there.
+    /// The state that the task ends in, and the text of its status. `None` if the agent has already brought the task
+    /// into that state.
     fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
         Some(match ending {
             // A turn that has lost its task must not change it.

@@ -48,8 +48,8 @@ impl Turn {
         self.active()
     }
 
-    /// Gives the turn up, because its end cannot be stored. Readers get all stored events and then the error. The turn is
-    /// left to whoever takes it once the store works again.
+    /// Gives the turn up, because its end cannot be stored. Readers get all stored events and then the error. Any
+    /// process can take the turn over once the store works again.
     pub(super) fn abandon(mut self, error: &A2aError) {
         self.stage = Stage::Ended;
         self.count(TurnEnd::Failed);

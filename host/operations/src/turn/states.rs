@@ -23,7 +23,8 @@ impl Turn {
         self.change(update, None).await
     }
 
-    /// `by` is the extension that causes the change.
+    /// Brings the task into the state of `update`, or into the state that the extensions choose instead. `by` is the
+    /// extension that causes the change.
     pub(super) async fn change(
         &mut self,
         mut update: TaskStatusUpdateEvent,
