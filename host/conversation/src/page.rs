@@ -11,7 +11,8 @@ use crate::stored_task::StoredTask;
 /// The limit on the JSON of all tasks of a page, in bytes. A larger first task makes a page of its own.
 pub const MAX_PAGE_BYTES: usize = 8 << 20;
 
-/// Which tasks to list (specification section 3.1.4). All conditions apply; a default lists nothing, as its limit is 0.
+/// The tasks to list (specification section 3.1.4), as conditions that all apply. The default query lists nothing,
+/// because its limit is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskQuery {
     /// Only tasks of this conversation.
@@ -26,7 +27,8 @@ pub struct TaskQuery {
     pub limit: usize,
 }
 
-/// One page of tasks: the one whose status changed last comes first, and of equals the one with the greater id.
+/// One page of tasks. The task whose status changed last comes first. Tasks with the same time are ordered by
+/// descending id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskPage {
     /// The tasks.
@@ -58,7 +60,8 @@ pub struct ConfigPage {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskCursor {
-    /// Milliseconds since 1970-01-01T00:00:00Z; the least possible number when the status has no timestamp.
+    /// The time of the task's status, in milliseconds since 1970-01-01T00:00:00Z. If the status has no timestamp, the
+    /// least possible number.
     pub(crate) status_at: i64,
     pub(crate) id: TaskId,
 }
@@ -89,7 +92,7 @@ impl fmt::Display for TaskCursor {
     }
 }
 
-/// The number of tasks of these sizes that fit on one page; at least 1.
+/// The number of tasks that fit on one page, given their sizes in order; at least 1.
 pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     let sums = sizes.scan(0_usize, |sum, size| {
         *sum = sum.saturating_add(size);

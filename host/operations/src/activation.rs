@@ -174,9 +174,9 @@ fn tell(active: &[Arc<Extension>]) {
     });
 }
 
-/// The URIs to store for a turn that may be made again: those of the active extensions, and those that the client
-/// requested of a remote agent. The stored URIs activate the same extensions again, although the claims of the caller
-/// are not stored and other extensions may be installed by then.
+/// The URIs to store for a turn that may be made again: the active extensions, and the requested extensions of a remote
+/// agent. The stored URIs activate the same extensions again, although the claims of the caller are not stored and
+/// other extensions may be installed by then.
 pub(crate) fn to_ask_again(
     requested: &[ExtensionUri],
     passed_on: &[AgentExtension],

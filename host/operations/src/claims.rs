@@ -172,7 +172,7 @@ impl Claims {
         Arc::clone(waiting.entry(task.clone()).or_default())
     }
 
-    /// Removes the signal of a task if no repetition waits for it.
+    /// Removes the signal of a task if no repetition waits.
     fn forget(&self, task: &TaskId, decided: &Arc<Notify>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // This one, and the one in the map.

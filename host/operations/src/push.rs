@@ -37,9 +37,9 @@ mod sending;
 const DEFAULT_PAGE_SIZE: usize = 50;
 /// The time between two searches for notifications that a process left unsent when it ended.
 const LOOK: Duration = Duration::from_secs(1);
-/// Of this many searches for unsent notifications, one examines all cursors.
+/// Every tenth search for unsent notifications examines all cursors.
 const THOROUGH: usize = 10;
-/// The most cursors that one query takes over.
+/// The most cursors in one query.
 const LEFT: usize = 16;
 /// The pause before a task that could not be read is tried again.
 const UNREADABLE: Duration = Duration::from_secs(60);
@@ -174,7 +174,7 @@ impl PushNotifications {
     }
 
     /// Makes this process or another one send the events after `seq` to a config that was just stored. This process
-    /// sends them if the task is finished or a turn works on it. Otherwise the process of the next turn sends them.
+    /// sends the events of a task that has a turn or is finished. Otherwise the process of the next turn sends them.
     async fn send_behind(
         &self,
         senders: &Arc<Senders>,

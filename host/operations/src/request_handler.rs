@@ -141,7 +141,7 @@ impl RequestHandler {
         steps.timed_in(Arc::clone(&self.counters.calls))
     }
 
-    /// Stops accepting turns, for all tenants. If other processes share the store, waiting turns go to them at once.
+    /// Stops accepting turns, for all tenants. If other processes share the store, they get the waiting turns at once.
     pub fn begin_to_drain(&self) {
         self.running.close();
         if self.tasks.process().is_shared() {

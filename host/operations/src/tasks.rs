@@ -46,7 +46,7 @@ const SWEEP: Duration = Duration::from_secs(60 * 60);
 /// The period of sweeping keys whose task or conversation was deleted.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
 
-/// The most overdue tasks that one sweep returns.
+/// The most overdue tasks that a sweep returns.
 const OVERDUE: usize = 100;
 /// The status message of a task that waited too long for its client.
 const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";
@@ -195,7 +195,7 @@ impl Tasks {
         Ok(record)
     }
 
-    /// The record of the task, whoever its owner is. `None` if the task does not exist.
+    /// The record of a task of any owner. `None` if the task does not exist.
     async fn find(&self, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
         let live = self.live().records.get(id).cloned();
         if let Some(record) = live {

@@ -80,7 +80,7 @@ pub(crate) struct Turn {
     /// The task as extensions see it.
     pub(crate) turn_task: TurnTask,
     pub(crate) stage: Stage,
-    /// The outcome of the hooks at the beginning of the turn. `None` once the turn has acted on it.
+    /// The outcome of the hooks at the beginning of the turn. `None` once the turn has handled the outcome.
     pub(crate) beginning: Option<BeginOutcome>,
     /// Events and notes that have passed the hooks and are not stored yet.
     pub(crate) pending: Vec<Entry>,

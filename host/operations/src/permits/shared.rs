@@ -32,7 +32,7 @@ pub struct SharedPlaces {
     places: Option<Arc<TurnPlaces>>,
     /// The number of live processes at the last query.
     processes: AtomicUsize,
-    /// A lock per caller, so that one request per caller takes a place in the database at a time.
+    /// A lock per caller: one request of each caller at a time takes a place in the database.
     locks: KeyedLocks,
 }
 
@@ -93,7 +93,7 @@ impl SharedPlaces {
     }
 
     /// The number of turns that this process may run without a place in the database, if the limit of all processes is
-    /// `turns`. A single process may run all of them. Several processes may together run a quarter of the limit.
+    /// `turns`. A single process may run all `turns`. Several processes may together run a quarter of the limit.
     pub(crate) fn own(&self, turns: usize) -> usize {
         match self.processes.load(Ordering::Relaxed) {
             0 | 1 => turns,

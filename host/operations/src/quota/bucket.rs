@@ -22,7 +22,7 @@ impl Bucket {
     }
 
     /// Takes an amount from the bucket. `cost` is the time in which that amount is refilled. A full bucket always
-    /// allows one request, whatever its cost.
+    /// allows one request, even if its cost is higher than the capacity.
     ///
     /// # Errors
     /// The time until the bucket has the amount. Nothing is taken then.

@@ -24,7 +24,7 @@ const FOLLOWED: usize = 1_000;
 
 impl Tasks {
     /// Reads the events that other processes store, until `stop` is cancelled. Returns at once with a store in memory.
-    /// With a file, the only other process is a new one that starts before this process has ended.
+    /// A file has two processes only if the next process starts before the end of this process.
     pub async fn watch_others(&self, stop: CancellationToken) {
         if self.process.store_outlives() {
             let looking = look_until(stop.cancelled(), LOOK, || self.read_on());

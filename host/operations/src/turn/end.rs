@@ -103,8 +103,8 @@ impl Turn {
         }
     }
 
-    /// Fails the task, because its last entries cannot be stored. If they are too large together, the entries before
-    /// the first one that cannot be stored are stored.
+    /// Fails the task, because its last entries cannot be stored. If these entries are too large together, they are
+    /// stored one by one up to the first failure.
     async fn end_with_failure(&mut self, mut error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
         if let AppendError::TooLarge(_) = error {
             for entry in entries.iter().filter(|entry| !matches!(entry, Entry::Update(update) if is_final(update))) {
