@@ -37,7 +37,7 @@ mod sending;
 const DEFAULT_PAGE_SIZE: usize = 50;
 /// The time between two searches for notifications that a process left unsent when it ended.
 const LOOK: Duration = Duration::from_secs(1);
-/// Every tenth search for unsent notifications examines all cursors.
+/// One out of this many searches for unsent notifications examines all cursors.
 const THOROUGH: usize = 10;
 /// The most cursors in one query.
 const LEFT: usize = 16;

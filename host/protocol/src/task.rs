@@ -104,8 +104,8 @@ impl Task {
         self.metadata.extend(event.metadata.clone());
     }
 
-    /// Applies an artifact update: a chunk with `append` is joined to the artifact of the same id, anything else replaces
-    /// that artifact or is added as a new one.
+    /// Applies an artifact update. A chunk with `append` is added to the artifact of the same id. Any other update
+    /// replaces that artifact, or adds a new one.
     pub fn apply_artifact(&mut self, event: &TaskArtifactUpdateEvent) {
         let update = event.artifact.clone();
         let present = self.artifacts.iter_mut().find(|artifact| artifact.artifact_id == update.artifact_id);
