@@ -28,8 +28,8 @@ pub struct PostgresTransaction(HeldConnection);
 
 /// A PostgreSQL database, version 12 or later.
 ///
-/// Any number of processes can write. `synchronous_commit` of the server decides what its crash can lose; with the
-/// default, stored changes survive.
+/// Any number of processes can write. The setting `synchronous_commit` of the server decides which changes a crash of
+/// the server can lose. With the default setting, stored changes survive.
 #[derive(Debug)]
 pub struct PostgresDatabase {
     pool: FairPool,
@@ -37,7 +37,8 @@ pub struct PostgresDatabase {
 
 /// Longest wait for a connection: for a free one, or for the database to accept a new one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of round trips to measure. The shortest counts, because the machine may be busy during the others.
+/// Number of pings that measure the round trip. The shortest time counts, because the machine may be busy during a
+/// ping.
 const TRIPS: u32 = 4;
 /// Time for which a failed read is retried over other connections.
 const READ_RETRY_TIME: Duration = Duration::from_secs(3);
@@ -198,7 +199,7 @@ impl Database for PostgresDatabase {
         Ok((transaction, changed))
     }
 
-    /// A single statement is its own transaction in PostgreSQL, without `BEGIN` and `COMMIT`.
+    /// Sends a single statement without `BEGIN` and `COMMIT`, because it is a transaction of its own in PostgreSQL.
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
         let _stage = enter(Stage::Store);
         if let [step] = steps {

@@ -227,8 +227,8 @@ impl<D: KeyDatabase> LockedKey<'_, D> {
         Ok((Usage { keys: from_sql(row.int(0)?), bytes: from_sql(row.int(1)?) }, row.maybe_int(2)?))
     }
 
-    /// Adds to the stored usage of all tasks and conversations and returns the new usage. Storing it avoids summing
-    /// on each write.
+    /// Adds to the stored usage of all tasks and conversations, and returns the new usage. The stored usage avoids a
+    /// sum over all keys on each write.
     async fn count_scoped(&mut self, keys: i64, bytes: i64) -> sqlx::Result<Usage> {
         let [tenant, extension] = self.names.of_usage();
         let values = [tenant, extension, Value::Int(keys), Value::Int(bytes)];

@@ -57,13 +57,13 @@ pub trait ComponentStore: Send + Sync {
     /// [`TenantStoreError::Database`].
     async fn has(&self, digest: &str) -> Result<bool, TenantStoreError>;
 
-    /// All that were uploaded, by digest. Their number is bounded.
+    /// All uploaded components, in the order of their digests. The bounds of uploads limit their number.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].
     async fn list(&self) -> Result<Vec<ListedComponent>, TenantStoreError>;
 
-    /// Removes a component. Returns false where there is none.
+    /// Removes a component. Returns false if no component has the digest.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

@@ -34,11 +34,11 @@ struct Connector {
     /// True if connections are never closed for being idle or old.
     is_lasting: bool,
     lost: Moment,
-    /// When an idle connection was last found dead.
+    /// Time at which an idle connection was last found dead.
     dead: Moment,
 }
 
-/// The moment of the last failure of a kind. Connections that were idle since before that moment may be lost as well.
+/// Time of the last failure of one kind. Connections that have been idle since before that time may be lost as well.
 #[derive(Debug, Default)]
 struct Moment(Mutex<Option<Instant>>);
 
@@ -124,8 +124,8 @@ impl FairPool {
         shared.noted(held)
     }
 
-    /// Closes the pool. Idle connections are closed now, connections in use when they are returned. Waits for the
-    /// latter, at most as long as for acquiring a connection.
+    /// Closes the pool. Idle connections are closed at once. Connections in use are closed when they are returned.
+    /// Waits until all are closed, at most as long as for acquiring a connection.
     pub(super) async fn close(&self) {
         let SharedPool { pool, connections, places, .. } = &*self.0;
         let idle = pool.retain(|_, _| false).removed;
