@@ -8,7 +8,7 @@ use crate::key::{InvalidName, check_key, check_name};
 /// The key by which a client's message is recognised when it comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageKey {
-    /// The conversation as the client named it; empty when it named none.
+    /// The conversation as the client named it; empty if the client named none.
     pub context: ContextId,
     /// The client's id of the message.
     pub message: MessageId,

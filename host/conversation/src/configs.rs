@@ -49,7 +49,7 @@ pub trait ConfigStore: Send + Sync + 'static {
 /// The reason why a push notification config is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The task has as many configs as a task may have.
+    /// The task already has the largest number of configs.
     #[error("the task has {limit} push notification configs already")]
     TooMany {
         /// The limit for one task.

@@ -210,7 +210,7 @@ impl Event {
         Self::new(Arc::clone(&AUTHOR), invocation_id, parts, state_delta)
     }
 
-    /// An agent's event that says why there is no answer.
+    /// An event of an agent with the reason why the agent has no answer.
     pub fn failed(author: impl Into<Arc<str>>, invocation_id: impl Into<Arc<str>>, error: EventError) -> Self {
         Self { error: Some(error), ..Self::new(author, invocation_id, Vec::new(), StateDelta::new()) }
     }

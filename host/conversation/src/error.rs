@@ -38,7 +38,7 @@ pub enum AppendError {
         /// The number of turns that wait, which is also the limit.
         waiting: usize,
     },
-    /// The store failed, or it holds something that cannot be read.
+    /// The store failed, or its content cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -60,8 +60,8 @@ pub struct ConfigPage {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskCursor {
-    /// The time of the task's status, in milliseconds since 1970-01-01T00:00:00Z. If the status has no timestamp, the
-    /// least possible number.
+    /// The time of the task's status, in milliseconds since 1970-01-01T00:00:00Z. The smallest number if the status has
+    /// no timestamp.
     pub(crate) status_at: i64,
     pub(crate) id: TaskId,
 }

@@ -97,7 +97,7 @@ impl LostTurn {
     /// The most times that a turn is begun.
     pub const MAX_ATTEMPTS: u32 = 2;
 
-    /// True if the turn may go on: the turn has a text, was not cancelled, and has attempts left.
+    /// True if another process may continue the turn: the turn has a text, was not cancelled, and has attempts left.
     ///
     /// A second attempt may repeat effects of the first. A turn that only waited had no attempt.
     #[must_use]

@@ -6,7 +6,8 @@ use annex_protocol::TaskId;
 
 use crate::key::Owner;
 
-/// The retention rules of a sweep. Conversations and tasks have separate rules, so either may outlive the other.
+/// The retention rules of a sweep. Conversations and tasks have separate rules, so a task may outlive its conversation,
+/// and a conversation its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The rule for conversations. Their age counts from their last change.

@@ -112,7 +112,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// True if the task has an artifact of this id. Does not compute the other values of the task.
+    /// True if the task has an artifact of this id. This costs less than access to the whole task.
     #[must_use]
     pub fn has_artifact(&self, id: &ArtifactId) -> bool {
         if let Form::Grown(grown) = &self.inner.form

@@ -162,7 +162,7 @@ impl<'a> Step<'a> {
         Self { sql: Sql::Whole(sql), values: values.into(), changes: 1 }
     }
 
-    /// An insertion of rows, all of which must be inserted.
+    /// A step that inserts rows. All of the rows must be inserted.
     pub fn rows(rows: &'static Rows, values: impl Into<Vec<Value<'a>>>) -> Self {
         let values = values.into();
         debug_assert_eq!(values.len() % rows.parameters, 0, "a row lacks values: {}", rows.head);

@@ -97,8 +97,8 @@ impl PostgresConnections {
         Ok(listener)
     }
 
-    /// The same database over a separate pool of at most `connections` connections, for work that must not queue
-    /// behind requests. Waiting for a connection takes at most `timeout`. The tables must exist already.
+    /// A database over a separate pool of at most `connections` connections, for work that must not queue behind
+    /// requests. Waiting for a connection takes at most `timeout`. The tables must exist already.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> PostgresDatabase {
         PostgresDatabase { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }
@@ -127,8 +127,8 @@ impl PostgresDatabase {
         Ok(Self { pool: connections.pool.clone() })
     }
 
-    /// The same database over a separate pool of at most `connections` connections, for work that must not queue
-    /// behind requests. Waiting for a connection takes at most `timeout`.
+    /// This database over a separate pool of at most `connections` connections, for work that must not queue behind
+    /// requests. Waiting for a connection takes at most `timeout`.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
         Self { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }

@@ -27,9 +27,10 @@ pub trait KeyDatabase: Database {
     /// True if names must not contain NUL and the names in an index entry must not exceed 2,704 bytes in total
     /// (PostgreSQL).
     const HAS_BOUNDED_NAMES: bool;
-    /// Sets a key.
+    /// Statement that sets a key.
     const PUT: &'static str;
-    /// Selects the scopes of tasks and conversations, without the spared ones.
+    /// Statement that selects the scopes of tasks and conversations. It skips scopes with a key that was set within
+    /// [`spared`](SqlKeyValueStore).
     const SELECT_SCOPES: &'static str;
 }
 

@@ -54,7 +54,7 @@ pub enum KeyValueOpenError {
     },
 }
 
-/// Keys in an SQLite file. [`SqliteDatabase`] says what survives a crash.
+/// Keys in an SQLite file. The documentation of [`SqliteDatabase`] describes what survives a crash.
 pub type SqliteKeyValueStore = SqlKeyValueStore<SqliteDatabase>;
 
 impl KeyDatabase for SqliteDatabase {

@@ -1,4 +1,5 @@
-//! The SQL that says which replicas are alive. Other crates embed these fragments and never name the table of leases.
+//! The SQL that tells which replicas are alive. Other crates embed this SQL, so that they never name the table of
+//! leases.
 
 /// SQL that is true while the lease of a replica is valid by the clock of the database.
 ///

@@ -1,4 +1,4 @@
-//! Which extensions are active for a request (A2A 1.0 section 4.6, topic "Extensions").
+//! Decides which extensions are active for a request (A2A 1.0 section 4.6, topic "Extensions").
 //!
 //! The decision is made before any task, session or guest exists. A URI includes the version of an extension and must
 //! match exactly.

@@ -24,12 +24,13 @@ use crate::send_message::incoming::Incoming;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::TaskRecord;
 
-/// The pause between two attempts to get a permit. All turns of a process are lost at once, so many may wait.
+/// The pause between two attempts to get a permit. All turns of a process are lost at the same time, so many turns may
+/// wait for permits.
 const PERMIT_PAUSE: Duration = Duration::from_millis(500);
 /// The most attempts to get a permit.
 const PERMIT_ATTEMPTS: usize = 60;
 
-/// Why this process does not continue a turn.
+/// The reason why this process does not continue a turn.
 #[derive(Debug, thiserror::Error)]
 enum NotHere {
     #[error("on_lost_turn of the agent has changed since the turn began")]

@@ -122,7 +122,7 @@ pub struct TenantUse {
     quotas: Arc<Quotas>,
 }
 
-/// Why the usage of a tenant cannot be read.
+/// The reason why the usage of a tenant cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// The conversations and tasks cannot be counted.
@@ -347,7 +347,7 @@ impl TenantUse {
         self.refused("turns", (turns as u64, turns as u64), SOON)
     }
 
-    /// The counter to which models add the tenant's tokens.
+    /// The counter for the tenant's tokens. Models add to the counter.
     pub(crate) fn tokens(&self) -> TokenCount {
         self.ledger.tokens.count().clone()
     }

@@ -55,7 +55,7 @@ impl JsonObject {
         self.entries()?.get(key)
     }
 
-    /// Sets `key`, at the end if it is new, and returns the value it replaced.
+    /// Sets the value of `key`, and returns the previous value. A new key is added at the end.
     pub fn insert(&mut self, key: String, value: Json) -> Option<Json> {
         self.change().insert(key, value)
     }
@@ -67,7 +67,7 @@ impl JsonObject {
         if self.contains_key(key) { self.change().shift_remove(key) } else { None }
     }
 
-    /// Tells whether `key` is present, also with the value `null`.
+    /// True if the object has `key`, even with the value `null`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.entries().is_some_and(|entries| entries.contains_key(key))
     }

@@ -50,7 +50,7 @@ impl Gate {
 /// A screen that is ready for [`Notifier::set_screen`](crate::Notifier::set_screen).
 pub struct PreparedScreen(Arc<Gate>);
 
-/// Why an event was given up.
+/// The reason why an event was given up.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
     /// Scheme, host and port of the receiver; `None` if its URL was refused.
@@ -59,7 +59,7 @@ pub(crate) struct GivenUp {
     pub(crate) failure: Failure,
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("the config may not be used")]

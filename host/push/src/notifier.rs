@@ -150,7 +150,7 @@ pub struct Counts {
     pub dropped: u64,
 }
 
-/// Why a notifier could not be created.
+/// The reason why a notifier could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NotifierError {
     /// The HTTP client could not be created.

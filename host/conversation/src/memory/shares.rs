@@ -124,7 +124,7 @@ impl Shares {
         self.finished.values().flat_map(|finished| beyond(finished, before, count)).collect()
     }
 
-    /// The oldest finished tasks of a tenant, so many that `count` are left.
+    /// The oldest finished tasks of a tenant. If they are deleted, `count` finished tasks of the tenant are left.
     pub(super) fn finished_surplus(&self, tenant: &str, count: u64) -> Vec<TaskId> {
         self.finished.get(tenant).into_iter().flat_map(|finished| beyond(finished, i64::MIN, count)).collect()
     }

@@ -38,7 +38,7 @@ pub(super) struct TaskSlot {
     content: TaskContent,
     state: TaskState,
     status_at: i64,
-    /// The time when the task reached its final state; `None` while it can go on.
+    /// The time when the task reached its final state; `None` for an unfinished task.
     finished_at: Option<i64>,
     /// True while the queue has a turn of the task.
     is_worked_on: bool,

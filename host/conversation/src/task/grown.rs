@@ -17,9 +17,9 @@ pub(super) struct Grown {
     pub(super) state: TaskState,
     pub(super) status_at: Option<Timestamp>,
     pub(super) size: TaskSize,
-    /// The whole task, after the first access.
+    /// The whole task. It is made from `parts` on the first access.
     pub(super) whole: OnceLock<(Task, TaskSize)>,
-    /// The parts, before the first access.
+    /// The parts from which the whole task is made. `None` after the first access.
     pub(super) parts: Mutex<Option<GrownParts>>,
 }
 

@@ -162,7 +162,7 @@ impl SharedPool {
         }
     }
 
-    /// Records the time if the error says that a connection is lost.
+    /// Records the time if the error means that a connection is lost.
     fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().is_err_and(is_lost) {
             self.pool.manager().lost.is_now();
@@ -311,8 +311,8 @@ fn ends_connection(error: &sqlx::Error) -> bool {
     matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic))
 }
 
-/// True if the error says that the connection is lost, so that other connections may be lost too. A pool timeout says
-/// nothing about connections.
+/// True if the error means that the connection is lost. Other connections may then be lost too. False for a timeout of
+/// the pool, which does not concern a connection.
 pub(super) fn is_lost(error: &sqlx::Error) -> bool {
     may_pass(error) && !matches!(error, sqlx::Error::PoolTimedOut) && ends_connection(error)
 }

@@ -36,7 +36,7 @@ impl Tokens {
         Self { new: TokenCount::default(), known: Mutex::new(known), settled: AtomicU64::new(0) }
     }
 
-    /// The counter to which models add.
+    /// The counter for new tokens. Models add to the counter.
     pub(super) fn count(&self) -> &TokenCount {
         &self.new
     }

@@ -114,7 +114,8 @@ impl Incoming {
         &self.key.context
     }
 
-    /// Adds the ids to the log lines of the request. The message may still get another task, or none.
+    /// Adds the ids of the context and the task to the span, and the context to the request's log line. The log line
+    /// does not get the task yet: the message may still get another task, or none.
     fn tell_context(&self) {
         Span::current().record("context", display(self.context_id())).record("task", display(&self.task_id));
         annex_telemetry::with(|request| request.is_about(Some(self.context_id().clone().into()), None));
@@ -154,8 +155,8 @@ impl Incoming {
         }
     }
 
-    /// Sets the ids of the message. A task id tells a hook that the message continues a task, so this comes after the
-    /// hooks.
+    /// Sets the ids of the message. Called after the hooks, because a task id would tell a hook that the message
+    /// continues a task.
     pub(super) fn place(&mut self) {
         self.request.message.context_id = Some(self.key.context.clone());
         self.request.message.task_id = Some(self.task_id.clone());

@@ -9,8 +9,8 @@ use annex_protocol::{StreamResponse, TaskId};
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
 
-/// The number of events that are read from the store together. It is small, because each stream holds them until its
-/// client has read them.
+/// The number of events that one query reads from the store. The number is small, because each stream keeps these
+/// events in memory until its client has read them.
 const BATCH: u64 = 8;
 /// The most bytes of JSON that are read together. One larger event is read alone.
 const BATCH_BYTES: usize = 256 << 10;

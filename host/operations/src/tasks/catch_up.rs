@@ -101,8 +101,8 @@ impl RequestHandler {
     }
 
     /// Polls the remote agent periodically while the task waits and its events have a reader: a stream, or push
-    /// notifications. Replaces the polling of an earlier request, whose handler may be gone and whose header fields are
-    /// older.
+    /// notifications. Replaces the polling of an earlier request, because its handler may have been replaced and its
+    /// header fields are older.
     pub(crate) fn watch(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         if !self.agent_is_remote {
             return;

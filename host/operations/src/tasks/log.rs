@@ -61,7 +61,7 @@ struct Written {
     end: Option<LogEnd>,
 }
 
-/// Why the log has ended.
+/// The reason why the log has ended.
 #[derive(Clone)]
 enum LogEnd {
     /// The task has reached a final state.
@@ -147,8 +147,8 @@ impl LogReader {
         }
     }
 
-    /// True if the next event can be read without waiting. A stored message of the client counts as well, although it
-    /// is not an event of the stream.
+    /// True if the next event can be read without waiting. Also true for a stored message of the client, which is not
+    /// an event of the stream.
     pub(crate) fn has_next(&self) -> bool {
         let is_stored = self.backlog.as_ref().is_some_and(|backlog| backlog.has_next());
         self.failed.is_none() && (is_stored || self.next < self.log.written().events.len())

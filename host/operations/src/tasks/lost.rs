@@ -48,8 +48,8 @@ impl Tasks {
         self.store.take_lost(&self.process.replica(), AT_ONCE).await
     }
 
-    /// Takes over the turns that no process works on, at a start. Ends the turns that nothing can continue, and returns the
-    /// others.
+    /// Takes over the turns that no process works on. Called at the start of the server. Ends the turns that cannot
+    /// continue, and returns the turns that can.
     ///
     /// # Errors
     /// When the store fails.

@@ -160,7 +160,7 @@ impl TaskRecord {
         state.turn.is_none() && !state.is_worked_on && state.task.state().is_interrupted()
     }
 
-    /// When the upstream was last polled about this task.
+    /// The time of the last poll of the upstream about this task.
     pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
         self.asked.get_or_init(Arc::default)
     }

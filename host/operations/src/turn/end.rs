@@ -66,7 +66,8 @@ impl Turn {
         }
     }
 
-    /// Brings the task into the state for the ending, unless the agent has done so, and stores that.
+    /// Ends the turn and stores the last state of the task. If the agent has not brought the task into a final or
+    /// interrupted state, `ending` determines the state.
     async fn end_with_task(mut self, ending: Ending) -> TurnResult {
         let settled = ending.settled();
         let conclusion = self.conclusion(ending);

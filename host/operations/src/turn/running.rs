@@ -1,4 +1,4 @@
-//! Where a turn runs: first inside the request, until it has to wait, and then in a task of its own.
+//! The place where a turn runs: first inside the request, and in a task of its own once the turn has to wait.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
