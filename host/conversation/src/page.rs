@@ -15,13 +15,13 @@ pub const MAX_PAGE_BYTES: usize = 8 << 20;
 /// because its limit is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskQuery {
-    /// Only tasks of this conversation.
+    /// The conversation of the tasks; `None` for tasks of all conversations.
     pub context: Option<ContextId>,
-    /// Only tasks in this state.
+    /// The state of the tasks; `None` for tasks in any state.
     pub state: Option<TaskState>,
-    /// Only tasks whose status has this timestamp or a later one.
+    /// The earliest timestamp that the status of a listed task has; `None` for any timestamp.
     pub status_after: Option<Timestamp>,
-    /// The end of the previous page.
+    /// The end of the previous page; `None` for the first page.
     pub after: Option<TaskCursor>,
     /// The most tasks on the page.
     pub limit: usize,
@@ -66,7 +66,7 @@ pub struct TaskCursor {
     pub(crate) id: TaskId,
 }
 
-/// A text is not a cursor.
+/// The error for a text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a page token of this server")]
 pub struct InvalidCursor;

@@ -14,7 +14,7 @@ pub(crate) struct View {
     pub(crate) state: ScopedState,
     /// The `temp:` keys of the turn, with their prefix.
     pub(crate) temp: JsonObject,
-    /// True if the user's event is the last one of this turn.
+    /// True if the last event of this turn is from the user.
     pub(crate) is_unanswered: bool,
     /// The ids of the conversation at the upstream agent.
     pub(crate) upstream: Option<Arc<str>>,

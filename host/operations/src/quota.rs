@@ -39,7 +39,7 @@ pub use ledger::Ledger;
 use written::Written;
 pub use written::{LATELY, MOST_HOURS};
 
-/// The period of updating the usage of tenants.
+/// The time between two updates of the usage of tenants.
 const LOOK: Duration = Duration::from_secs(1);
 /// The number of tenants that are updated concurrently.
 const AT_ONCE: usize = 4;
@@ -50,32 +50,33 @@ const SOON: Duration = Duration::from_secs(1);
 /// The `Retry-After` for a limit on stored data, which clears when data is deleted.
 const LATER: Duration = Duration::from_secs(10);
 
-/// The limits of a tenant. An absent one is unlimited.
+/// The limits of a tenant. A limit that is `None` allows any amount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantQuota {
-    /// Requests per second, over all processes.
+    /// The most requests per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u64>,
-    /// Milliseconds of CPU time in extensions and in the agent per second, over all processes.
+    /// The most milliseconds of CPU time per second in extensions and in the agent, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms_per_second: Option<u64>,
-    /// Concurrent turns, including turns that wait for their conversation, over all processes.
+    /// The most turns at a time, including turns that wait for their conversation, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// Stored sessions.
+    /// The most stored sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u64>,
-    /// Bytes of the state of all sessions.
+    /// The most bytes of state in all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<u64>,
-    /// Stored finished tasks. Beyond the limit nothing is refused, but the oldest tasks are deleted.
+    /// The most finished tasks that are stored. Above this limit the oldest ones are deleted, and no request is
+    /// refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
-    /// Stored keys of all extensions.
+    /// The most stored keys of all extensions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
-    /// Tokens of prompts and answers, as models report them, per day (UTC).
+    /// The most tokens per day (UTC), counted as models report the tokens of prompts and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
 }
@@ -139,21 +140,21 @@ pub enum CountError {
 /// The current usage of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
-    /// Requests in the last second, in this process.
+    /// The number of requests in the last second, in this process.
     pub requests_per_second: u64,
-    /// Milliseconds of CPU time of extensions and the agent in the last second, in this process.
+    /// The milliseconds of CPU time of extensions and the agent in the last second, in this process.
     pub cpu_ms_per_second: u64,
-    /// Running turns with a task, over all processes. `None` if only one process can use the store.
+    /// The number of running turns with a task, over all processes. `None` if only one process can use the store.
     pub turns_of_all: Option<u64>,
-    /// Stored sessions.
+    /// The number of stored sessions.
     pub sessions: u64,
-    /// Bytes of the state of all sessions.
+    /// The bytes of state in all sessions.
     pub state_bytes: u64,
-    /// Stored tasks.
+    /// The number of stored tasks.
     pub tasks: u64,
-    /// Stored keys.
+    /// The number of stored keys.
     pub keys: u64,
-    /// Today's tokens: over all processes if the tenant has a quota on tokens, else in this process.
+    /// The tokens of today: over all processes if the tenant has a quota on tokens, else in this process.
     pub tokens_per_day: u64,
     /// The usage of the last hours, over all processes.
     pub lately: Consumption,
@@ -335,7 +336,7 @@ impl TenantUse {
     /// Counts a session that is about to be created.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] if the tenant has as many sessions as allowed.
+    /// [`A2aError::QuotaExceeded`] if the tenant already has the allowed number of sessions.
     pub(crate) fn check_new_session(&self) -> Result<(), A2aError> {
         self.check("sessions", self.quota.sessions, self.ledger.held.sessions(), LATER)?;
         self.ledger.held.add_session();

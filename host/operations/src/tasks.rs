@@ -41,9 +41,9 @@ pub(crate) mod task_pins;
 
 /// Above this number of live tasks, unused ones are removed from memory.
 const CROWD: usize = 1_024;
-/// The period of sweeping old tasks and conversations.
+/// The time between two sweeps of old tasks and conversations.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
-/// The period of sweeping keys whose task or conversation was deleted.
+/// The time between two sweeps of keys whose task or conversation was deleted.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
 
 /// The most overdue tasks that a sweep returns.

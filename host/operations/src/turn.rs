@@ -57,7 +57,7 @@ pub(crate) enum Outcome {
     Task(TaskOutcome),
 }
 
-/// The task of a message.
+/// The outcome of a message that has a task.
 pub(crate) struct TaskOutcome {
     pub(crate) record: Arc<TaskRecord>,
     pub(crate) subscription: Subscription,

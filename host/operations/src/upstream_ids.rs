@@ -22,7 +22,7 @@ struct StoredUpstreamIds {
     turn: Option<Conversation>,
 }
 
-/// Ids cannot be stored without a turn.
+/// The error for ids that cannot be stored, because no turn runs.
 #[derive(Debug, thiserror::Error)]
 #[error("no turn runs that could store the ids")]
 struct NoTurn;

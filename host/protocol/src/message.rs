@@ -30,9 +30,9 @@ message! {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub struct Message {
-        /// Created by the sender.
+        /// The id of the message, which its sender creates.
         pub message_id: MessageId => "messageId" required,
-        /// The conversation. A server's message always has one.
+        /// The conversation of the message. A message of a server always has one.
         pub context_id: Option<ContextId> => "contextId",
         /// The task of the message, if there is one.
         pub task_id: Option<TaskId> => "taskId",

@@ -55,9 +55,9 @@ message! {
     pub struct ListTasksRequest {
         /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// Only tasks of this conversation.
+        /// The conversation of the listed tasks. Absent: tasks of all conversations.
         pub context_id: Option<ContextId> => "contextId",
-        /// Only tasks in this state. Unspecified: tasks in any state.
+        /// The state of the listed tasks. Unspecified: tasks in any state.
         pub status: TaskState => "status",
         /// The most tasks on a page, 1 to 100. Absent: 50.
         pub page_size: Option<i32> => "pageSize",
@@ -65,7 +65,7 @@ message! {
         pub page_token: Option<String> => "pageToken",
         /// The most messages of history per task. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
-        /// Only tasks whose status has this timestamp or a later one.
+        /// The earliest timestamp that the status of a listed task has. Absent: any timestamp.
         pub status_timestamp_after: Option<Timestamp> => "statusTimestampAfter",
         /// True if the answer contains the artifacts of the tasks. Absent counts as false.
         pub include_artifacts: Option<bool> => "includeArtifacts",

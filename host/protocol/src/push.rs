@@ -59,7 +59,7 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// Names the config within its task. If absent, the server creates an id.
         pub id: Option<String> => "id",
-        /// The task; absent inside SendMessage.
+        /// The task of the config. Absent in a config inside SendMessage.
         pub task_id: Option<TaskId> => "taskId",
         /// The URL that the updates are posted to.
         pub url: String => "url" required,

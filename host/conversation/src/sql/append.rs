@@ -159,7 +159,7 @@ impl Write {
         Step::rows(rows, values.collect::<Vec<_>>())
     }
 
-    /// The task, the entries and the accepted message.
+    /// The steps that store the task, the entries and the accepted message.
     fn common_steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
         let owner = self.key.owner();

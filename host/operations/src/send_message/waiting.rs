@@ -149,7 +149,7 @@ impl RequestHandler {
         }
     }
 
-    /// Runs a turn whose message was accepted before. A refusal is the end of its task.
+    /// Runs a turn whose message was accepted before. If the turn is refused now, its task ends.
     pub(crate) async fn run_entered(&self, entered: Entered) -> TurnResult {
         let checked = match &entered.incoming.record {
             Some(record) if record.numbered().1 > 0 => entered.follow_task(record).await,

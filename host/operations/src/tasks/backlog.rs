@@ -46,7 +46,7 @@ impl Backlog {
         !self.read.is_empty() || self.after < self.last
     }
 
-    /// The next event. Cancelling the future loses none.
+    /// The next event. No event is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<Read, StoreError> {
         while self.read.is_empty() && self.after < self.last {
             let count = usize::try_from(BATCH.min(self.last - self.after)).unwrap_or(usize::MAX);

@@ -173,7 +173,7 @@ impl TaskRecord {
         next
     }
 
-    /// True if another process works on the task, or will.
+    /// True if another process works on the task, or is going to take it over.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
         state.turn.is_none() && state.is_worked_on
