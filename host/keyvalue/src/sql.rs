@@ -29,8 +29,8 @@ pub trait KeyDatabase: Database {
     const HAS_BOUNDED_NAMES: bool;
     /// Statement that sets a key.
     const PUT: &'static str;
-    /// Statement that selects the scopes of tasks and conversations. It skips scopes with a key that was set within
-    /// [`spared`](SqlKeyValueStore).
+    /// Statement that selects the scopes of tasks and conversations. It skips scopes with a key that was set within the
+    /// time `spared`.
     const SELECT_SCOPES: &'static str;
 }
 

@@ -40,8 +40,8 @@ pub struct Part {
 pub enum PartContent {
     /// Plain text.
     Text(String),
-    /// Bytes in base64, as received. They are sent in the standard alphabet. [`SendMessageRequest::validate`] checks
-    /// that the text is base64.
+    /// Bytes in base64, as received. They are sent in the standard alphabet. Validation of the request checks that the
+    /// text is base64.
     Raw(String),
     /// The URL of the content.
     Url(String),
