@@ -72,7 +72,7 @@ impl Hints {
         }
     }
 
-    /// Removes the signal of a conversation if no turn waits.
+    /// Removes the signal of a conversation in which no turn waits.
     fn forget(&self, key: &ConversationKey, hint: &Arc<Notify>) {
         let mut hints = self.lock();
         // This one, and the one in the map.

@@ -10,13 +10,13 @@ use annex_protocol::{Json, JsonObject};
 /// The scope of a state key: who shares it, and how long it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// No known prefix: this conversation only. An unknown prefix is part of the name.
+    /// A key of one conversation. It has no known prefix. An unknown prefix is part of the name.
     Conversation,
-    /// `user:`, shared by all conversations of one user with one agent.
+    /// A key with the prefix `user:`. All conversations of one user with one agent share it.
     User,
-    /// `app:`, shared by all conversations of one agent in one tenant.
+    /// A key with the prefix `app:`. All conversations of one agent in one tenant share it.
     App,
-    /// `temp:`, visible until the turn ends, never stored.
+    /// A key with the prefix `temp:`. It is visible until the turn ends, and is never stored.
     Temp,
 }
 

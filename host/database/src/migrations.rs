@@ -14,7 +14,8 @@ pub struct Migrations {
     pub files: &'static [(i64, &'static str, &'static str)],
 }
 
-/// The tables were migrated by a version later than the next one.
+/// The error for tables that a later version has migrated: at least two of their migrations are unknown to this
+/// version.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{table} is at migration {found}; this program has {known} and works with at most one more: start a later version"

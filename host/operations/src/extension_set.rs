@@ -1,4 +1,4 @@
-//! The installed extensions, replaced as a whole.
+//! The set of installed extensions. A change replaces the whole set.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 

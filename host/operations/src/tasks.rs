@@ -80,7 +80,7 @@ pub struct TaskBounds {
 
 struct Live {
     records: HashMap<TaskId, Arc<TaskRecord>>,
-    /// The number of records at which unused ones are removed.
+    /// The number of records above which unused records are removed.
     crowd: usize,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Turn {
     /// Held until the turn ends.
     pub(crate) _permit: TurnPermit,
     pub(crate) chain: Chain,
-    /// The URIs that find the turn's extensions if the turn is made again.
+    /// The URIs that activate the same extensions if the turn is made again.
     pub(crate) requested: Vec<ExtensionUri>,
     pub(crate) context: TurnContext,
     /// The task as extensions see it.

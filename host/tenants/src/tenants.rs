@@ -23,7 +23,7 @@ pub struct StoredTenant {
     pub rev: u64,
     /// The state of the tenant.
     pub state: TenantState,
-    /// The text that its operator wrote.
+    /// The text of the tenant, as its operator wrote it.
     pub config: String,
 }
 

@@ -8,7 +8,7 @@ use annex_protocol::TaskId;
 use super::tasks::{Rest, TaskSlot};
 use crate::key::Owner;
 
-/// The time since which a task is finished or waits, and its id. The oldest is the least.
+/// The time since which a task is finished or waits, and the id of the task. In this order the oldest task comes first.
 type RestingTask = (i64, TaskId);
 
 /// The tasks of all owners, with the sums that decide which task is dropped.

@@ -34,7 +34,7 @@ impl Turn {
     }
 
     /// Leaves the turn to its new process. This turn writes nothing more. Readers of the task in this process get the
-    /// events of the new one.
+    /// events that the new process stores.
     pub(super) fn leave(mut self) -> Vec<ExtensionUri> {
         let (tenant, context) = (self.tenant(), &self.context.context_id);
         tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn stores no end, because another process may own its task");

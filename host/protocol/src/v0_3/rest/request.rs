@@ -49,7 +49,7 @@ readable! {
 /// The body of `POST /v1/message:send` and `POST /v1/message:stream`.
 ///
 /// The client waits for the answer only if `blocking` is `true`, because a missing boolean is `false` in ProtoJSON. In
-/// JSON-RPC a missing `blocking` means `true`. The official servers of 0.3 read it in the same two ways.
+/// JSON-RPC a missing `blocking` means `true`. The official servers of 0.3 have the same difference.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`]
