@@ -52,12 +52,13 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// error if the transaction did not begin. The inner result is that of [`execute_all`](Self::execute_all).
     fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<TransactionStart<Self>>> + Send;
 
-    /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing in two
-    /// cases: the first statement does not change [`Step::changes`] rows, or the statements do not fit into one round
-    /// trip.
+    /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if they do
+    /// not fit into one round trip. If a [`Sql::Whole`] does not change one row, nothing is changed either, and the result
+    /// is false or an error.
     fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows.
+    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows. On SQLite, the text may
+    /// be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, with the rows of all of its statements.
     fn change(
         &self,
         sql: &'static str,
@@ -138,7 +139,7 @@ pub struct Rows {
     pub row: &'static str,
     /// Number of parameters per row.
     pub parameters: usize,
-    /// SQL after the rows, such as `ON CONFLICT DO NOTHING`.
+    /// SQL after the rows, such as `ON CONFLICT (id) DO UPDATE SET …`. It must not skip rows.
     pub tail: &'static str,
     /// Describes how the rows refer to the row of the first step. `None` if they do not.
     pub of_first: Option<OfFirst>,

@@ -15,9 +15,14 @@ pub(crate) enum Form {
     Nameless,
     /// Statements with the parameters `?`, after a statement that begins a transaction.
     Beginning,
+    /// A transaction of SQLite: like `Beginning`, with the `COMMIT`. It fails at a [`Sql::Whole`] that does not change one row.
+    Transaction,
     /// A single statement with the parameters `$1`, `$2` and so on; see [`one_statement`].
     One,
 }
+
+/// A query of SQLite that fails unless the statement before it has changed one row: `abs` refuses the least integer.
+const EXPECT_CHANGE: &str = "SELECT 1 WHERE abs((changes() = 1) - 9223372036854775807 - 1) = 0;";
 
 /// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
 const MAX_TEXTS: usize = 1_000;
@@ -30,9 +35,25 @@ pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
         for step in steps {
             text.push_step(step);
             text.sql.push(';');
+            if form == Form::Transaction && expects_change(step) {
+                text.sql.push_str(EXPECT_CHANGE);
+            }
+        }
+        if form == Form::Transaction {
+            text.sql.push_str("COMMIT");
         }
         text.sql
     })
+}
+
+/// True if a [`Form::Transaction`] fails when the step does not change one row.
+fn expects_change(step: &Step<'_>) -> bool {
+    matches!(step.sql, Sql::Whole(_))
+}
+
+/// Number of statements in a [`Form::Transaction`].
+pub(crate) fn statements_of_transaction(steps: &[Step<'_>]) -> usize {
+    2 + steps.len() + steps.iter().filter(|step| expects_change(step)).count()
 }
 
 /// Combines the steps into one statement. `None` unless the first step changes one row and the other steps insert rows
@@ -124,7 +145,7 @@ impl Text {
             let (number, rest) = piece.split_at(digits);
             debug_assert!(number == index.to_string(), "parameter {number} is out of order: {sql}");
             match self.form {
-                Form::Nameless | Form::Beginning => self.sql.push('?'),
+                Form::Nameless | Form::Beginning | Form::Transaction => self.sql.push('?'),
                 Form::Numbered | Form::One => {
                     self.count += 1;
                     let _ = write!(self.sql, "${}", self.count);
@@ -167,6 +188,10 @@ mod tests {
                         RETURNING b;";
         assert_eq!(&*text_of(&steps, Form::Nameless, ""), nameless);
         assert_eq!(&*text_of(&steps, Form::Beginning, "BEGIN;"), format!("BEGIN;{nameless}"));
+        let transaction = "BEGIN;INSERT INTO a VALUES (?, ?), (?, ?);UPDATE b SET c = ? WHERE d = ?;SELECT 1 WHERE \
+                           abs((changes() = 1) - 9223372036854775807 - 1) = 0;INSERT INTO b VALUES (?) RETURNING b;COMMIT";
+        assert_eq!(&*text_of(&steps, Form::Transaction, "BEGIN;"), transaction);
+        assert_eq!(statements_of_transaction(&steps), transaction.split(';').count());
         assert_eq!(steps.map(|step| step.changes), [2, 1, 1]);
     }
 

@@ -148,9 +148,6 @@ macro_rules! take_task {
     };
 }
 
-/// The same for a turn that has entered by another statement: $5 is the conversation, and $6 its queue.
-pub(super) const TAKE_TASK: &str = concat!("WITH entered (id, turns) AS (SELECT $5, $6)\n        ", take_task!());
-
 pub(super) use {select_conversation, take_task, task_columns};
 
 pub(super) const SELECT_TURNS: &str = "
@@ -276,9 +273,6 @@ pub(super) const COUNT_OF_CONTEXT: &str = "
 pub(super) const RELEASE_CLAIM: &str = "
     DELETE FROM message WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5
         AND replica = $6";
-
-pub(super) const ACCEPT_CLAIM: &str = "
-    UPDATE message SET replica = NULL WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4";
 
 pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
 

@@ -81,6 +81,13 @@ impl Backend {
         }
     }
 
+    /// The texts that a query of a SQLite file returns.
+    pub(crate) async fn rows(&self, sql: &'static str) -> Vec<String> {
+        let Self::Sqlite(file) = self else { panic!("{sql}: not a SQLite file") };
+        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+        sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap()
+    }
+
     async fn execute(&self, sql: String) {
         match self {
             Self::Memory(_) => {}
