@@ -43,12 +43,12 @@ impl Submission {
     }
 }
 
-/// The standing of a turn that has entered the queue.
+/// The result of entering the queue.
 #[derive(Clone, Debug)]
 pub enum Entrance {
     /// The turn runs, in the conversation as it is now.
     Runs(Fence, Box<ConversationSnapshot>),
-    /// Other turns come first.
+    /// The turn waits, because other turns come first.
     Waits(Fence),
 }
 
@@ -59,7 +59,7 @@ pub enum Departure {
     Refused,
     /// Another process continues the turn, as if this process had died.
     HandedOver {
-        /// True if this process counts as one of the attempts at the turn.
+        /// True if the work of this process counts as one of the attempts at the turn.
         has_begun: bool,
     },
 }
@@ -67,9 +67,9 @@ pub enum Departure {
 /// The turn that works on a task, as another process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnOfTask {
-    /// Its fence.
+    /// The fence of the turn.
     pub fence: Fence,
-    /// True if the lease of its process holds.
+    /// True if the lease of its process is valid.
     pub is_alive: bool,
 }
 
@@ -82,21 +82,22 @@ pub struct LostTurn {
     pub task: TaskId,
     /// The new fence of the turn.
     pub fence: Fence,
-    /// The text of the submission for a turn that has begun, or for one that has only waited.
+    /// The text of the submission: [`Submission::resume`] for a turn that has begun, [`Submission::request`] for a turn
+    /// that has only waited.
     pub resume: Option<Arc<str>>,
-    /// True if the message is in the log. If not, the text of the submission has the message.
+    /// True if the message of the turn is in the log. Otherwise `resume` contains the message.
     pub has_begun: bool,
-    /// The number of processes that have begun the turn before.
+    /// The number of processes that have begun the turn before this one.
     pub attempts: u32,
-    /// True if its task is to be cancelled.
+    /// True if the task of the turn is to be cancelled.
     pub is_cancelled: bool,
 }
 
 impl LostTurn {
-    /// Times that a turn is begun at most.
+    /// The most times that a turn is begun.
     pub const MAX_ATTEMPTS: u32 = 2;
 
-    /// True if the turn may go on: the turn has a text, was not cancelled, and has attempts left.
+    /// True if another process may continue the turn: the turn has a text, was not cancelled, and has attempts left.
     ///
     /// A second attempt may repeat effects of the first. A turn that only waited had no attempt.
     #[must_use]

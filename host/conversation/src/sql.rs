@@ -1,4 +1,4 @@
-//! Conversations in a SQL database, once for all databases.
+//! Conversations in a SQL database. SQLite and PostgreSQL share this code.
 
 mod admin;
 mod append;
@@ -56,12 +56,12 @@ impl<D> fmt::Debug for SqlStore<D> {
     }
 }
 
-/// Wakes turns of this process that wait.
+/// The signals that wake waiting turns of this process, by conversation.
 #[derive(Debug, Default)]
 struct Hints(Mutex<HashMap<ConversationKey, Arc<Notify>>>);
 
 impl Hints {
-    /// Fires when the queue of a conversation may have moved.
+    /// The signal that fires when the queue of a conversation may have moved.
     fn of(&self, key: &ConversationKey) -> Arc<Notify> {
         Arc::clone(self.lock().entry(key.clone()).or_default())
     }
@@ -72,7 +72,7 @@ impl Hints {
         }
     }
 
-    /// Forgets a conversation for which no turn waits any more.
+    /// Removes the signal of a conversation in which no turn waits.
     fn forget(&self, key: &ConversationKey, hint: &Arc<Notify>) {
         let mut hints = self.lock();
         // This one, and the one in the map.

@@ -13,7 +13,7 @@ pub(crate) enum Form {
     Numbered,
     /// Statements with the parameters `?`, which SQLite resolves fastest.
     Nameless,
-    /// Like `Nameless`, after a statement that begins a transaction.
+    /// Statements with the parameters `?`, after a statement that begins a transaction.
     Beginning,
     /// A transaction of SQLite: like `Beginning`, with the `COMMIT`. It fails at a [`Sql::Whole`] that does not change one row.
     Transaction,
@@ -27,8 +27,8 @@ const EXPECT_CHANGE: &str = "SELECT 1 WHERE abs((changes() = 1) - 92233720368547
 /// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
 const MAX_TEXTS: usize = 1_000;
 
-/// The statements of the steps after `head`, which is the same for all texts of a form. Parameters are numbered
-/// through over all statements.
+/// The statements of the steps, after `head`. All texts of a form have the same `head`. The parameters are numbered
+/// over all statements.
 pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
     kept(steps, form, || {
         let mut text = Text::new(form, head);
@@ -56,8 +56,9 @@ pub(crate) fn statements_of_transaction(steps: &[Step<'_>]) -> usize {
     2 + steps.len() + steps.iter().filter(|step| expects_change(step)).count()
 }
 
-/// Combines the steps into one statement, if the first step changes one row and the others insert rows that refer to
-/// it. The statement returns the number of rows that the first step changed. If that is 0, it inserts nothing.
+/// Combines the steps into one statement. `None` unless the first step changes one row and the other steps insert rows
+/// that refer to that row. The statement returns the number of rows that the first step changed. If that is 0, it
+/// inserts nothing.
 pub(crate) fn one_statement<'a>(steps: &[Step<'a>]) -> Option<(Arc<str>, Vec<Value<'a>>)> {
     let (first, others) = steps.split_first().filter(|(first, _)| first.changes == 1)?;
     let others: Vec<(&Rows, &OfFirst, &Step<'_>)> = others.iter().map(of_first).collect::<Option<_>>()?;
@@ -133,7 +134,7 @@ impl Text {
         }
     }
 
-    /// Appends SQL whose parameters count from `$1`.
+    /// Appends SQL whose parameters count from `$1`. Changes the parameters to the form of the text.
     fn push(&mut self, sql: &str) {
         for (index, piece) in sql.split('$').enumerate() {
             if index == 0 {

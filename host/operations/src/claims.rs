@@ -1,8 +1,9 @@
 //! Claims of messages: a repeated message is processed only once (A2A 1.0 section 3.1.1).
 //!
 //! The store has the claim of each message, with the task that the message begins or joins. A claim is open until the
-//! message is accepted, and a repetition waits that long. The process that decides sends a hint, and the repetition also
-//! claims again from time to time.
+//! message is accepted. A repetition of the message waits until then. The process that accepts the message sends a hint
+//! to the other processes. Hints can be lost, so a waiting repetition also tries to claim the message from time to
+//! time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,10 +25,11 @@ use crate::fault;
 
 /// The longest wait for the decision about a message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first pause before a message is claimed again, and the longest one. Each further pause is twice as long.
+/// The pause before a message is claimed for the second time. Each further pause is twice as long, up to
+/// `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a failed release is tried again, and the most attempts.
+/// The pause between two attempts to release a claim. There are at most `RETRIES` attempts.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRIES: usize = 120;
 
@@ -36,7 +38,7 @@ pub struct Claims {
     store: Arc<dyn ConversationStore>,
     /// Notifies other processes of decided messages, and receives their notifications.
     wake: Arc<dyn Wake>,
-    /// The repetitions that wait in this process, by the task of the message.
+    /// The signals that wake repeated messages in this process, by the task of the message.
     waiting: Mutex<HashMap<TaskId, Arc<Notify>>>,
 }
 
@@ -62,7 +64,8 @@ pub(crate) struct HeldClaim {
     is_held: bool,
 }
 
-/// The digest that identifies a message: of its content and its metadata, as the client sent them.
+/// The digest by which a repeated message is recognised. It covers the content and the metadata of the message, as the
+/// client sent them.
 pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError> {
     let mut digest = Sha256::new();
     digest.update(encode(&request.message)?);
@@ -74,7 +77,7 @@ pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError>
 }
 
 impl Claims {
-    /// Claims in this store.
+    /// Creates the claims of messages in `store`. `wake` carries hints between processes.
     pub fn new(store: Arc<dyn ConversationStore>, wake: Arc<dyn Wake>) -> Arc<Self> {
         Arc::new(Self { store, wake, waiting: Mutex::default() })
     }
@@ -122,7 +125,8 @@ impl Claims {
         }
     }
 
-    /// Claims the message, to the end even if the client hangs up: the claim must be released then.
+    /// Tries once to claim the message. The attempt completes even if the client disconnects. A claim whose client has
+    /// disconnected is then released.
     async fn claim_once(
         self: &Arc<Self>,
         owner: &Owner,
@@ -162,13 +166,13 @@ impl Claims {
         }
     }
 
-    /// Fires when this process has decided about the message of a task.
+    /// The signal that fires when this process has decided about the message of `task`.
     fn decided(&self, task: &TaskId) -> Arc<Notify> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(waiting.entry(task.clone()).or_default())
     }
 
-    /// Forgets a task for which nobody waits any more.
+    /// Removes the signal of a task if no repetition waits.
     fn forget(&self, task: &TaskId, decided: &Arc<Notify>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // This one, and the one in the map.
@@ -177,7 +181,7 @@ impl Claims {
         }
     }
 
-    /// Wakes the repetitions of a message.
+    /// Wakes the repetitions that wait for the message of `task`, in this process and in others.
     fn tell(&self, task: &TaskId) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decided) = waiting.get(task) {
@@ -194,12 +198,12 @@ impl HeldClaim {
         &self.task
     }
 
-    /// The message, as the store knows it.
+    /// The key under which the store has the claim.
     pub(crate) fn key(&self) -> &MessageKey {
         &self.key
     }
 
-    /// Keeps the claim: the message is accepted.
+    /// Keeps the claim, because the message is accepted. Wakes the repetitions of the message.
     pub(crate) fn settle(mut self) {
         self.is_held = false;
         self.claims.tell(&self.task);

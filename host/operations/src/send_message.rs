@@ -46,7 +46,7 @@ pub(crate) use checked::{installed_with, steps_for};
 use claimed::Claiming;
 use entered::QueueStanding;
 
-/// The operation whose client reads the events of the turn as they are stored.
+/// The name of the operation whose client reads the events of the turn as they are stored.
 pub(crate) const STREAMING: &str = "SendStreamingMessage";
 
 impl RequestHandler {

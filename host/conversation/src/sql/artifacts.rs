@@ -27,13 +27,13 @@ impl EncodedArtifact {
     }
 }
 
-/// The latest version of each artifact of these events.
+/// The artifacts that these events bring, each in its latest version.
 pub(super) fn latest_artifacts(events: &[&Arc<Event>]) -> Result<Vec<EncodedArtifact>, serde_json::Error> {
     let latest: BTreeMap<&String, &Parts> = events.iter().flat_map(|event| &event.artifacts).collect();
     latest.into_iter().map(|(name, parts)| EncodedArtifact::new(name, parts)).collect()
 }
 
-/// Writes a new version, for which the oldest artifacts make room.
+/// Stores a new version of an artifact. If the artifacts then exceed a limit, the oldest ones are deleted.
 pub(super) async fn put<D: Database>(
     transaction: &mut D::Transaction,
     id: i64,

@@ -1,4 +1,4 @@
-//! Changed turns of other processes, and lost turns.
+//! Turns of other processes: their cancellation, and taking lost turns over.
 
 use annex_database::{Database, Row, Value, from_sql, may_pass, outlast};
 use annex_protocol::TaskId;
@@ -52,8 +52,9 @@ pub(super) async fn cancel<D: Leased>(database: &D, task: &TaskId) -> Result<Opt
     Ok(rows.first().map(turn).transpose().map_err(|error: sqlx::Error| error)?)
 }
 
-/// Takes a turn over. Tells whether its message was accepted. The take is repeated while the database is lost, until the
-/// lease ends: a turn that this process had taken without hearing of it would be nobody's.
+/// Takes a turn over. Also returns whether the message of the turn was accepted. If the connection to the database
+/// fails, the attempt is repeated until the lease ends. Otherwise the database could give the turn to this process, and
+/// this process would not know it.
 pub(super) async fn take<D: Leased>(
     database: &D,
     task: &TaskId,
@@ -129,7 +130,7 @@ pub(super) async fn take_lost<D: Leased>(
     Ok(taken)
 }
 
-/// Takes a turn out of its queue without a trace.
+/// Removes a turn from its queue, and its task if the task was stored only for this turn.
 async fn forget<D: Database>(database: &D, turn: &LostTurn) -> Result<(), StoreError> {
     let mut transaction = database.begin().await?;
     let own = member(&turn.fence);

@@ -114,7 +114,7 @@ impl RequestHandler {
         record
     }
 
-    /// Stores what the message brings, in one append.
+    /// Stores the message and the end of the task's interruption, in one append.
     async fn store_message(
         &self,
         entered: &Entered,
@@ -175,7 +175,7 @@ impl Begun {
         Ok(outcome)
     }
 
-    /// Runs the turn to its end, where no client waits for the first answer.
+    /// Runs the turn to its end. Used if no client waits for an answer.
     pub(crate) async fn run_to_the_end(self) -> TurnResult {
         self.turn.begin_running().ended().await
     }

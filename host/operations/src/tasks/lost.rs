@@ -10,9 +10,9 @@ use crate::fault;
 use crate::looks::look_until;
 use crate::tasks::{Tasks, queues};
 
-/// The period of queries.
+/// The time between two queries.
 const LOOK: Duration = Duration::from_millis(500);
-/// The most turns that are taken at once.
+/// The most turns in one query.
 const AT_ONCE: usize = 100;
 /// The status message of a task whose process has ended.
 const STOPPED: &str = "The server stopped while the task ran; send the message again.";
@@ -48,8 +48,8 @@ impl Tasks {
         self.store.take_lost(&self.process.replica(), AT_ONCE).await
     }
 
-    /// Takes over the turns that no process works on, at a start. Ends the turns that nothing can continue, and returns the
-    /// others.
+    /// Takes over the turns that no process works on. Called at the start of the server. Ends the turns that cannot
+    /// continue, and returns the turns that can.
     ///
     /// # Errors
     /// When the store fails.
@@ -95,7 +95,7 @@ impl Tasks {
         }
     }
 
-    /// Leaves a turn that this process has taken over and not begun to other processes.
+    /// Hands a turn on to other processes. This process has taken the turn over but has not begun it.
     pub(crate) async fn hand_on(&self, lost: &LostTurn) {
         let departure = Departure::HandedOver { has_begun: false };
         if let Err(error) = self.store.leave(&lost.key, &lost.fence, departure).await {
@@ -104,7 +104,7 @@ impl Tasks {
         }
     }
 
-    /// Tells other processes that a turn has left the queue of a conversation.
+    /// Notifies other processes that a turn has left the queue of a conversation.
     pub(crate) fn tell_queue(&self, key: &ConversationKey) {
         if self.process.is_shared() {
             queues::tell(self.wake.as_ref(), key);

@@ -43,7 +43,7 @@ pub(crate) struct TaskRecord {
     wake: Arc<dyn Wake>,
     is_shared: bool,
     limits: TaskLimits,
-    /// Locked while entries of others are read, so that they are shown once and in order.
+    /// Locked while entries of other processes are read, so that each entry is shown once and in order.
     reading: tokio::sync::Mutex<()>,
     /// The time of the last poll of the upstream about this task. Locked during the poll and during the turn that
     /// follows the task.
@@ -61,7 +61,7 @@ struct RecordState {
     pins: Option<Arc<str>>,
     /// `None` once the task is finished, or cannot be shown any further.
     log: Option<Arc<TaskLog>>,
-    /// The turn of this process.
+    /// The turn of the task in this process. `None` if no turn runs or waits here.
     turn: Option<RunningTurn>,
     /// True if a turn works on the task, in this or another process.
     is_worked_on: bool,
@@ -160,7 +160,7 @@ impl TaskRecord {
         state.turn.is_none() && !state.is_worked_on && state.task.state().is_interrupted()
     }
 
-    /// When the upstream was last polled about this task.
+    /// The time of the last poll of the upstream about this task.
     pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
         self.asked.get_or_init(Arc::default)
     }
@@ -173,7 +173,7 @@ impl TaskRecord {
         next
     }
 
-    /// True if another process works on the task, or will.
+    /// True if another process works on the task, or is going to take it over.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
         state.turn.is_none() && state.is_worked_on
@@ -237,12 +237,12 @@ impl TaskRecord {
         }
     }
 
-    /// A turn of this process has entered the queue, so no other turn works on the task.
+    /// Records that a turn of this process has entered the queue. No other turn works on the task then.
     pub(crate) fn is_entered(&self) {
         self.lock().is_worked_on = false;
     }
 
-    /// The client of the turn has its answer.
+    /// Records that the client of the turn has its answer.
     pub(crate) fn decide(&self) {
         if let Some(turn) = &mut self.lock().turn {
             turn.decide();
@@ -257,7 +257,8 @@ impl TaskRecord {
         }
     }
 
-    /// Ends the turn with this fence in this process. With `goes_on`, another process has the turn or will take it.
+    /// Ends the turn with this fence in this process. `goes_on` is true if another process has the turn or will take it
+    /// over.
     pub(crate) fn end_turn(&self, fence: &Fence, goes_on: bool) {
         let turn = {
             let mut state = self.lock();

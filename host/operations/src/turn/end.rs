@@ -66,7 +66,8 @@ impl Turn {
         }
     }
 
-    /// Brings the task into the state for the ending, unless the agent has done so, and stores that.
+    /// Ends the turn and stores the last state of the task. If the agent has not brought the task into a final or
+    /// interrupted state, `ending` determines the state.
     async fn end_with_task(mut self, ending: Ending) -> TurnResult {
         let settled = ending.settled();
         let conclusion = self.conclusion(ending);
@@ -103,7 +104,8 @@ impl Turn {
         }
     }
 
-    /// Fails the task, because the last entries cannot be stored. Those before the first that cannot are stored.
+    /// Fails the task, because its last entries cannot be stored. If these entries are too large together, they are
+    /// stored one by one up to the first failure.
     async fn end_with_failure(&mut self, mut error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
         if let AppendError::TooLarge(_) = error {
             for entry in entries.iter().filter(|entry| !matches!(entry, Entry::Update(update) if is_final(update))) {
@@ -125,7 +127,7 @@ impl Turn {
         self.append_last(&last).await
     }
 
-    /// The turn has left the queue: everybody learns that.
+    /// Makes the end of the turn known in this process. The turn has left the queue before.
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
         let tasks = &self.handler.tasks;
@@ -141,7 +143,8 @@ impl Turn {
         Ok(self.active())
     }
 
-    /// The last state, and its message. `None` if the agent has already brought the task there.
+    /// The state that the task ends in, and the text of its status. `None` if the agent has already brought the task
+    /// into that state.
     fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
         Some(match ending {
             // A turn that has lost its task must not change it.

@@ -48,7 +48,7 @@ impl Agent {
         in_time(self.arrived.acquire()).await.expect("an open semaphore").forget();
     }
 
-    /// Ends one step `wait`, of now or later.
+    /// Ends one step `wait`: the present one or a later one.
     pub(crate) fn go_on(&self) {
         self.go.add_permits(1);
     }

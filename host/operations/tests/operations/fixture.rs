@@ -90,7 +90,7 @@ pub(crate) async fn door() -> Door {
     door_with(Settings::default()).await
 }
 
-/// Notifications of which no test opens a socket: each event is too long to be sent.
+/// Notifications for tests. Each event is too long to be sent, so no test opens a socket.
 fn notifications(store: &Arc<dyn Store>, process: &Process, closing: &CancellationToken) -> Arc<PushNotifications> {
     let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
     let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
@@ -154,7 +154,7 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
     Door { handler, agent, store }
 }
 
-/// Knows no name.
+/// A resolver that knows no name.
 struct NoNames;
 
 #[async_trait]
