@@ -39,7 +39,8 @@ struct RpcResponse {
     error: Option<RpcError>,
 }
 
-/// Tells `"result": null`, the answer of some operations, from a missing result.
+/// Reads a member that is present, even if it is `null`. Some operations answer with `"result": null`, which is not the
+/// same as a missing result.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     <Json as Deserialize>::deserialize(deserializer).map(Some)
 }

@@ -15,12 +15,12 @@ pub(crate) struct WireCall {
     /// The request message: the ProtoJSON of one object.
     pub(crate) params: String,
     pub(crate) headers: HeaderMap,
-    /// The limit on the bytes of a stream; `None` if the reader limits them itself.
+    /// The limit on the bytes of a stream; `None` if the stream has no such limit.
     pub(crate) room: Option<StreamRoom>,
 }
 
 impl WireCall {
-    /// The members of the request message, for a binding that does not send the message unchanged.
+    /// The members of the request message, for a binding that sends them in its own form.
     pub(super) fn members(&self, binding: &'static str) -> Result<JsonObject, ClientError> {
         JsonObject::parse(&self.params).map_err(|error| ClientError::NotCarried { binding, problem: error.to_string() })
     }

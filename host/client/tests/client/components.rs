@@ -14,7 +14,7 @@ type ToldValues = Arc<Mutex<Vec<String>>>;
 
 /// The client's half of an extension, as an interceptor.
 struct ClientHalf {
-    /// Ends guests that loop.
+    /// The runtime that stops guests that loop.
     _runtime: Runtime,
     interceptor: Arc<ComponentInterceptor>,
     told: ToldValues,

@@ -99,7 +99,7 @@ pub(crate) fn ok(media_type: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {media_type}\r\n\r\n{body}")
 }
 
-/// The card of a foreign agent, with further header fields, each ending in a line break.
+/// The response with the card of a foreign agent. `fields` are additional header fields, each ending in a line break.
 pub(crate) fn card(fields: &str) -> String {
     let body = r#"{"name":"Foreign","supportedInterfaces":[
         {"url":"{url}/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"},
