@@ -56,7 +56,8 @@ impl Inspect {
         trial.loaded.map(drop).context("the component cannot be loaded").map_err(|error| Failure::Refused.of(error))
     }
 
-    /// The name of the component for a config in any folder.
+    /// The component as a config names it: by its bare name, or by an absolute path, because the config may be in any
+    /// folder.
     fn in_config(&self, path: &Path, locations: &Locations) -> String {
         if path.starts_with(&locations.components) {
             return self.component.clone();
@@ -76,10 +77,10 @@ pub(crate) struct Candidate<'a> {
     pub(crate) settings: toml::Table,
 }
 
-/// Loads the component on trial and prints the report.
+/// Loads a component on trial and prints the report. The returned trial tells whether the component loaded.
 ///
 /// # Errors
-/// When the component is not an extension.
+/// When the file does not contain an extension.
 pub(crate) async fn examine(
     candidate: Candidate<'_>,
     installation: Installation,

@@ -32,7 +32,7 @@ pub(crate) fn of(what: &str) -> Progress {
     Progress::start(move || Some((what.clone(), since.elapsed())))
 }
 
-/// Says which component is being compiled, whenever one is.
+/// Shows a line whenever a component is being compiled. The line names the component.
 pub(crate) fn of_compiling() -> Progress {
     Progress::start(|| {
         let first = compilations().into_iter().next()?;
@@ -41,7 +41,7 @@ pub(crate) fn of_compiling() -> Progress {
     })
 }
 
-/// Takes the line away and keeps it away, while something else is written.
+/// Erases the line, and keeps it away until the returned guard is dropped. Callers hold the guard while they write.
 pub(crate) fn pause() -> MutexGuard<'static, bool> {
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *shown) {
@@ -51,7 +51,8 @@ pub(crate) fn pause() -> MutexGuard<'static, bool> {
 }
 
 impl Progress {
-    /// `what` returns the text of the line and the duration of the operation so far.
+    /// Starts a thread that shows the line. `what` returns the text of the line and the duration of the operation so
+    /// far; with `None` there is no line.
     fn start(what: impl Fn() -> Option<(String, Duration)> + Send + 'static) -> Self {
         if !io::stderr().is_terminal() {
             return Self(None);

@@ -17,9 +17,9 @@ pub(super) struct Conversation {
     /// True if the agent has received the state of `--state`.
     pub(super) has_state: bool,
     file: Option<PathBuf>,
-    /// Pairs of a text of the user and the agent's answer.
+    /// The exchanges so far: the user's text, and the agent's answer.
     history: Vec<(String, String)>,
-    /// The states that the agent returned most recently.
+    /// The session states of the last answer that returned any.
     states: Vec<Json>,
 }
 
