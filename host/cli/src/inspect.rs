@@ -70,10 +70,10 @@ impl Inspect {
 /// A component to inspect.
 pub(crate) struct Candidate<'a> {
     pub(crate) file: &'a Path,
-    /// The name of the component in a config.
+    /// The component's name or path, as a config names it.
     pub(crate) in_config: &'a str,
     pub(crate) bytes: &'a [u8],
-    /// The settings of the trial, as the file has them.
+    /// The TOML of the settings with which the component is tried.
     pub(crate) settings: toml::Table,
 }
 
