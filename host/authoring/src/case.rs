@@ -74,8 +74,8 @@ impl Words {
     }
 }
 
-/// Separates an unexpected error and the log lines from the other members of the outcome, so that they can be printed
-/// line by line. If the error is expected or there is none, nothing is separated.
+/// Separates an unexpected error and the log lines from the other members of the outcome, for printing line by line. If
+/// the error is expected or there is none, nothing is separated.
 fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Words) {
     if expected.contains_key("fault") || !found.contains_key("fault") {
         return (found, Words::default());

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 static SOURCES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../guest/sdk/src");
 const MANIFEST: &str = include_str!("../../../guest/sdk/Cargo.toml");
 const README: &str = include_str!("../../../guest/sdk/README.md");
-/// The manifest of this workspace. The SDK's manifest inherits keys from it.
+/// The manifest of this workspace, from which the SDK's manifest inherits keys.
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
 /// Writes the crate `annex-sdk` into `folder`.

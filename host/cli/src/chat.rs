@@ -53,7 +53,7 @@ struct Talk {
     calling: CallArgs,
     state: Option<Injection>,
     conversation: Conversation,
-    /// Yields each Ctrl-C, including one that was pressed while nothing waited for it.
+    /// Yields each Ctrl-C, including one that was pressed between two waits.
     interrupts: Signal,
 }
 

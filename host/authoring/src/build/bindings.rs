@@ -45,8 +45,8 @@ fn typescript() -> Files {
 /// The Go package that the generated Go bindings call.
 static GO_PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/go");
 
-/// The module path in the project's `go.mod`, with which the import paths of its packages begin. The project's name if
-/// there is no such file.
+/// The module path in the project's `go.mod`. The import paths of the project's packages begin with this path. Without
+/// a `go.mod`, the name of the project.
 fn go_module(project: &Project) -> String {
     let file = fs::read_to_string(project.folder.join("go.mod")).unwrap_or_default();
     let named = file.lines().find_map(|line| line.strip_prefix("module "));

@@ -12,8 +12,8 @@ use super::tools;
 use crate::error::ProjectError;
 use crate::manifest::Project;
 
-/// Environment variables from which compilers take flags and folders. Some of them, such as `RUSTFLAGS`, replace the
-/// project's flags entirely. The values that a machine sets are meant for its own processor.
+/// Environment variables from which compilers take flags and folders. Some variables, such as `RUSTFLAGS`, replace the
+/// project's flags entirely. A machine sets these variables for its own processor.
 const FLAGS: [&str; 18] = [
     "ASFLAGS",
     "CARGO_BUILD_RUSTFLAGS",

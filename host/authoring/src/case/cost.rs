@@ -119,7 +119,7 @@ impl MeasuredComponent {
         Ok(())
     }
 
-    /// Adds the time that one turn spent in a hook: the difference between two readings of its metrics.
+    /// Adds the time of one turn within a hook: the difference between two readings of the hook's metrics.
     fn add(&mut self, before: &HookMetrics, after: &HookMetrics) {
         if before.calls == after.calls {
             return;

@@ -97,7 +97,7 @@ impl GivenTurn {
         }
     }
 
-    /// Adds what the extension could read: the session and the agent's steps.
+    /// Adds the session and the agent's steps, which the extension could read.
     fn seen(&mut self, turn: &RecordedTurn) -> Result<(), String> {
         let mut sessions = turn.steps.iter().filter_map(|step| step.session.as_ref());
         if let Some(session) = sessions.next().filter(|session| !session.is_empty()) {

@@ -143,7 +143,8 @@ struct Run<'a> {
     outcome: &'a mut Outcome,
 }
 
-/// The most results of a streaming method that a case records. A server does not store results and needs no such limit.
+/// The most results of a streaming method that a case records. A server needs no limit, because a server does not store
+/// results.
 const MAX_RESULTS: usize = 1_000;
 /// The request hooks.
 const WAY_IN: [Hook; 3] = [Hook::Activation, Hook::Message, Hook::State];

@@ -167,7 +167,7 @@ impl Member {
         Ok((list["edition"].as_u64().context("a number")?, extensions))
     }
 
-    /// Stops the server with SIGTERM, and checks that it exits without an error.
+    /// Stops the server with SIGTERM, and checks its exit status.
     fn stop(mut self) -> Result<()> {
         self.server.signal(Signal::TERM)?;
         ensure!(self.server.process.wait()?.success(), "it did not end well");

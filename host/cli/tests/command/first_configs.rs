@@ -39,8 +39,8 @@ fn first_config(page: &str) -> Option<&str> {
     block.split_once("\n```").map(|(block, _)| block)
 }
 
-/// The config of a page, changed so that it can be served here. It listens on a free port. A config without an agent
-/// gets one. An upstream agent is replaced by the agent at `upstream`.
+/// The config of a page, changed for serving it here. It listens on a free port. A config without an agent gets one. An
+/// upstream agent is replaced by the agent at `upstream`.
 fn completed(block: &str, upstream: &str) -> Result<String> {
     let mut config: Table = block.parse()?;
     if let Some(agent) = config.get_mut("agent").and_then(Value::as_table_mut) {

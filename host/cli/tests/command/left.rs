@@ -1,5 +1,5 @@
 //! Messages that a process accepted but did not answer, because it ended or lost its database. If the client sends the
-//! message again, the process that gets it works on it.
+//! message again, the process that receives this message works on the task.
 
 use std::time::{Duration, Instant};
 
