@@ -157,7 +157,7 @@ impl Authenticator {
     }
 }
 
-/// Omits keys and their digests, so that logs do not contain them.
+/// Writes no keys and no digests of keys, so that logs do not contain them.
 impl fmt::Debug for Authenticator {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Authenticator").finish_non_exhaustive()

@@ -82,9 +82,9 @@ pub enum AuthConfigError {
     KeyLength {
         /// The principal of the key.
         principal: String,
-        /// The fewest bytes.
+        /// The fewest bytes of a key.
         minimum: usize,
-        /// The most bytes.
+        /// The most bytes of a key.
         maximum: usize,
     },
     /// A digest is not 64 hexadecimal digits.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use annex_client::ClientError;
 
-/// Shown below the list of commands.
+/// The part of the help text below the list of commands.
 pub(crate) const HELP: &str = "Exit codes:
   0  done
   1  another failure, such as a task that failed or was canceled
@@ -15,7 +15,7 @@ pub(crate) const HELP: &str = "Exit codes:
   4  not reachable: no server listens there, or no answer came in time
   5  different: a case of `annex test`, or a turn of `annex replay`";
 
-/// The kinds of failure that have a code of their own.
+/// The kinds of failure that have an exit code of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     Usage,
@@ -102,7 +102,7 @@ struct ClassifiedError {
 }
 
 impl fmt::Display for ClassifiedError {
-    /// Writes the error with all its causes. `source` returns none of them, because they would be printed twice.
+    /// Writes the error with all its causes. `source` returns `None`, so that no cause is printed twice.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:#}", self.error)
     }

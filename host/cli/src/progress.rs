@@ -22,7 +22,8 @@ const CLEAR: &[u8] = b"\r\x1b[2K";
 /// True while a line is on the terminal.
 static SHOWN: Mutex<bool> = Mutex::new(false);
 
-/// Shows a line until it is dropped.
+/// A line on the terminal that tells which operation is running. Dropping this value
+/// erases the line.
 pub(crate) struct Progress(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
 
 /// Shows that the operation `what` is running.

@@ -39,7 +39,7 @@ impl fmt::Display for Binding {
     }
 }
 
-/// Parses the name of the binding on a card, in any case.
+/// Parses the name that a binding has on cards, in upper or lower case.
 impl FromStr for Binding {
     type Err = UnknownBinding;
 
@@ -59,9 +59,9 @@ pub struct UnknownBinding {
 /// The version of A2A that an interface speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// 1.0
+    /// Version 1.0.
     Current,
-    /// 0.3, which this client speaks over JSON-RPC only.
+    /// Version 0.3, which this client speaks over JSON-RPC only.
     V0_3,
 }
 

@@ -221,7 +221,7 @@ impl ClientError {
         )
     }
 
-    /// An error about an answer whose text is `body`, which is shortened.
+    /// An error about an answer whose text is `body`. The error contains the beginning of that text.
     pub(crate) fn protocol(url: &str, body: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Protocol { url: url.to_owned(), body: quoted(body), source: source.into() }
     }

@@ -258,7 +258,7 @@ pub(crate) fn is_event_stream(response: &Response) -> bool {
     response.status().is_success() && content_type.is_some_and(is_media_type_of_events)
 }
 
-/// Compares the media type in any case and without its parameters.
+/// True if the media type is that of event streams. Ignores its case and its parameters.
 fn is_media_type_of_events(content_type: &str) -> bool {
     content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENT_STREAM)
 }

@@ -38,7 +38,7 @@ pub struct Incoming<'a> {
     pub operation: &'a Operation,
     /// The agent's card.
     pub card: &'a AgentCard,
-    /// The extensions that were active according to the agent.
+    /// The extensions that the agent reports as active.
     pub active: &'a [ExtensionUri],
     /// The event, or the answer if it is a task or a message. `None` for other answers, such as a page of tasks.
     pub event: Option<&'a StreamResponse>,

@@ -1,4 +1,4 @@
-//! Errors of agents in the bindings' forms (specification sections 9.5, 10.6 and 11.6).
+//! Errors that agents return, in the form of each binding (specification sections 9.5, 10.6 and 11.6).
 
 use std::fmt;
 
@@ -123,7 +123,8 @@ impl From<HttpError> for RemoteError {
     }
 }
 
-/// The code or the reason, the message, the time to wait, and violations that the message does not contain.
+/// Writes the code or the reason, the message, the time to wait, and each violation that the message does not
+/// contain.
 impl fmt::Display for RemoteError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, &self.reason) {

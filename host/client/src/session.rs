@@ -182,7 +182,7 @@ fn not_blank(field: &'static str, id: &str) -> Result<(), SessionError> {
     if id.trim().is_empty() { Err(SessionError::Blank { field }) } else { Ok(()) }
 }
 
-/// The JSON form.
+/// The JSON form of a [`ClientSession`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SessionJson {
@@ -194,7 +194,7 @@ struct SessionJson {
     task_state: Option<TaskState>,
 }
 
-/// Reads an object. A derived implementation would also accept an array.
+/// Reads a session from a JSON object. A derived implementation would also accept an array.
 impl<'de> Deserialize<'de> for ClientSession {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = JsonObject::deserialize(deserializer)?;

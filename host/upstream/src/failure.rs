@@ -158,7 +158,7 @@ fn is_denial(error: &RemoteError) -> bool {
     matches!(error.reason.as_deref(), Some("UNAUTHENTICATED" | "PERMISSION_DENIED"))
 }
 
-/// Tells whether the upstream refuses the message because of load, so that it may be sent again later.
+/// True if the upstream refused the message because of load. The message may then be sent again later.
 fn is_overload(error: &ClientError) -> bool {
     match error {
         ClientError::Status { status, .. } => {

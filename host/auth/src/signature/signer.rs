@@ -1,4 +1,4 @@
-//! Signing a card.
+//! Signs an Agent Card.
 
 use annex_protocol::{AgentCard, AgentCardSignature};
 use base64::Engine;

@@ -1,4 +1,4 @@
-//! Verification of a received card.
+//! Verifies the signatures of a received Agent Card.
 
 use annex_protocol::{AgentCardSignature, JsonObject};
 use base64::Engine;

@@ -65,7 +65,7 @@ impl Kind {
         Self::Many,
     ];
 
-    /// The name as an argument of this program.
+    /// The name of the kind as an argument of this program.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Component => "component",
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// The name in tables.
+    /// The name of the kind in tables.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Memory => "Annex, memory",

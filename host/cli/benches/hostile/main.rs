@@ -29,7 +29,7 @@ const MAX_CPU: Duration = Duration::from_secs(1);
 const MAX_GUESTS: u64 = 256;
 /// The longest time that the server may take to stop.
 const MAX_STOP: Duration = Duration::from_secs(12);
-/// The time for which a neighbour is watched while it is alone.
+/// The time for which a neighbour is watched before the attack begins.
 const ALONE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<()> {

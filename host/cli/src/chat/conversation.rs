@@ -1,4 +1,4 @@
-//! The memory of a chat, and the file that a conversation is kept in.
+//! What `annex chat` remembers of a conversation, and the file in which it keeps the conversation.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Conversation {
         self.save()
     }
 
-    /// Replaces the file with the session. Does nothing without a file.
+    /// Writes the session to the file of the conversation. Does nothing if the conversation has no file.
     ///
     /// # Errors
     /// When the file cannot be written.

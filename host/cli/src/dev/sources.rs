@@ -1,4 +1,4 @@
-//! Waiting for the sources of a project to change.
+//! Waits until a source of a project changes.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ struct WaitingLines<W> {
     has_writer: bool,
 }
 
-/// Adds lines to a batch. Each write must be a whole line.
+/// A writer that adds lines to a batch. Each write must be a whole line.
 pub(super) struct LineWriter<W: 'static> {
     batch: &'static Batch<W>,
     /// True if the line may wait. Otherwise the line is written at once, with all lines before it.

@@ -65,13 +65,13 @@ impl Project {
         Ok(fs::read_to_string(self.path(name))?)
     }
 
-    /// Runs the command in the folder of the project.
+    /// Runs `annex` with these arguments in the folder of the project.
     fn run(&self, arguments: &[&str]) -> Result<Run> {
         run_in(self.folder.path(), arguments)
     }
 }
 
-/// Runs the command in a folder, without a terminal.
+/// Runs `annex` with these arguments in a folder, without a terminal.
 fn run_in(folder: &Path, arguments: &[&str]) -> Result<Run> {
     let output = annex(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
     let out = String::from_utf8(output.stdout)?;

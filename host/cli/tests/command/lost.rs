@@ -27,12 +27,13 @@ steps = [{ wait_ms = 3000 }, { status = { state = \"completed\", text = \"done\"
 text = \"brief\"
 steps = [{ wait_ms = 100 }, { status = { state = \"completed\", text = \"done\" } }]";
 
-/// Starts a server of a set of replicas, with this agent.
+/// Starts one server of a set of replicas. `agent` is the config of its agent, and
+/// `of_server` contains further lines of `[server]`.
 pub(crate) fn start(replicas: &Replicas, agent: &str, of_server: &str) -> Result<Server> {
     start_at(replicas.url(), agent, of_server)
 }
 
-/// Like [`start`], with the database at this URL.
+/// Starts a server like [`start`], but with the database at `url`.
 pub(crate) fn start_at(url: &str, agent: &str, of_server: &str) -> Result<Server> {
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n{of_server}\n[card]\nname = \"a\"\ndescription = \"b\"\n\

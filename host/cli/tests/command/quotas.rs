@@ -1,4 +1,4 @@
-//! Quotas of a tenant that several `annex serve` on one PostgreSQL database count together.
+//! Quotas of a tenant. Several `annex serve` processes on one PostgreSQL database count them together.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -127,7 +127,7 @@ impl EventReader {
         }
     }
 
-    /// Skips an event of an unknown kind (specification section 5.7). Fails after [`MAX_PASSED_OVER`] of them.
+    /// Skips an event of an unknown kind (specification section 5.7). Fails after [`MAX_PASSED_OVER`] such events.
     fn pass_over(&mut self, answer: &RawAnswer) -> Result<(), ClientError> {
         self.passed_over += 1;
         let problem = answer.misshapen("an event of an unknown kind");

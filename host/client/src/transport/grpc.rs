@@ -121,7 +121,8 @@ impl From<ClientError> for NotSent {
     }
 }
 
-/// The HTTP client in tonic's form. A request of A2A is one message, so that it is read completely before it is sent.
+/// The HTTP client in tonic's form. It reads the body of a request completely before it sends the request, because a
+/// request of A2A is only one message.
 #[derive(Clone)]
 pub(crate) struct Sender {
     client: reqwest::Client,

@@ -23,7 +23,7 @@ pub(super) struct JsonRpc {
 
 pub(super) const FORM: Form = Form { read: result, place: ResultPlace::Result };
 
-/// The text of a request. `params` is JSON.
+/// The JSON text of a request. `params` is JSON too.
 pub(super) fn request(method: &str, params: &str) -> String {
     // Each call is an HTTP request of its own, so that all can have the same id.
     const HEAD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"#;

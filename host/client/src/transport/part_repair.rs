@@ -1,5 +1,5 @@
-//! Repairs parts that do not have the form of the binding's version. Parts in the form of the other version are
-//! converted; empty parts are dropped.
+//! Repairs parts that do not have the form of the protocol version in use. Converts parts in the form of another
+//! version, and drops empty parts.
 
 use annex_protocol::{Json, JsonObject, Part, v0_3};
 

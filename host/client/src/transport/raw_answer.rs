@@ -201,7 +201,7 @@ impl Text {
         Self { url, status, text: repaired, form, is_named }
     }
 
-    /// Sets the name of the event.
+    /// Records whether the event has a name other than the default `message`.
     pub(super) fn named(self, name: &str) -> Self {
         Self { is_named: !matches!(name, "" | "message"), ..self }
     }

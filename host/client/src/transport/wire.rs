@@ -1,4 +1,4 @@
-//! The trait of the bindings, and the call that they send.
+//! The trait that each binding implements, and the call that a binding sends.
 
 use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
 use annex_protocol::{ExtensionUri, JsonObject};
@@ -26,10 +26,10 @@ impl WireCall {
     }
 }
 
-/// The answers of a stream. It ends after an error.
+/// The answers of a stream. The stream ends after an error.
 pub(crate) type Answers = BoxStream<'static, Result<RawAnswer, ClientError>>;
 
-/// A binding, for one interface of one agent.
+/// Sends calls to one interface of one agent, in the form of the interface's binding.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync {
     /// Sends a call with one answer.

@@ -47,7 +47,7 @@ const SCRIPT: &str = r#"
 /// Ada's API key. `SCRIPT` contains its digest.
 const KEY: &str = "a-key-of-ada-0123456789";
 
-/// A server for Ada only, whose agent plays a script.
+/// A server whose agent plays a script. Only the caller Ada has access to the server.
 async fn script() -> TestServer {
     TestConfig::script(SCRIPT).start().await.expect("a server")
 }

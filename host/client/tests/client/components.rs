@@ -1,4 +1,4 @@
-//! Components as interceptors, against a server with the same component.
+//! Components as interceptors of a client. The server has the same component as an extension.
 
 use std::sync::{Arc, Mutex};
 

@@ -108,7 +108,8 @@ pub(crate) fn card(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n{fields}\r\n{body}")
 }
 
-/// A server with the test extension, which acts on command; `prompt` makes the agent repeat its instruction.
+/// A server with the test extension, which does what a message orders. The order `prompt` makes the agent repeat its
+/// instruction.
 pub(crate) async fn test_server(more: &str) -> TestServer {
     let config = TestConfig::template("test={test?}");
     config.extension(annex_test_support::component("test-extension"), more).start().await.expect("a server")

@@ -1,4 +1,4 @@
-//! Messages and parts.
+//! Converts messages and parts from and to Protobuf.
 
 use annex_protocol::{ExtensionUri, Message, Part, PartContent, Role, TaskId};
 use base64::Engine;

@@ -1,4 +1,4 @@
-//! Tasks and artifacts.
+//! Converts tasks and artifacts from and to Protobuf.
 
 use annex_protocol::{Artifact, ExtensionUri, Json, ListTasksResponse, Metadata, Task, TaskState, TaskStatus};
 

@@ -1,6 +1,6 @@
 //! Finds the paths in a Rust file by reading its tokens. The code must be formatted by `rustfmt`.
 
-/// A path in a file.
+/// A path in the code of a file, such as `crate::a::b`.
 pub(crate) struct NamedPath {
     /// The inline modules around the path, the outermost first.
     pub(crate) inside: Vec<String>,

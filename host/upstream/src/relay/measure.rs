@@ -2,7 +2,7 @@
 
 use annex_protocol::{Artifact, Message, Metadata, Part, PartContent, Parts, StreamResponse};
 
-/// Replaces unreadable parts of an event, such as bytes that are not base64. Returns whether there were any.
+/// Replaces unreadable parts of an event, such as bytes that are not base64. Returns true if it replaced a part.
 pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
     let mut is_replaced = false;
     for parts in parts_of(event) {
