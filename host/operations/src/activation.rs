@@ -94,8 +94,8 @@ impl<'a> Occasion<'a> {
     }
 }
 
-/// The metadata keys and the extension URIs that a message contains. An extension with `activate = "metadata"` is
-/// active if the message contains its URI or one of its keys.
+/// The metadata keys and the extension URIs that a message contains. An extension with `activate = "metadata"` is active if the
+/// message contains the URI or a metadata key of the extension.
 #[derive(Default)]
 struct Mentions<'a> {
     /// The metadata keys of the message, of its parts and of the request.
@@ -118,11 +118,16 @@ impl<'a> Mentions<'a> {
     }
 }
 
-/// The installed extensions that are active for the request, in the order of the config.
+/// Returns the installed extensions that are active for the request, in the order of the config. Adds them to the request's log
+/// line.
 ///
-/// An extension is active if three conditions hold: the client requested the extension, or it is active without a
-/// request; the extension applies to the caller; and its dependencies are active. Unknown URIs are ignored. The remote
-/// agent activates the `passed_on` extensions.
+/// An extension is active if all of these conditions hold:
+///
+/// - The client requested the extension, or the extension is active without a request.
+/// - The extension applies to the caller.
+/// - All dependencies of the extension are active.
+///
+/// Unknown URIs are ignored. The `passed_on` extensions are activated by the remote agent and are not in the result.
 ///
 /// # Errors
 /// [`A2aError::ExtensionSupportRequired`] if a required extension or one of its dependencies is not active.
@@ -174,9 +179,9 @@ fn tell(active: &[Arc<Extension>]) {
     });
 }
 
-/// The URIs to store for a turn that may be made again: the active extensions, and the requested extensions of a remote
-/// agent. The stored URIs activate the same extensions again, although the claims of the caller are not stored and
-/// other extensions may be installed by then.
+/// Returns the URIs to store for a turn that may be made again: the active extensions, and the requested extensions of a remote
+/// agent. When the turn is made again, these URIs activate the same extensions, as far as they are installed. The claims of the
+/// caller are not stored and not needed.
 pub(crate) fn to_ask_again(
     requested: &[ExtensionUri],
     passed_on: &[AgentExtension],

@@ -53,7 +53,7 @@ impl Sent {
     }
 }
 
-/// A task as its client may see it.
+/// The task in an answer to a client, encoded on demand.
 pub struct ShownTask {
     form: Form,
     /// The permit for encoding a large task, held until the task is encoded. `None` for a small task.
@@ -107,8 +107,9 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
     Form::Snapshot(task.into())
 }
 
-/// The events of a stream in order. The first one is a task or the only message, unless the stream resumes after an
-/// event that the reader has. An error is always the last item: the stream has ended before its task or turn.
+/// The events of a stream in order. The first event is a task or the only message, or, for a reader that resumes, the event
+/// after the last one that it has. An error is always the last item. It means that the stream ended before the end of the task
+/// or the turn.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
 /// The event after which a stream ends. An error can end the stream earlier.
@@ -120,8 +121,8 @@ pub(crate) enum Until {
     TaskEnds,
 }
 
-/// A stream of `first`, then of the reader's events until the server closes its streams. If the stream ends early, its
-/// last item is the reason.
+/// Returns a stream that yields `first` and then the events of `reader`. The stream ends after the event of `until`, or with an
+/// error if the server closes its streams or the log breaks off.
 pub(crate) fn events(
     first: Option<LoggedEvent>,
     reader: Option<LogReader>,

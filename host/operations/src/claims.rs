@@ -23,9 +23,9 @@ use tokio::time::{Instant, sleep};
 use crate::answer::encode;
 use crate::fault;
 
-/// The longest wait for the decision about a message.
+/// The longest time for which a repetition waits until the message is accepted or refused.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The pause before a message is claimed for the second time. Each further pause is twice as long, up to
+/// The pause between the first and the second attempt to claim a message. Each further pause is twice as long, up to
 /// `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -52,8 +52,8 @@ pub(crate) enum Claimed {
     Answered(Box<Message>),
 }
 
-/// The claim of a message that is being decided. Dropping it without [`settle`](Self::settle) releases the message, as if
-/// it had never arrived.
+/// The claim of a message that is not yet accepted or refused. Dropping it without [`settle`](Self::settle) releases the
+/// message, as if it had never arrived.
 pub(crate) struct HeldClaim {
     claims: Arc<Claims>,
     owner: Owner,
@@ -166,7 +166,7 @@ impl Claims {
         }
     }
 
-    /// The signal that fires when this process has decided about the message of `task`.
+    /// The signal that fires when this process has accepted or refused the message of `task`.
     fn decided(&self, task: &TaskId) -> Arc<Notify> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(waiting.entry(task.clone()).or_default())

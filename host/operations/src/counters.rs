@@ -15,7 +15,7 @@ pub enum Reception {
     Started,
     /// The message is a repetition.
     Repeated,
-    /// The client's fault: the message has to be changed.
+    /// The message was refused because of an error of the client. Sending the same message again fails again.
     Refused,
     /// The server had no capacity. The client can send the message again.
     Overloaded,

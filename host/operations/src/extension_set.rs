@@ -7,8 +7,8 @@ use annex_runtime::Installed;
 
 /// One immutable set of installed extensions.
 pub struct ExtensionSet {
-    /// The number of the set. It counts the sets of this process from 1, or the editions of all processes that share
-    /// their extensions.
+    /// The number of the set. If processes share their extensions, this is the number of the edition. Otherwise each process
+    /// counts its own sets from 1.
     pub number: u64,
     /// The extensions.
     pub installed: Installed,

@@ -14,7 +14,8 @@ pub fn internal(fault: &(dyn Error + 'static)) -> A2aError {
     A2aError::Internal { error_id: log_for_client(fault) }
 }
 
-/// Like [`internal`], for a fault of an extension. The log lines of the extension have the same error id.
+/// Logs a fault of an extension with its causes. The client gets only the error id, which the log lines of the extension
+/// contain too.
 pub(crate) fn of_extension(fault: &Fault) -> A2aError {
     annex_telemetry::with(|request| request.blame(fault.uri().as_str()));
     let error_id = fault.error_id().unwrap_or_else(Uuid::new_v4);
@@ -22,7 +23,7 @@ pub(crate) fn of_extension(fault: &Fault) -> A2aError {
     A2aError::Internal { error_id: error_id.to_string() }
 }
 
-/// The error for a client whose request was stopped by a hook.
+/// The error for a client if a hook has refused the request or has failed.
 pub(crate) fn of_hook(error: HookError) -> A2aError {
     match error {
         HookError::Refused(refusal) => refusal,

@@ -7,7 +7,8 @@ use tokio::sync::{Mutex, MutexGuard};
 /// The number of locks.
 const LOCKS: usize = 64;
 
-/// Locks by name. A holder must not take a second lock: two names may share one, and the wait would never end.
+/// Locks by name. A holder must not take a second lock: both names may share one lock, and the holder would then wait for
+/// itself.
 pub(crate) struct KeyedLocks {
     locks: [Mutex<()>; LOCKS],
     hasher: RandomState,

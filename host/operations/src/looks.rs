@@ -1,4 +1,4 @@
-//! Polling: repeated queries for changes of other processes.
+//! Polling: repeated queries for changes that other processes make.
 
 use std::error::Error;
 use std::pin::pin;

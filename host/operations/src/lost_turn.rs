@@ -1,9 +1,9 @@
-//! Turns whose process has ended or handed them over, continued in this process.
+//! Continues turns of other processes in this process, if those processes have ended or have handed the turns over.
 //!
-//! A turn that had only waited runs with its stored request. A turn that had begun is made again, like a turn that an
-//! extension resumes ([`methods::resumption`](crate::methods)): with the original message and owner, the extensions
-//! that were active then, and the current conversation. The operator decides whether the agent runs again or follows
-//! the upstream task that the turn had begun.
+//! A turn that had only waited runs with its stored request. A turn that had begun is made again, like a turn that an extension
+//! resumes ([`methods::resumption`](crate::methods)): with the original message and owner, the extensions that were active
+//! then, and the current conversation. The operator decides whether the agent runs again or follows the upstream task that the
+//! turn had begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,9 +55,12 @@ impl RequestHandler {
         serde_json::to_string(&turn).ok().map(Into::into)
     }
 
-    /// The text to store with a turn while it waits, so that any process can run the turn. `None` if the store ends
-    /// with this process, for a turn in a new conversation, which never waits, and for a turn without a message of the
-    /// client.
+    /// The text to store with a turn while it waits, so that any process can run the turn. `None` for a turn that needs no such
+    /// text:
+    ///
+    /// - The conversation is new, so the turn never waits.
+    /// - The turn has no message of the client.
+    /// - The store ends with this process.
     pub(crate) fn stored_request(&self, incoming: &Incoming) -> Option<Arc<str>> {
         if incoming.is_new || incoming.again.is_some() || !self.tasks.process().store_outlives() {
             return None;
@@ -157,7 +160,7 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// The place of the turn in its queue, under the fence of this process.
+    /// Makes the entry of the turn in its queue, under the new fence that this process has got.
     fn resumed(&self, lost: &LostTurn, record: &TaskRecord) -> QueuedTurn {
         let submission = Submission {
             replica: lost.fence.replica.clone(),

@@ -144,8 +144,8 @@ fn tell(extension: &Extension, method: &str) {
     });
 }
 
-/// Checks that the extension of the method is active for the call, and that all its direct and indirect dependencies
-/// are.
+/// Checks that the extension of the method is active for the call, and that all its direct and indirect dependencies are
+/// active.
 fn check_active(installed: &Installed, extension: &Extension, occasion: &Occasion<'_>) -> Result<(), A2aError> {
     let unasked = occasion.unasked(installed);
     let mut needed = vec![extension.uri()];

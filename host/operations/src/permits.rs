@@ -19,10 +19,10 @@ pub mod shared;
 /// The longest time that a message waits for a permit.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Limits the turns that run or wait for their conversation.
+/// Limits the turns that run, or wait in the queue of their conversation.
 pub struct TurnLimiter {
     counts: Arc<TurnCounts>,
-    /// The quota of the tenant, which makes the error for too many turns. `None` for a tenant without a limit on turns.
+    /// The quota of the tenant, which provides the error for too many turns. `None` for a tenant without a limit on turns.
     quota: Option<Arc<TenantUse>>,
 }
 
@@ -46,7 +46,7 @@ pub struct TurnBounds {
     pub in_all: usize,
     /// The most turns of one caller, over all processes.
     pub per_caller: usize,
-    /// The most turns that wait in one conversation, behind the one that runs.
+    /// The maximum number of turns that wait in one conversation. The running turn is not counted.
     pub waiting: usize,
     /// The longest duration of a turn.
     pub longest: Duration,
@@ -66,7 +66,8 @@ pub(crate) struct TurnPermit {
     _counted: CountedTurn,
 }
 
-/// The places of one turn in the counts of its tenant and of its caller. A field is `None` if that count has no limit.
+/// The entries of one turn in two counts: the turns of its tenant, and the turns of its caller. A field is `None` if there is
+/// no limit for that count.
 struct CountedTurn {
     _tenant: Option<Caller>,
     _caller: Option<Caller>,
@@ -76,7 +77,7 @@ struct CountedTurn {
 struct Caller {
     counts: Arc<TurnCounts>,
     owner: Owner,
-    /// The limit of the caller.
+    /// The maximum number of turns of the caller.
     most: usize,
     /// The shared place. `None` for a turn within this process's share.
     place: Option<SharedPlace>,
@@ -114,8 +115,8 @@ impl TurnLimiter {
         self.counts.set_bounds(bounds);
     }
 
-    /// Takes a permit for a turn of this caller, and waits up to a second for one. Anonymous clients cannot be
-    /// distinguished, so they share the total.
+    /// Takes a permit for a turn of this caller, and waits up to a second for a free permit. Anonymous clients have no limit
+    /// per caller, because they cannot be distinguished.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] if no permit becomes free, or at once if the caller has reached its limit.
@@ -180,7 +181,7 @@ impl TurnLimiter {
 }
 
 impl TurnBounds {
-    /// Caps the bounds at the most permits that a semaphore can have.
+    /// Lowers bounds that exceed the number of permits that a semaphore can have.
     fn reachable(self) -> Self {
         Self { in_all: self.in_all.min(Semaphore::MAX_PERMITS), ..self }
     }

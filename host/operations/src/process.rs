@@ -1,11 +1,11 @@
-//! This process among those that share the store of conversations.
+//! The identity of this process: its lease or replica, and whether other processes share its store of conversations.
 
 use std::sync::Arc;
 
 use annex_conversation::StoreError;
 use annex_leases::{Lease, Replica};
 
-/// This process among those that share the store of conversations.
+/// The identity of this process in the store of conversations, and whether other processes share that store.
 #[derive(Clone)]
 pub struct Process {
     /// The lease of this process. `None` for a store that only one process can use.
@@ -21,7 +21,7 @@ impl Process {
         Self { lease: None, alone: Replica::alone(), outlives: false }
     }
 
-    /// A process whose store is a file that no other process uses. `replica` is this process.
+    /// A process whose store is a file that no other process uses. `replica` is the identity of this process in the file.
     #[must_use]
     pub fn with_file(replica: Replica) -> Self {
         Self { lease: None, alone: replica, outlives: true }
@@ -33,7 +33,7 @@ impl Process {
         Self { lease: Some(lease), alone: Replica::alone(), outlives: true }
     }
 
-    /// The current replica.
+    /// The replica that this process is now. With a lease it changes when the lease is lost.
     #[must_use]
     pub fn replica(&self) -> Replica {
         self.lease.as_ref().map_or_else(|| self.alone.clone(), |lease| lease.replica())

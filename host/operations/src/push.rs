@@ -173,8 +173,9 @@ impl PushNotifications {
         }));
     }
 
-    /// Makes this process or another one send the events after `seq` to a config that was just stored. This process
-    /// sends the events of a task that has a turn or is finished. Otherwise the process of the next turn sends them.
+    /// Makes sure that the receiver of a new config gets the events after number `seq`. This process sends the events if the
+    /// task has a turn in any process or is finished. Otherwise the process that runs the next turn of the task sends the
+    /// events.
     async fn send_behind(
         &self,
         senders: &Arc<Senders>,
@@ -227,7 +228,7 @@ impl PushNotifications {
         }
     }
 
-    /// Sends the events after each of these cursors, which this process has taken over.
+    /// Sends the events after each cursor in `cursors`. This process has taken the cursors over.
     async fn send_on(&self, cursors: Vec<PushCursor>, senders: &Arc<Senders>, tasks: &Tasks) {
         for cursor in cursors {
             let (wait, then) = match tasks.open(&cursor.owner, &cursor.task).await {
@@ -292,13 +293,13 @@ impl PushNotifications {
         self.live().get(task_id).is_some_and(|configs| configs.iter().any(|config| config.receiver_is_v0_3))
     }
 
-    /// The config with this id.
+    /// The config of the task with this id.
     pub(crate) async fn get(&self, task_id: &TaskId, id: &str) -> Result<TaskPushNotificationConfig, A2aError> {
         let found = self.store.config(task_id, id).await.map_err(fault::of_store)?;
         found.map(shown).ok_or_else(|| no_config(task_id, id))
     }
 
-    /// The first config, in the order of the ids.
+    /// The first config of the task, in the order of the ids.
     pub(crate) async fn first(&self, task_id: &TaskId) -> Result<TaskPushNotificationConfig, A2aError> {
         let page = self.store.configs(task_id, "", 1).await.map_err(fault::of_store)?;
         page.configs.into_iter().next().map(shown).ok_or_else(|| no_config(task_id, ""))
@@ -320,7 +321,7 @@ impl PushNotifications {
         Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token: page.next })
     }
 
-    /// Deletes a config. A missing one is not an error.
+    /// Deletes a config. A missing config is not an error.
     pub(crate) async fn delete(&self, task_id: &TaskId, id: &str) -> Result<(), A2aError> {
         let _locked = self.locks.lock(task_id).await;
         self.store.delete_config(task_id, id).await.map_err(fault::of_store)?;

@@ -156,7 +156,7 @@ pub struct Amounts {
     pub keys: u64,
     /// The tokens of today: over all processes if the tenant has a quota on tokens, else in this process.
     pub tokens_per_day: u64,
-    /// The usage of the last hours, over all processes.
+    /// The usage of the last 24 hours, over all processes.
     pub lately: Consumption,
     /// The number of live processes at the last query.
     pub processes: usize,
@@ -167,7 +167,8 @@ impl Quotas {
         Arc::new(Self { stores, places, ledgers: Mutex::default(), writing: tokio::sync::Mutex::default() })
     }
 
-    /// The ledger of a tenant. CPU time that is not charged yet is charged under the previous limits.
+    /// Returns the ledger of a tenant, and creates a missing one. CPU time that is not charged yet is charged now, under the
+    /// limits of the last quota.
     pub fn ledger(&self, tenant: &str) -> Arc<Ledger> {
         let mut ledgers = self.ledgers();
         if let Some(ledger) = ledgers.get(tenant) {

@@ -1,7 +1,7 @@
-//! SendMessage and SendStreamingMessage (A2A 1.0 sections 3.1.1 and 3.1.2).
+//! Performs SendMessage and SendStreamingMessage (A2A 1.0 sections 3.1.1 and 3.1.2).
 //!
-//! A message becomes five values. Each is made from the one before, and holds what must be given back if the message goes
-//! no further.
+//! A message passes five stages, each with a type of its own. The value of a stage is made from the value of the previous
+//! stage. It holds everything that must be released if the message is refused.
 //!
 //! ```text
 //!  Checked ──> Claimed ──> Entered ──> Asked ──> Begun ──> the turn runs (`turn`)
@@ -13,8 +13,8 @@
 //!              └ the task or the answer of the first arrival
 //! ```
 //!
-//! A message that is refused on the way to Begun leaves nothing behind. Begun is one append: from then on no client is
-//! needed.
+//! A message that is refused before Begun leaves nothing behind. Begun is one append. After this append the turn continues even
+//! if the client disconnects.
 
 use std::sync::Arc;
 
@@ -144,9 +144,8 @@ impl RequestHandler {
         outcome
     }
 
-    /// Takes a message through the five values. There is one exception to the rule that a refused message leaves nothing
-    /// behind: if the push config of a message whose turn has begun cannot be stored, the client gets an error and the
-    /// task continues.
+    /// Takes a message through the five stages. A refused message leaves nothing behind, with one exception: if the push config
+    /// of a message whose turn has begun cannot be stored, the client gets an error and the task continues.
     async fn take(
         &self,
         call: &ServiceParameters,

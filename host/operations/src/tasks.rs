@@ -62,7 +62,7 @@ pub struct Tasks {
     /// One lock per task id, held while a record is made, so that a task never has two records.
     locks: KeyedLocks,
     pins: Arc<Pins>,
-    /// A reload of the config replaces the bounds.
+    /// The limits on tasks. A reload of the config replaces them.
     bounds: Mutex<TaskBounds>,
     /// Notifies other processes of stored events, and receives their notifications.
     wake: Arc<dyn Wake>,
@@ -278,7 +278,8 @@ impl Tasks {
         }
     }
 
-    /// Deletes what is kept for too long, and ends tasks that have waited for too long.
+    /// Deletes conversations and finished tasks that are beyond the limits on age and number, and ends tasks that have waited
+    /// for too long.
     async fn sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.process.forget_gone().await?;
         loop {

@@ -1,9 +1,9 @@
-//! One turn of an agent, from the stored message to its last event. [`Stage`] shows the stages.
+//! Runs one turn of an agent, from the stored message to its last event. [`Stage`] shows the stages.
 //!
-//! A turn that has to wait continues in a task of its own, so that neither a client that hangs up nor a slow reader
-//! delays it. Each event of the agent passes the response hooks of the extensions, is stored, and only then reaches the
-//! readers. Events that the agent sends without waiting in between are stored together, and those before its end are stored
-//! with the end.
+//! A turn that has to wait continues in a task of its own, so that neither a client that hangs up nor a slow reader delays it.
+//! Each event of the agent passes the response hooks of the extensions, is stored, and only then reaches the readers. Events
+//! that the agent sends without a wait between them are stored together. The events before the agent's end are stored together
+//! with that end.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -42,7 +42,8 @@ pub(crate) use closing::closing_event;
 pub(crate) use running::{Running, TurnResult};
 pub(crate) use stage::Stage;
 
-/// The most events of the agent that wait for the hooks and the store. So many events are stored together at most.
+/// The maximum number of the agent's events that wait for the hooks and the store. It is also the maximum number of events that
+/// are stored together.
 const EVENTS_IN_FLIGHT: usize = 16;
 
 /// The outcome of an accepted message.
@@ -61,7 +62,7 @@ pub(crate) enum Outcome {
 pub(crate) struct TaskOutcome {
     pub(crate) record: Arc<TaskRecord>,
     pub(crate) subscription: Subscription,
-    /// The extensions that are active so far.
+    /// The extensions that are active when the client gets the task.
     pub(crate) active: Vec<ExtensionUri>,
     /// The turn. `None` for a repeated message, whose turn began earlier.
     pub(crate) running: Option<Running>,

@@ -14,7 +14,7 @@ use crate::send_message::incoming::Incoming;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::TaskRecord;
 
-/// The ids at the upstream agent, for one turn or for a task without a turn.
+/// The stored ids at the upstream agent. A turn reads and writes them. A query about a task without a turn only reads them.
 struct StoredUpstreamIds {
     store: Arc<dyn ConversationStore>,
     key: ConversationKey,

@@ -1,4 +1,5 @@
-//! The host's view for a call of an extension's method outside of any turn.
+//! The view that an extension gets of the host while one of its methods is called. A method call belongs to no turn. The view
+//! has the tasks of the caller, and takes requests to resume tasks.
 
 use std::sync::Arc;
 

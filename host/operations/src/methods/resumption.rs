@@ -1,8 +1,8 @@
-//! Tasks that an extension interrupted and later resumes, without a message of the client.
+//! Resumes tasks that an extension interrupted, without a message of the client.
 //!
-//! The interrupted turn is made again: with the original message and owner, and the extensions that were active then.
-//! The message was already checked and stored, so these steps are skipped. An interruption ends only once, by the first
-//! turn after it: a resumption or the turn of the client's next message.
+//! The interrupted turn is made again: with the original message and owner, and the extensions that were active then. The
+//! message was already checked and stored, so these steps are skipped. An interruption can be ended only once. It ends with the
+//! first turn after the interruption: a resumption, or the turn of the client's next message.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -131,9 +131,9 @@ impl RequestHandler {
         self.make_turn((incoming, extensions, permit), waits).await
     }
 
-    /// Runs a turn of an existing task without a message of the client, and waits for the end of the turn. The message
-    /// of the turn is the last one of the user in the task. When the turn reaches the head of its queue, `waits` tells
-    /// whether the task still waits. If the task does not wait any more, the turn does not run.
+    /// Runs a turn of an existing task without a message of the client, and waits for the end of the turn. The turn uses the
+    /// last message of the user in the task. When the turn reaches the head of its queue, it runs only if `waits` returns true,
+    /// which means that the task still waits.
     pub(crate) async fn make_turn(
         &self,
         (incoming, extensions, permit): (Incoming, Arc<ExtensionSet>, TurnPermit),

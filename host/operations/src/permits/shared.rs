@@ -1,8 +1,7 @@
 //! Places for turns that all processes share.
 //!
-//! Each process may run a share of a caller's limit without any query. The rest of the limit is kept in the database as
-//! places, and a turn beyond the share takes one of them. A caller within its share thus costs no statement, and a
-//! single process has the whole limit as its share.
+//! Each process may run a share of a caller's limit without any query. The rest of the limit is kept in the database as places,
+//! and a turn beyond the share takes one of these places. If only one process is alive, its share is the whole limit.
 
 use std::mem;
 use std::sync::Arc;
@@ -92,8 +91,8 @@ impl SharedPlaces {
         self.processes.load(Ordering::Relaxed).max(1)
     }
 
-    /// The number of turns that this process may run without a place in the database, if the limit of all processes is
-    /// `turns`. A single process may run all `turns`. Several processes may together run a quarter of the limit.
+    /// The number of turns that this process may run without a place in the database. `turns` is the limit over all processes.
+    /// A single process may run all `turns` in this way. Several processes may together run a quarter of the limit in this way.
     pub(crate) fn own(&self, turns: usize) -> usize {
         match self.processes.load(Ordering::Relaxed) {
             0 | 1 => turns,

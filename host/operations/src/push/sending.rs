@@ -1,9 +1,10 @@
-//! Sending by several processes: each event of a task at least once and in order, by one process at a time.
+//! Sends push notifications if several processes share the store. Each event of a task is sent at least once and in order, by
+//! one process at a time.
 //!
-//! A cursor in the store records the last event that a receiver got and the process that sends. That process reads the
-//! log of the task, whichever process runs the task. It sends an event after the previous event is settled. The log
-//! thus is the queue. If the process ends, another process continues after the recorded event. Events that were sent
-//! but not recorded are sent again.
+//! A cursor in the store records the last event that a receiver got, and the process that sends. That process reads the events
+//! from the log of the task, even if another process runs the task. It sends an event only after the previous event was
+//! delivered or given up. No other queue is needed. If the process ends, another process continues after the recorded event.
+//! Events that were sent but not recorded are sent again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use annex_conversation::Holdings;
 
-/// The share of the time that counting may take: one part in this many.
+/// The divisor for the time of counting: counting takes at most one twentieth of the time.
 const SHARE: u32 = 20;
 
-/// The numbers of the last count. All are zero before the first count.
+/// The stored sessions, state and keys of a tenant by the last count. All numbers are zero before the first count.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     sessions: AtomicU64,

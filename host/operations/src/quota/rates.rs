@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use annex_runtime::BusyTime;
 
-/// Counters that only grow, and their difference over the last second.
+/// Counters that only grow, and how much each of them grew in the last second.
 #[derive(Debug)]
 pub(super) struct Rates {
     requests: AtomicU64,
     refused: AtomicU64,
     before: Mutex<Sample>,
-    /// The rates between the last two samples.
+    /// The requests per second between the last two samples.
     requests_per_second: AtomicU64,
     cpu_ms_per_second: AtomicU64,
 }

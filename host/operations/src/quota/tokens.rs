@@ -125,7 +125,8 @@ async fn read(store: &dyn KeyValueStore, space: &Space, key: &str) -> Result<u64
     Ok(number.unwrap_or(0))
 }
 
-/// Removes the days before yesterday. Yesterday stays, because the clock of another process may be behind.
+/// Removes the stored counts of all days before yesterday. The count of yesterday stays, because the clock of another process
+/// may be behind.
 async fn forget_others(store: &dyn KeyValueStore, space: &Space, day: u64) -> Result<(), KeyValueError> {
     for other in store.keys(space, 0).await? {
         if other.parse().is_ok_and(|other: u64| other + 1 < day) {

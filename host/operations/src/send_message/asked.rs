@@ -1,4 +1,4 @@
-//! Asked: a message that the extensions and the agent have agreed to.
+//! Asks the extensions and the agent whether they accept a message (the stage `Asked`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Begun: a message that is stored, with the turn that is going to run.
+//! Stores a message that was accepted, and begins its turn (the stage `Begun`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Checked: a message whose request this server can process. Later steps check its conversation and its task.
+//! Checks that this server can process the request of a message (the stage `Checked`). Later stages check its conversation and
+//! its task.
 
 use std::borrow::Cow;
 use std::sync::Arc;

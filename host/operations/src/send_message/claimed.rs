@@ -1,4 +1,4 @@
-//! Claimed: a message that comes for the first time, as far as this server knows.
+//! Claims a message, and recognises a message that was sent before (the stage `Claimed`).
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub(super) struct Claimed {
     pub(super) incoming: Incoming,
     pub(super) extensions: Arc<ExtensionSet>,
     pub(super) active: Vec<Arc<Extension>>,
-    /// `None` for a message of an anonymous client without context and task: only these ids distinguish anonymous
-    /// clients.
+    /// The claim of the message. `None` if an anonymous client sent the message without a context id and a task id: nothing
+    /// else distinguishes anonymous clients, so a repetition cannot be recognised.
     pub(super) claim: Option<HeldClaim>,
     /// The replica of this process before the claim. If its lease ends, another process may claim the message.
     pub(super) replica: Replica,

@@ -1,4 +1,4 @@
-//! Entered: a message whose turn has a permit and a place in the queue of its conversation.
+//! Gives the turn of a message a permit and a place in the queue of its conversation (the stage `Entered`).
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Entered {
     pub(crate) incoming: Incoming,
     pub(crate) extensions: Arc<ExtensionSet>,
     pub(crate) active: Vec<Arc<Extension>>,
-    /// `None` for a message that was accepted before, or that is not claimed.
+    /// The claim of the message. `None` for a message that was accepted before, or that is not claimed.
     pub(crate) claim: Option<HeldClaim>,
     pub(crate) permit: TurnPermit,
     pub(crate) conversation: Conversation,

@@ -28,7 +28,8 @@ pub(crate) struct Incoming {
     pub(crate) record: Option<Arc<TaskRecord>>,
     /// True if this server has just made the context id. No other client can know such a context.
     pub(crate) is_new: bool,
-    /// Set for a turn without a message of the client: the last message of the task was processed before.
+    /// How this turn starts if it has no message of the client and uses the last message of the task again. `None` for a turn
+    /// with a new message.
     pub(crate) again: Option<TurnStart>,
     /// The task as extensions see it.
     pub(crate) turn_task: TurnTask,

@@ -109,7 +109,7 @@ impl TaskLog {
     }
 }
 
-/// Reads a log from some position on.
+/// Reads the events of a log in order, from a position in the log.
 #[derive(Clone)]
 pub(crate) struct LogReader {
     log: Arc<TaskLog>,
@@ -147,8 +147,8 @@ impl LogReader {
         }
     }
 
-    /// True if the next event can be read without waiting. Also true for a stored message of the client, which is not
-    /// an event of the stream.
+    /// True if the reader has unread events, so that [`next`](Self::next) returns without waiting for the task. There is one
+    /// exception: if the only unread entry is a message of the client in the backlog, `next` skips it and may wait.
     pub(crate) fn has_next(&self) -> bool {
         let is_stored = self.backlog.as_ref().is_some_and(|backlog| backlog.has_next());
         self.failed.is_none() && (is_stored || self.next < self.log.written().events.len())

@@ -117,8 +117,8 @@ impl Tasks {
         live.records.values().filter(|record| record.owner().tenant == tenant).for_each(|record| record.stop_turn());
     }
 
-    /// Cancels the turns that other processes ask to cancel, and the turns that other processes have taken over. A
-    /// cancelled turn cancels its task, unless the task belongs to another process by then.
+    /// Cancels the turns of this process that another process has asked to cancel or has taken over. A cancelled turn cancels
+    /// its task, unless another process has taken the turn over.
     async fn end_asked(&self) -> Result<(), StoreError> {
         let running: Vec<(TaskId, Fence)> = {
             let live = self.live();

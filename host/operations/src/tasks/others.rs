@@ -23,8 +23,9 @@ const AT_ONCE: usize = 4;
 const FOLLOWED: usize = 1_000;
 
 impl Tasks {
-    /// Reads the events that other processes store, until `stop` is cancelled. Returns at once with a store in memory.
-    /// A file has two processes only if the next process starts before the end of this process.
+    /// Reads the events that other processes store, until `stop` is cancelled. Returns at once with a store in memory, which no
+    /// other process can use. With a file, another process stores events only while the server restarts: the next process may
+    /// open the file before this process has ended.
     pub async fn watch_others(&self, stop: CancellationToken) {
         if self.process.store_outlives() {
             let looking = look_until(stop.cancelled(), LOOK, || self.read_on());

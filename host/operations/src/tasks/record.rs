@@ -76,14 +76,14 @@ impl RecordState {
 }
 
 impl TaskRecord {
-    /// A new task with its first turn. The task is stored when the record is shown to anybody.
+    /// The record of a new task with its first turn. The task must be stored before other requests see the record.
     pub(crate) fn new(key: ConversationKey, task: TaskSnapshot, turn: RunningTurn, tasks: &Tasks) -> Self {
         let log = Some(Arc::default());
         let state = RecordState { task, number: 0, pins: None, log, turn: Some(turn), is_worked_on: true };
         Self::make(key, state, tasks)
     }
 
-    /// A stored task without a turn in this process.
+    /// The record of a stored task that has no turn in this process.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`].

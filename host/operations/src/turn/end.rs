@@ -1,4 +1,4 @@
-//! The end of a turn: one append with the last event, the last state of the task, and the leaving of the queue.
+//! Ends a turn with one append, which stores the last event and the last state of the task and removes the turn from its queue.
 
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ impl Turn {
         self.append_last(&last).await
     }
 
-    /// Makes the end of the turn known in this process. The turn has left the queue before.
+    /// Makes the end of the turn known in this process. The turn has already left the queue.
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
         let tasks = &self.handler.tasks;

@@ -6,7 +6,7 @@ use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskStat
 
 use super::{Ending, Progress, Turn};
 
-/// The longest time for which a turn waits while the remote agent notifies its upstream of the end of a task.
+/// The longest time for which a turn waits while the agent notifies its upstream that the task has ended here.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Turn {
@@ -38,7 +38,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Notifies a remote agent of an ending that it has not caused.
+    /// Notifies a remote agent that the turn has ended, unless the agent itself ended the turn or never got the message.
     pub(super) async fn tell_of(&mut self, ending: &Ending) {
         // A vetoed turn never reached the agent, and an agent that returned knows about its end.
         let is_its_own = matches!(ending, Ending::Returned(..) | Ending::Answered(_) | Ending::Vetoed(_));

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{Outcome, Turn};
 
-/// The channel to the client's request, which waits for the first events.
+/// The channel to the client's request. The request waits for the first events of the turn.
 pub(crate) type Client = oneshot::Sender<Result<Outcome, A2aError>>;
 
 /// The stage that a turn has reached. The message is stored in all of them, and so is the task.
@@ -37,7 +37,7 @@ pub(crate) enum Stage {
 }
 
 impl Turn {
-    /// Takes the client, if it has no answer yet. The stage is [`Stage::Working`] then.
+    /// Takes the client out of the stage, if the client has no answer yet. The stage is then [`Stage::Working`].
     pub(super) fn take_client(&mut self) -> Option<Client> {
         match mem::replace(&mut self.stage, Stage::Working) {
             Stage::Opening { client } | Stage::Joined { client } => Some(client),

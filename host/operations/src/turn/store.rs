@@ -1,4 +1,4 @@
-//! The writes of a turn, and the first notification of its client.
+//! Stores the entries of a turn, and answers its client when the first entries are stored.
 
 use std::mem;
 
@@ -49,7 +49,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Answers the client with the task as it is, if it has no answer yet.
+    /// Answers the client with the present task, if the client has no answer yet.
     pub(super) fn announce(&mut self) {
         let Some(client) = self.take_client() else { return };
         let subscription = self.record.subscribe();

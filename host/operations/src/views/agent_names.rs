@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The agent's name for each tenant. The key of the agent of the config itself is empty. A tenant that was not served
-/// since the process started is missing. A clone shares the same names.
+/// The agent's name for each tenant that was served since the process started. The key of the agent of the config itself is
+/// empty. A clone shares the same names.
 #[derive(Clone, Default)]
 pub struct AgentNames(Arc<RwLock<HashMap<String, Arc<str>>>>);
 
