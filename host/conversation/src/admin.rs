@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::history::{ConversationCursor, ConversationSnapshot};
 use crate::key::ConversationKey;
 
-/// The conversations that a list contains, as conditions that all apply.
+/// The conditions of a list of conversations. A conversation is listed if all conditions apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConversationQuery {
     /// The tenant of the conversations.
@@ -35,10 +35,10 @@ pub struct Holdings {
     pub turns: u64,
 }
 
-/// Reads and deletions for operators.
+/// Lists, counts and deletes conversations for operators.
 #[async_trait]
 pub trait ConversationAdmin: Send + Sync + 'static {
-    /// Conversations without their events, the longest unchanged first.
+    /// One page of conversations without their events. The conversation that was unchanged for longest comes first.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] and [`StoreError::Database`].
@@ -65,9 +65,9 @@ pub trait ConversationAdmin: Send + Sync + 'static {
     /// [`StoreError::Database`].
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
-    /// Deletes one full key, for example `user:theme`. Returns `false` if the key does not exist. A running turn sees
-    /// the key until the turn ends. `owner` says whose key is deleted: an `app:` key belongs to the tenant and the
-    /// agent of `owner`, a `user:` key to the user there, and any other key to the conversation.
+    /// Deletes one full key, for example `user:theme`. Returns `false` if the key does not exist. A running turn sees the key
+    /// until the turn ends. An `app:` key is deleted for the tenant and the agent of `owner`, a `user:` key for the user of
+    /// `owner`, and any other key for the conversation `owner`.
     ///
     /// # Errors
     /// [`StoreError::Database`].

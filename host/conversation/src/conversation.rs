@@ -243,7 +243,7 @@ impl Conversation {
         Ok(store.artifact(key, name).await?.map(|artifact| artifact.parts))
     }
 
-    /// The task after all entries that are stored.
+    /// The task with all stored entries applied.
     pub async fn task(&self) -> TaskSnapshot {
         self.inner.writing.lock().await.task.clone()
     }
@@ -352,11 +352,11 @@ impl QueuedTurn {
         Ok(self.begin(found))
     }
 
-    /// Like [`runs`](Self::runs), for a caller that may end the turn instead. A turn stays in the queue if the future
-    /// is dropped.
+    /// Waits until the turn runs, and reads the conversation. Unlike [`runs`](Self::runs), this call does not begin the turn:
+    /// the caller calls [`begin`](Self::begin) or [`end`](Self::end). The turn stays in the queue if the future is dropped.
     ///
     /// # Errors
-    /// As [`ConversationStore::wait`].
+    /// The errors of [`ConversationStore::wait`].
     pub async fn comes(&self) -> Result<ConversationSnapshot, AppendError> {
         let Self { hold, beginning } = self;
         let waited = hold.store.wait(&hold.key, &hold.fence, window(beginning.history)).await;

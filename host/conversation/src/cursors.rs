@@ -73,7 +73,8 @@ pub trait PushCursors: Send + Sync {
         (by, sends): (&Replica, bool),
     ) -> Result<Option<PushCursor>, StoreError>;
 
-    /// Makes `by` the sender to all receivers of the task that no other living process sends to.
+    /// Makes `by` the sender to each receiver of the task, unless another living process sends to that receiver. Returns the
+    /// cursors that `by` got.
     ///
     /// # Errors
     /// When the database fails.
@@ -86,8 +87,9 @@ pub trait PushCursors: Send + Sync {
     /// When the database fails.
     async fn claim_left(&self, limit: usize, by: &Replica) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// Like [`claim_left`](Self::claim_left), and also finds cursors of tasks that waited and continued. The process of
-    /// such a task ended before it claimed the cursors. Reads all cursors.
+    /// Makes `by` the sender of cursors like [`claim_left`](Self::claim_left), and also of cursors that `claim_left` misses: a
+    /// task waited, its next turn began, and the process of that turn ended before it claimed the cursors. Reads all cursors,
+    /// so the call is slow.
     ///
     /// # Errors
     /// When the database fails.

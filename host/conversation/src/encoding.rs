@@ -32,7 +32,7 @@ pub(crate) struct EncodedEntry {
 #[serde(rename_all = "camelCase")]
 struct StoredMessage<'a> {
     message: Cow<'a, Message>,
-    /// The event without its parts, which are the parts of the message.
+    /// The event without its parts. The message of the entry has the same parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<StoredEvent<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -230,7 +230,8 @@ impl Event {
         OVERHEAD + ids + size::of_parts(&self.parts) + delta + error
     }
 
-    /// The event as it is kept: without `temp:` keys and without its artifacts, which are kept apart.
+    /// The event in the form in which the log keeps it: without `temp:` keys and without its artifacts. Artifacts are stored
+    /// apart.
     pub(crate) fn kept(event: Arc<Self>) -> Arc<Self> {
         if event.artifacts.is_empty() && !event.state_delta.has_temp() {
             // The usual case: whoever appends it and whoever reads it share it.

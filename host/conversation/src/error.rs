@@ -5,7 +5,7 @@ use annex_protocol::TaskId;
 use crate::excess::Excess;
 use crate::key::InvalidName;
 
-/// The reason why a write was refused: a claim, an entrance into the queue, or entries.
+/// The reason why a store refused a claim of a message, an entrance into a queue, or an append of entries.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The writer has lost the right to write: another turn or another process works on the conversation or the task, or
@@ -23,7 +23,7 @@ pub enum AppendError {
     /// The conversation or the task was deleted.
     #[error("the conversation or the task is not stored")]
     Missing,
-    /// The entries would make something larger than it may be.
+    /// The entries would exceed a limit of the conversation or of the task.
     #[error(transparent)]
     TooLarge(#[from] Excess),
     /// A name or an id cannot be stored.

@@ -17,7 +17,7 @@ pub enum Excess {
         scope: Scope,
         /// The size of the scope after the change: the bytes of its keys and values as JSON text.
         bytes: usize,
-        /// The limit on one scope.
+        /// The limit on the size of one scope, in bytes.
         limit: usize,
     },
     /// The state of one scope would have too many keys.
@@ -30,7 +30,7 @@ pub enum Excess {
         scope: Scope,
         /// The number of keys in the scope after the change.
         keys: usize,
-        /// The limit on one scope.
+        /// The maximum number of keys in one scope.
         limit: usize,
     },
     /// Arrays and objects nest too deep in a value.
@@ -38,7 +38,7 @@ pub enum Excess {
     StateDepth {
         /// The full key.
         key: String,
-        /// The most levels.
+        /// The maximum depth of nesting in a value.
         limit: usize,
     },
     /// One artifact is larger than all artifacts of a conversation may be.
@@ -48,10 +48,10 @@ pub enum Excess {
         name: String,
         /// The approximate size of the artifact, in bytes.
         bytes: usize,
-        /// The most that the artifacts of a conversation may take.
+        /// The limit on the size of all artifacts of a conversation, in bytes.
         limit: usize,
     },
-    /// A task would have too much of something.
+    /// A task would exceed one of its limits.
     #[error("the task has {found} {measure}, and {limit} is the limit")]
     Task {
         /// The measure that exceeds its limit.

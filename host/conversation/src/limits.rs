@@ -17,8 +17,8 @@ pub struct Limits {
     pub state_bytes: usize,
     /// The limit on the keys of one scope. Default: 1,000.
     pub state_keys: usize,
-    /// The most levels that arrays and objects may nest in one value. At most [`Limits::MAX_STATE_DEPTH`], which is the
-    /// default.
+    /// The maximum depth to which arrays and objects nest in one value. It must not exceed [`Limits::MAX_STATE_DEPTH`], which
+    /// is the default.
     pub state_depth: usize,
     /// The limit on the events of the history. Older events are dropped, and their state stays. Default: 1,000.
     pub events: usize,
@@ -34,7 +34,7 @@ pub struct Limits {
 /// Limits on one task. The turn checks the limits before each append. The stores do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// The limit on the bytes of the task: of its texts and of the values that hold them.
+    /// The limit on the memory of the task, in bytes. The texts of the task and the values that hold the texts count.
     pub bytes: usize,
     /// The limit on the messages of the task, including the message of its status.
     pub messages: usize,
@@ -45,14 +45,14 @@ pub struct TaskLimits {
 /// The size of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSize {
-    /// The bytes of the task: of its texts and of the values that hold them.
+    /// The memory of the task, in bytes. The texts of the task and the values that hold the texts count.
     pub bytes: usize,
     /// The number of messages, including the message of the status.
     pub messages: usize,
     /// The number of artifacts.
     pub artifacts: usize,
-    /// The bytes of all entries since the task was read. They exceed the growth of the task if an entry replaced the
-    /// content of an earlier entry.
+    /// The bytes of all entries since the task was read. If an entry replaced content of the task, this number grows more than
+    /// the task.
     pub logged: usize,
 }
 
@@ -79,8 +79,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most levels that [`state_depth`](Self::state_depth) may allow. JSON may nest [`Json::MAX_DEPTH`] levels in
-    /// total, and an extension that answers with the state puts up to five levels around a value.
+    /// The largest value of [`state_depth`](Self::state_depth). JSON may nest [`Json::MAX_DEPTH`] levels in total, and an
+    /// extension that answers with the state puts up to five levels around a value.
     pub const MAX_STATE_DEPTH: usize = Json::MAX_DEPTH - 5;
 
     /// Checks an event without its conversation.
@@ -194,7 +194,7 @@ fn first_excess<const N: usize>(measured: [(Measure, usize, usize); N]) -> Resul
 }
 
 impl TaskSize {
-    /// The size of a task whose entries have been measured to be `logged` bytes.
+    /// The size of `task`. `logged` is the size of its entries, in bytes.
     pub(crate) fn of(task: &Task, logged: usize) -> Self {
         let messages = task.history.len() + usize::from(task.status.message.is_some());
         Self { bytes: size::of_task(task), messages, artifacts: task.artifacts.len(), logged }

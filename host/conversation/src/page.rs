@@ -11,8 +11,8 @@ use crate::stored_task::StoredTask;
 /// The limit on the JSON of all tasks of a page, in bytes. A larger first task makes a page of its own.
 pub const MAX_PAGE_BYTES: usize = 8 << 20;
 
-/// The tasks to list (specification section 3.1.4), as conditions that all apply. The default query lists nothing,
-/// because its limit is 0.
+/// The conditions of a list of tasks (specification section 3.1.4). A task is listed if all conditions apply. The default query
+/// lists nothing, because its limit is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskQuery {
     /// The conversation of the tasks; `None` for tasks of all conversations.

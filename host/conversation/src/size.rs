@@ -14,7 +14,7 @@ pub(crate) fn of_entries(entries: &[Entry]) -> usize {
     2 * entries.iter().map(of_entry).sum::<usize>()
 }
 
-/// Bytes of one entry. An event is counted with the history.
+/// Bytes of one entry. The bytes of an event are not included, because the history counts them.
 pub(crate) fn of_entry(entry: &Entry) -> usize {
     match entry {
         Entry::Message(message) => of_message(&message.message),
@@ -90,7 +90,7 @@ fn of_metadata(metadata: &Metadata) -> usize {
     metadata.iter().map(|(key, value)| of_text(key) + of_text(value.get())).sum()
 }
 
-/// A text with its pointer.
+/// Bytes of a text and of the `String` that holds the text.
 fn of_text(text: &str) -> usize {
     size_of::<String>() + text.len()
 }

@@ -113,7 +113,7 @@ impl StateDelta {
         self.iter().map(|(key, _)| Scope::of(key).0).collect()
     }
 
-    /// The names without their prefix, and the values, of the keys in `scope`.
+    /// The keys in `scope` with their values. The names are without the prefix of the scope.
     pub(crate) fn within(&self, scope: Scope) -> impl Iterator<Item = (&str, &Json)> {
         self.iter().filter_map(move |(key, value)| {
             let (found, name) = Scope::of(key);

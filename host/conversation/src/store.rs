@@ -23,8 +23,9 @@ use crate::stored_task::StoredTask;
 use crate::task::TaskSnapshot;
 use annex_leases::Replica;
 
-/// The place of an append: after the entry that the writer believes to be the last one. Entries of a task are numbered
-/// from 1 without gaps. A writer without a task gives the number of events in the conversation instead.
+/// The position of an append: the last entry that the writer knows. If another entry was stored since, the append is refused.
+/// Entries of a task are numbered from 1 without gaps. A writer without a task gives the number of events in the conversation
+/// instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The task that the entries belong to.
@@ -44,7 +45,7 @@ pub struct Append<'a> {
     pub submission: Option<&'a Submission>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
     pub entries: &'a [Entry],
-    /// The task after these entries; `None` if the position has no task.
+    /// The task with these entries applied. `None` if the position has no task.
     pub task: Option<&'a TaskSnapshot>,
     /// True if the turn leaves the queue with these entries.
     pub ends: bool,
@@ -80,8 +81,8 @@ pub struct Appended {
 /// A dropped call has stored its change in whole or not at all.
 #[async_trait]
 pub trait ConversationStore: Send + Sync + 'static {
-    /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet. The
-    /// claim of a process without a lease goes to the caller.
+    /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet. If the
+    /// process that claimed the message has lost its lease, the caller gets the claim.
     ///
     /// # Errors
     /// [`AppendError::Name`] and [`AppendError::Store`].

@@ -131,7 +131,7 @@ impl TaskSnapshot {
         !(is_whole && (self.size().bytes <= SMALL || self.state().is_terminal()))
     }
 
-    /// Checks the task after a change of its agent. A short final update always passes, so that every task can end.
+    /// Checks the task after a change by its agent. A short final update always passes, so that every task can end.
     ///
     /// # Errors
     /// [`Excess::Task`].
@@ -158,7 +158,7 @@ impl TaskSnapshot {
         self.size()
     }
 
-    /// The task after more entries. Events and notes are ignored.
+    /// The task with `entries` applied. Events and notes change nothing.
     #[must_use]
     pub fn with(&self, entries: &[Entry]) -> Self {
         let (state, status_at) = entries.iter().rev().find_map(status).unwrap_or((self.state(), self.status_at()));
@@ -220,7 +220,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// A task that was read from a store. Its entries have `logged` bytes.
+    /// A task that was read from a store. `logged` is the size of its entries, in bytes.
     pub(crate) fn read(task: Task, logged: usize) -> Self {
         let size = TaskSize::of(&task, logged);
         Self::of(Form::Whole(task, size))

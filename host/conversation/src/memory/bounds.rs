@@ -18,8 +18,8 @@ pub struct MemoryBounds {
     pub max_conversation_bytes: usize,
     /// The most tasks. Default: 10,000. The store remembers the claims of four times as many messages.
     pub max_tasks: usize,
-    /// The most memory for tasks, entries, configs and answers to messages, in bytes. A quarter may be answers.
-    /// Default: 256 MiB.
+    /// The limit on the memory for tasks, entries, configs and answers to messages, in bytes. Answers may take at most a
+    /// quarter of this memory. Default: 256 MiB.
     pub max_task_bytes: usize,
     /// The bounds on waiting tasks. Default: any number of tasks may wait.
     pub waiting: WaitingBounds,

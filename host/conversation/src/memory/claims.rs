@@ -168,8 +168,8 @@ impl Claims {
         old.iter().for_each(|key| self.remove(key));
     }
 
-    /// The number of the oldest claim of the owner with the largest measured value. If several owners have that value,
-    /// the oldest of their claims. Scans all owners.
+    /// Finds the owner with the largest value of `measured`, and returns the number of that owner's oldest claim. If several
+    /// owners have the largest value, the oldest of their claims counts. Scans all owners.
     fn oldest_of_most(&self, measured: impl Fn(&OwnClaims) -> (usize, &BTreeSet<u64>)) -> Option<u64> {
         let oldest = self.by_owner.values().map(measured);
         let oldest = oldest.filter_map(|(size, numbers)| Some((size, Reverse(*numbers.first()?))));

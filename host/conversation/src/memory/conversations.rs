@@ -1,7 +1,8 @@
-//! Conversations in memory and their shared maps of state, in the order of the last use.
+//! Keeps conversations and their shared maps of state in memory, in the order of their last use.
 //!
-//! One list of slots holds both. Each use of a conversation moves its slot first and then its shared maps, so a map is
-//! always younger than its conversations. Shared state is therefore evicted after the last of its conversations.
+//! One list has a slot for each conversation and for each shared map. A use of a conversation moves the slot of the
+//! conversation first, and then the slots of its shared maps. A shared map thus counts as used after all of its conversations,
+//! and is evicted after the last of these conversations.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

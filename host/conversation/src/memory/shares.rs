@@ -118,8 +118,8 @@ impl Shares {
         self.bytes
     }
 
-    /// The finished tasks to delete: all with an end before `before`, and the oldest ones of each tenant with more than
-    /// `count`.
+    /// The finished tasks to delete: all tasks that ended before `before`, and for each tenant with more than `count` finished
+    /// tasks the oldest ones.
     pub(super) fn finished_beyond(&self, before: i64, count: u64) -> Vec<TaskId> {
         self.finished.values().flat_map(|finished| beyond(finished, before, count)).collect()
     }
@@ -187,8 +187,8 @@ impl Share {
     }
 }
 
-/// The tasks to delete of these finished tasks: all with an end before `before`, and the oldest ones of more than
-/// `count`.
+/// The tasks among `finished` to delete: all tasks that ended before `before`, and the oldest tasks until at most `count` are
+/// left.
 fn beyond(finished: &BTreeSet<RestingTask>, before: i64, count: u64) -> impl Iterator<Item = TaskId> {
     let surplus = (finished.len() as u64).saturating_sub(count);
     let oldest = (0..).zip(finished).take_while(move |(place, (at, _))| *place < surplus || *at < before);

@@ -59,16 +59,16 @@ pub(super) struct TaskChange<'a> {
     pub(super) key: &'a ConversationKey,
     pub(super) entries: &'a [Entry],
     pub(super) task: &'a TaskSnapshot,
-    /// True if a turn works on the task from then on.
+    /// True if a turn works on the task after the append.
     pub(super) is_worked_on: bool,
 }
 
-/// The tasks that a change has dropped, and the task that exceeds its owner's limit on waiting tasks.
+/// The effects of a change on other tasks: the tasks that were dropped, and a waiting task beyond the limit of its owner.
 #[derive(Default)]
 pub(super) struct Consequences {
     /// All tasks that were dropped.
     pub(super) dropped: Vec<TaskId>,
-    /// The dropped tasks that waited.
+    /// The dropped tasks that waited for their client.
     pub(super) displaced: Vec<TaskId>,
     pub(super) surplus: Option<TaskId>,
 }
@@ -122,7 +122,7 @@ impl TaskSlot {
         }
     }
 
-    /// The bytes after an append that makes `content` of the task.
+    /// The bytes that the slot takes after an append of `entries`, when `content` is the new content of the task.
     fn bytes_with(&self, entries: &[Entry], content: &TaskContent) -> usize {
         match content {
             TaskContent::Json(json) => json.len() + self.configs.values().map(String::len).sum::<usize>(),
@@ -310,8 +310,8 @@ impl Tasks {
         self.shares.add(id, slot);
     }
 
-    /// Deletes finished tasks that are too old, and the oldest ones of each tenant with too many. Returns the deleted
-    /// tasks.
+    /// Deletes the finished tasks that are too old, and for each tenant with too many finished tasks the oldest ones. Returns
+    /// the deleted tasks.
     pub(super) fn sweep(&mut self, keep: &Keep, now: i64) -> Vec<TaskId> {
         let beyond = self.shares.finished_beyond(keep.before(now), keep.count);
         beyond.iter().for_each(|id| self.remove(id));
@@ -325,8 +325,8 @@ impl Tasks {
         beyond
     }
 
-    /// The tasks that have waited for too long, and the oldest waiting tasks of each owner with too many. The oldest
-    /// task comes first, and at most `limit` are returned.
+    /// At most `limit` tasks that should not wait any longer, the oldest first. These are the tasks that have waited for too
+    /// long, and for each owner with too many waiting tasks the oldest ones.
     pub(super) fn overdue(&self, bounds: &WaitingBounds, now: i64, limit: usize) -> Vec<TaskId> {
         let before = bounds.waited_before(now);
         let of_owner = self.shares.all_waiting().flat_map(|(owner, waiting)| {

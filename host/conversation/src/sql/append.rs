@@ -1,4 +1,4 @@
-//! An append as statements. One step stores the conversation, its task, its entries, its state and the claim of its
+//! Makes the statements of an append. The steps store the conversation, its task, its entries, its state and the claim of its
 //! message.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::state::{STORED, Scope, StateDelta};
 use crate::store::{Append, Outcome, Position};
 
-/// The most entries, keys and artifacts of an append that takes one round trip.
+/// The maximum number of entries, of keys and of artifacts in an append that takes one round trip.
 const FEW: usize = 8;
 /// The number of positions that are reserved for the artifacts of one append.
 const FEW_POSITIONS: i64 = 8;

@@ -73,8 +73,8 @@ macro_rules! claim_unsent {
     };
 }
 
-/// Claims cursors whose sender has ended or has left the remaining events to other processes. Indexes skip the cursors
-/// of waiting tasks, which can be many, and those of living senders.
+/// Claims cursors whose sender has ended or has left the remaining events to other processes. Indexes skip the cursors of
+/// waiting tasks, which can be many, and the cursors of living senders.
 const CLAIM_LEFT: &str = claim_unsent!(concat!(
     "(task_id, config_id) IN (
             SELECT task_id, config_id FROM push_cursor WHERE sender IS NOT NULL AND sender NOT IN ",
@@ -86,8 +86,8 @@ const CLAIM_LEFT: &str = claim_unsent!(concat!(
 
 const CLAIM_UNSENT: &str = claim_unsent!("");
 
-/// Returns the sender after the change, and no row if another sender has the cursor. A sender that rests continues if
-/// the task has further events.
+/// Stores the progress of a sender. Returns the id of the sender if it continues, and an empty text if it stops. Returns no row
+/// if another sender has the cursor. A sender that wants to rest continues if the task has further events.
 const ADVANCE: &str = "
     UPDATE push_cursor SET sent = $4, failures = $5, retry_at = CASE
             WHEN $6 > 0 OR $7 = 2 THEN clock_timestamp() + $6 * INTERVAL '1 millisecond' END,

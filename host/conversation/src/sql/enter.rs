@@ -17,11 +17,13 @@ use crate::key::ConversationKey;
 use crate::queue::{Departure, Entrance, Submission};
 use crate::task::TaskSnapshot;
 
-/// The time until a turn that waits looks for the first time.
+/// The pause between the first and the second time that a waiting turn checks its queue. Each further pause is longer, up to
+/// `LAST_LOOK`.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// The times until a place is given back: at once, and again when a statement that was still under way is over.
+/// The pauses before the two attempts to leave a queue that the turn may have entered. The first attempt is made at once. The
+/// second one is made when a statement that was still running has ended.
 const GIVE_BACK: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5)];
-/// The longest time between two looks.
+/// The longest pause before a waiting turn checks its queue again.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
 pub(super) async fn enter<D: Leased>(
@@ -77,8 +79,8 @@ pub(super) async fn enter<D: Leased>(
     Ok(Entrance::Runs(fence.clone(), Box::new(found)))
 }
 
-/// Leaves the place that a turn may have in the queue although its process knows of none: the answer of the database was lost.
-/// Nobody else would take the place from a process that lives.
+/// Removes a turn that may be in the queue, because the answer of the database to its entrance was lost. As long as this
+/// process lives, no other process would remove the turn.
 pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence: Fence) {
     tokio::spawn(async move {
         for pause in GIVE_BACK {
@@ -96,7 +98,7 @@ pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence
     });
 }
 
-/// The reason why a turn has not entered.
+/// Finds the reason why a turn was not put into the queue.
 async fn refusal<D: Leased>(
     database: &D,
     key: &ConversationKey,
@@ -113,7 +115,8 @@ async fn refusal<D: Leased>(
     })
 }
 
-/// Waits until a turn is the first of its queue. Removes turns before it that are gone and have promised nothing.
+/// Waits until a turn is the first of its queue. Removes the turns before it whose process has ended and whose message was not
+/// accepted.
 pub(super) async fn wait<D: Leased>(
     database: &D,
     key: &ConversationKey,

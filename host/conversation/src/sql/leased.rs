@@ -1,14 +1,14 @@
-//! The statements that look at leases, for each database.
+//! The statements that compare leases, for each database.
 //!
-//! A process writes only while its lease holds, by the clock of the database and in the statement that writes. A SQLite file
-//! has one process at a time, which holds the file until another process opens it.
+//! A process may write only while its lease is valid. The statement that writes checks the lease by the clock of the database.
+//! A SQLite file is used by one process at a time, until another process opens the file.
 
 use annex_database::{Database, PostgresDatabase, SqliteDatabase};
 
 use super::statements::{select_conversation, take_task, task_columns};
 use crate::cursors::PushCursors;
 
-/// The statements of one database.
+/// The statements that differ between the databases, because they compare leases.
 #[derive(Debug)]
 pub struct LeasedStatements {
     pub(super) is_alive: &'static str,
@@ -17,43 +17,44 @@ pub struct LeasedStatements {
     pub(super) enter: &'static str,
     /// The first step of an append of a turn.
     pub(super) advance: &'static str,
-    /// The same with the last entries of the turn.
+    /// The first step of an append that also ends the turn.
     pub(super) advance_and_end: &'static str,
-    /// Keeps other writers off a conversation until the end of the transaction.
+    /// Locks a conversation against other writers until the end of the transaction.
     pub(super) lock: &'static str,
     pub(super) lost: &'static str,
     pub(super) take: &'static str,
-    /// Removes the first turn of a queue, whose process is gone and whose message was not accepted.
+    /// Removes the first turn of a queue if its process has ended and its message was not accepted.
     pub(super) forget_first: &'static str,
     pub(super) cancel: &'static str,
     pub(super) changed: &'static str,
     pub(super) to_stop: &'static str,
 }
 
-/// A database with the statements that look at leases.
+/// A database that has the statements of [`LeasedStatements`].
 pub trait Leased: Database + Sized {
-    /// The statements.
+    /// The statements for this database.
     const STATEMENTS: &'static LeasedStatements;
 
     /// The progress of push notifications in a store that several processes share.
     fn push_cursors(&self) -> Option<&dyn PushCursors>;
 }
 
-/// True in a PostgreSQL statement while the lease of a replica holds.
+/// SQL for PostgreSQL that is true while the lease of a replica is valid.
 macro_rules! has_lease {
     ($replica:expr) => {
         annex_leases::is_alive!($replica)
     };
 }
 
-/// True in a SQLite statement while the process has the file.
+/// SQL for SQLite that is true while a process uses the file.
 macro_rules! has_file {
     ($replica:expr) => {
         concat!("EXISTS (SELECT 1 FROM process WHERE process.id = ", $replica, ")")
     };
 }
 
-/// Enters a queue, unless it is full, or the task has a turn or belongs to another conversation.
+/// Puts a turn at the end of the queue of its conversation. Changes nothing if the queue is full, if the task already has a
+/// turn, or if the task belongs to another conversation.
 macro_rules! enter {
     ($alive:ident) => {
         concat!(
@@ -70,8 +71,11 @@ macro_rules! enter {
     };
 }
 
-/// The first step of an append: the turn is the first of the queue, its lease holds, and its task is as the turn knows it.
-/// Refuses what the other steps do not do: state, artifacts and history at their limits.
+/// The first step of an append. Changes no row unless all of these conditions hold:
+///
+/// - The turn is the first of its queue, and its lease is valid.
+/// - The task is as the turn knows it.
+/// - The conversation is within its limits on state, artifacts and history. The other steps cannot delete anything.
 macro_rules! advance {
     ($turns:literal, $alive:ident) => {
         concat!(
@@ -94,7 +98,8 @@ macro_rules! advance {
     };
 }
 
-/// [`enter!`] with all that belongs to it as one statement, in which no part sees what another writes.
+/// Enters a queue in PostgreSQL: also stores the task, accepts the message, and reads the conversation. All of this is one
+/// statement, so no part sees the rows that another part writes.
 const ENTER_AT_ONCE: &str = select_conversation!(
     concat!(
         "entered AS (",
@@ -113,7 +118,7 @@ const ENTER_AT_ONCE: &str = select_conversation!(
         AND (turns <> $8 OR EXISTS (SELECT 1 FROM task WHERE task.id = $10)) THEN 'late' ELSE '' END, number, id FROM entered"
 );
 
-/// The conversation whose queue the turn has entered by a statement before, in SQLite.
+/// SQL for SQLite that selects the conversation whose queue the turn has entered by an earlier statement.
 macro_rules! entered {
     () => {
         "WITH entered (id, turns) AS (SELECT id, turns FROM conversation
@@ -121,7 +126,8 @@ macro_rules! entered {
     };
 }
 
-/// The same as a transaction of SQLite, which has no statement that writes in its parts.
+/// Enters a queue in SQLite, like [`ENTER_AT_ONCE`] in PostgreSQL. This is a transaction of several statements, because SQLite
+/// allows no writes in the parts of a statement.
 const ENTER_BY_STEPS: &str = concat!(
     "BEGIN IMMEDIATE;",
     enter!(has_file),

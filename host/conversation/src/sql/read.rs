@@ -159,7 +159,8 @@ async fn large_task<D: Database>(
     Ok(Some(whole(&submitted, &entries)))
 }
 
-/// The task after all of its entries. The first entry may be the task itself; otherwise the entries follow `submitted`.
+/// Returns the task with all entries applied in order. If the first entry contains a whole task, the other entries are applied
+/// to that task. Otherwise all entries are applied to `submitted`.
 fn whole(submitted: &TaskSnapshot, entries: &[Entry]) -> TaskSnapshot {
     if let Some((Entry::Update(first), rest)) = entries.split_first()
         && let annex_protocol::StreamResponse::Task(task) = first.as_ref()

@@ -1,10 +1,10 @@
-//! The statements, in the SQL that SQLite and PostgreSQL share.
+//! The statements in the SQL that SQLite and PostgreSQL share.
 //!
-//! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
+//! Parameters of `LIMIT` are cast. Without the cast, SQLite plans the statement again for each value.
 
 use annex_database::{OfFirst, Rows};
 
-/// The columns of a task in an `INSERT`, without its conversation.
+/// The columns of a task in an `INSERT`, except the id of its conversation.
 macro_rules! task_columns {
     () => {
         "id, tenant, principal, context_id, state, status_at, finished_at, number, json, pins, upstream, replica, epoch, resume,
@@ -12,7 +12,7 @@ macro_rules! task_columns {
     };
 }
 
-/// The `id` of a conversation by its names, as the first value of a row.
+/// A row whose first value is the `id` of the conversation with the names `$1` to `$4`.
 macro_rules! of_named {
     ($rest:literal) => {
         concat!(
@@ -24,7 +24,7 @@ macro_rules! of_named {
     };
 }
 
-/// A task, which may exist. Without a replica no turn works on the task.
+/// Inserts a task, or updates the task if it exists. A task without a replica has no turn.
 pub(super) static PUT_TASK: Rows = Rows {
     head: concat!("\n    INSERT INTO task (conversation_id, ", task_columns!(), ") VALUES"),
     row: of_named!("$5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21"),
@@ -54,7 +54,7 @@ pub(super) static INSERT_ENTRIES: Rows = Rows {
     of_first: Some(OfFirst { key: 4, row: "($1, $2, $3, $4)" }),
 };
 
-/// Keys of a conversation. A known key keeps its position.
+/// Inserts or updates keys of a conversation. An existing key keeps its position.
 pub(super) static PUT_KEYS: Rows = Rows {
     head: "\n    INSERT INTO conversation_state (conversation_id, name, value, size, position) VALUES",
     row: of_named!("$5, $6, $7, $8"),
@@ -63,7 +63,7 @@ pub(super) static PUT_KEYS: Rows = Rows {
     of_first: Some(OfFirst { key: 4, row: "($1, $2, $3, $4)" }),
 };
 
-/// New versions of artifacts.
+/// Inserts artifacts, or replaces them by new versions.
 pub(super) static PUT_ARTIFACTS: Rows = Rows {
     head: "\n    INSERT INTO artifact (conversation_id, name, version, parts, size, position) VALUES",
     row: of_named!("$5, 1, $6, $7, $8"),
@@ -73,7 +73,7 @@ pub(super) static PUT_ARTIFACTS: Rows = Rows {
     of_first: Some(OfFirst { key: 4, row: "($1, 1, $2, $3, $4)" }),
 };
 
-/// The message of a turn, which is accepted, and maybe answered.
+/// Marks the message of a turn as accepted, and stores the answer to the message if there is one.
 pub(super) static ACCEPT_MESSAGE: Rows = Rows {
     head: "
     INSERT INTO message (conversation_id, tenant, principal, context_id, message_id, digest, task_id, claimed_at, answer,
@@ -86,15 +86,18 @@ pub(super) static ACCEPT_MESSAGE: Rows = Rows {
     of_first: Some(OfFirst { key: 4, row: "($1, $2, $3, $4, $5, $6, $7, $8, 0)" }),
 };
 
-/// The kinds of rows of a conversation that is read. A smaller number is a key in the scope of that index in `STORED`.
+/// The first column of the rows of `select_conversation!` tells what a row contains. This value marks the row of the
+/// conversation itself. A smaller value marks a key of the scope with that index in `STORED`.
 pub(super) const CONVERSATION_ROW: i64 = 3;
 pub(super) const ENTRY_ROW: i64 = 4;
-/// The queue, the number of events when the turn entered, and [`LATE`] or nothing.
+/// Marks the row about the queue: the turns in the queue, [`LATE`] or an empty text, and the number of events when the turn
+/// entered.
 pub(super) const ENTERED_ROW: i64 = 5;
-/// The mark of a turn whose task got another turn while this one entered.
+/// The text that tells a turn that another turn of its task entered at the same time.
 pub(super) const LATE: &str = "late";
 
-/// A conversation at one moment: its row, all keys that it sees, and the latest events. With parts before and after `found`.
+/// Reads a conversation at one moment: its row, all keys that it sees, and its latest events. `$before` is SQL before the
+/// subquery `found`, and `$after` adds rows to the result.
 macro_rules! select_conversation {
     ($before:expr, $after:expr) => {
         concat!(
@@ -130,7 +133,8 @@ macro_rules! select_conversation {
 
 pub(super) const SELECT_CONVERSATION: &str = select_conversation!("", "");
 
-/// The changed row of a task whose turn has entered. A new task is stored only if its turn waits.
+/// Records in the row of the task that a turn of the task has entered a queue. The row of a new task is inserted only if the
+/// turn has to wait.
 macro_rules! take_task {
     () => {
         concat!(
@@ -157,7 +161,7 @@ pub(super) const INSERT_CONVERSATION: &str = "
     INSERT INTO conversation (tenant, app, user_id, context_id, number, updated_at, changed_at, turns)
     VALUES ($1, $2, $3, $4, 0, $5, $5, '') ON CONFLICT (tenant, app, user_id, context_id) DO NOTHING";
 
-/// The changes of an append that was checked.
+/// Changes the row of a conversation in an append. All checks were made before.
 pub(super) const CHANGE_CONVERSATION: &str = "
     UPDATE conversation SET number = $2, updated_at = coalesce($3, updated_at), changed_at = $4,
         upstream = coalesce($5, upstream), turns = replace(turns, $6, ''), orphan = CASE WHEN $6 = '' THEN orphan END
@@ -168,38 +172,38 @@ pub(super) const REMOVE_TURN: &str = "
     UPDATE conversation SET turns = replace(turns, $5, '')
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 RETURNING id";
 
-/// Gives a turn another fence.
+/// Replaces the fence of a turn in the queue of its conversation.
 pub(super) const MOVE_TURN: &str = "
     UPDATE conversation SET turns = replace(turns, $2, $3)
     WHERE id = $1 AND length(replace(turns, $2, '')) < length(turns) RETURNING id";
 
-/// A conversation that exists for its queue alone.
+/// Deletes a conversation without events, turns and tasks. Such a row was only inserted for its queue.
 pub(super) const FORGET_CONVERSATION: &str = "
     DELETE FROM conversation WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND number = 0
         AND turns = '' AND NOT EXISTS (SELECT 1 FROM task WHERE task.conversation_id = conversation.id)";
 
 pub(super) const SELECT_NUMBER: &str = "SELECT conversation_id, number FROM task WHERE id = $1";
 
-/// Entries of a task after a number, to see whether an append was stored before.
+/// Selects the entries of a task after a number. If they are the entries of an append, that append was stored before.
 pub(super) const SELECT_WRITTEN: &str = "
     SELECT kind, json FROM log_entry WHERE task_id = $1 AND number > $2 ORDER BY number LIMIT CAST($3 AS BIGINT)";
 
 pub(super) const DELETE_TASK: &str = "DELETE FROM task WHERE id = $1";
 
-/// A SUBMITTED task that was stored because its turn had to wait.
+/// Deletes a SUBMITTED task without entries, which was stored only because its turn had to wait.
 pub(super) const FORGET_TASK: &str = "DELETE FROM task WHERE id = $1 AND number = 0";
 
-/// The task has no turn any more.
+/// Records that the task has no turn any more.
 pub(super) const REST_TASK: &str = "
     UPDATE task SET replica = NULL, epoch = NULL, resume = NULL, attempts = 0, is_accepted = 0, has_begun = 0, is_cancelled = 0
     WHERE id = $1 AND replica = $2 AND epoch = $3";
 
-/// What taking a turn returns, of a turn that was taken.
+/// Selects a turn that a process has taken over, in the columns that the statement `take` returns.
 pub(super) const SELECT_TAKEN: &str = "
     SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted FROM task
     WHERE replica = $1 AND epoch = $2 AND id = $3";
 
-/// Leaves the turn of a task to other processes. No replica has an empty id.
+/// Leaves the turn of a task to other processes. The empty id stands for no replica.
 pub(super) const HAND_OVER: &str = "
     UPDATE task SET replica = '', epoch = $4, attempts = CASE WHEN attempts > $5 THEN attempts - $5 ELSE 0 END
     WHERE id = $1 AND replica = $2 AND epoch = $3 RETURNING conversation_id";
@@ -222,7 +226,8 @@ pub(super) const SELECT_TASK: &str = concat!(
     " FROM task JOIN conversation ON conversation.id = task.conversation_id WHERE task.id = $1"
 );
 
-/// At most as many entries as fit into $4 bytes, the first one in any case. Sizes are summed up before any JSON is read.
+/// Selects entries of a task up to `$4` bytes in total. The first entry is selected even if it is larger. The sizes are summed
+/// up before any JSON is read.
 pub(super) const SELECT_ENTRIES: &str = "
     SELECT number, kind, json FROM (
         SELECT number, kind, json, sum(octet_length(json)) OVER (ORDER BY number) AS up_to,
@@ -231,8 +236,9 @@ pub(super) const SELECT_ENTRIES: &str = "
             WHERE task_id = $1 AND number > $2 ORDER BY number LIMIT CAST($3 AS BIGINT)) AS following) AS sized
     WHERE up_to <= $4 OR position = 1 ORDER BY number";
 
-/// A page as far as its JSON fits into $9 bytes, the first task in any case, and how many rows it would have had. Two
-/// statements, so that each is answered by its index.
+/// Selects one page of tasks up to `$9` bytes of JSON in total. The first task is selected even if it is larger. The last
+/// column is the number of rows without the limit on bytes. `$context` is a condition, so that a list of one context and a list
+/// of all contexts each use their own index.
 macro_rules! page {
     ($context:literal) => {
         concat!(
@@ -311,7 +317,7 @@ pub(super) const SELECT_ARTIFACT: &str = "
     SELECT version, parts FROM artifact WHERE name = $5 AND conversation_id = (
         SELECT id FROM conversation WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4)";
 
-/// The last written artifact comes first.
+/// Selects the artifacts of a conversation. The artifact that was written last comes first.
 pub(super) const SELECT_ARTIFACTS: &str = "
     SELECT name, size, position FROM artifact WHERE conversation_id = $1 ORDER BY position DESC";
 
@@ -324,14 +330,14 @@ pub(super) const DELETE_ARTIFACT: &str = "DELETE FROM artifact WHERE conversatio
 
 // The history.
 
-/// Takes all but the latest events out of the history.
+/// Removes all events from the history except the latest ones.
 pub(super) const TRIM_HISTORY: &str = "
     UPDATE conversation SET cleared = coalesce((
         SELECT seq FROM log_entry WHERE conversation_id = $1 AND kind IN ('message', 'event')
         ORDER BY seq DESC LIMIT 1 OFFSET CAST($2 AS BIGINT)), cleared)
     WHERE id = $1";
 
-/// Entries that neither the history nor a task needs.
+/// Deletes the entries that neither the history nor a task needs.
 pub(super) const DELETE_CLEARED: &str = "
     DELETE FROM log_entry WHERE conversation_id = $1
         AND seq <= (SELECT cleared FROM conversation WHERE id = $1)

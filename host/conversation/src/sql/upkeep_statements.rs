@@ -36,7 +36,8 @@ pub(super) const COUNT_HOLDINGS: &str = "
         (SELECT count(*) FROM task WHERE tenant = $1),
         (SELECT count(*) FROM task WHERE tenant = $1 AND replica IS NOT NULL)";
 
-/// The oldest conversations without a turn that are too old, or are too many of their tenant. Includes all tenants.
+/// Selects conversations without a turn that a sweep deletes, of all tenants. A conversation is selected if it is too old, or
+/// if its tenant has too many newer conversations.
 pub(super) const OLD_CONVERSATIONS: &str = "
     SELECT tenant, app, user_id, context_id FROM (
         SELECT tenant, app, user_id, context_id, turns, changed_at,
