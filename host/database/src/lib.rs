@@ -1,5 +1,10 @@
-//! SQLite and PostgreSQL for the stores: one trait over both, embedded migrations, and a writer that groups changes
-//! into transactions. The stores define tables and write SQL that both databases understand.
+//! SQLite and PostgreSQL for the stores. This crate provides:
+//!
+//! - the trait [`Database`], which both databases implement;
+//! - migrations that are embedded in the program;
+//! - the [`Writer`], which groups changes into transactions.
+//!
+//! The stores define tables and write SQL that both databases understand.
 
 #![warn(missing_docs)]
 

@@ -26,8 +26,8 @@ struct TooNew {
     known: i64,
 }
 
-/// The tables were made by an unreleased version, whose migrations differ. They are not used. Migrations of released
-/// versions never change.
+/// The error for tables that an unreleased version made, with other migrations. Such tables are not used. Migrations of
+/// released versions never change.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{table} has another migration {number}: a version before 0.1.0 made these tables, and 0.1.0 begins with empty databases; \

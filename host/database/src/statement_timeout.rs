@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// Default timeout. Connections to a machine that lost power stay open, so only a timeout notices.
+/// Default timeout. If the machine of the database loses power, the connection stays open, so only a timeout detects the loss.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of statements that read many rows and that no client waits for.
 const LONG_TIMEOUT: Duration = Duration::from_secs(600);

@@ -190,8 +190,8 @@ enum Way {
     Steps,
 }
 
-/// Splits changes into round trips, and the answers they will have. The answer is `None` for a change that must be
-/// applied step by step.
+/// Groups the steps of the changes into round trips. Also returns the answer that each change will have. The answer is `None`
+/// for a change that must be applied step by step.
 fn arranged<C: Change>(changes: &[C], way: Way) -> (Vec<Option<C::Answer>>, Vec<Vec<Step<'_>>>) {
     let mut common = Vec::new();
     let mut answers = Vec::with_capacity(changes.len());
@@ -237,7 +237,7 @@ async fn in_one_transaction<D: Database, C: Change>(
     Ok(Some(all))
 }
 
-/// Most changes in one round trip. The database caches one prepared statement per number of changes.
+/// Maximum number of changes in one round trip. The database caches one prepared statement per number of changes.
 const TRIP: usize = 16;
 
 /// Groups the steps of changes into round trips.

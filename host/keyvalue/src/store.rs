@@ -22,8 +22,8 @@ pub struct Space {
     pub scope: Scope,
 }
 
-/// Lifetime of keys: that of a task, that of a conversation, or unlimited. Tenants and owners cannot see each other's
-/// scopes.
+/// The lifetime of keys, and the owner of the keys. Keys live as long as a task, as long as a conversation, or without a limit.
+/// Tenants and owners cannot see each other's scopes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     /// The event that ends the lifetime of the keys, if there is one.
@@ -103,7 +103,7 @@ pub struct Quota {
     pub max_total_bytes: usize,
     /// Maximum number of keys of the extension in all tasks and conversations of a tenant.
     pub max_scoped_keys: usize,
-    /// Maximum size of the keys in all tasks and conversations of a tenant and of their values, in bytes.
+    /// Maximum size of all keys and values that the extension has in the tasks and conversations of a tenant, in bytes.
     pub max_scoped_bytes: usize,
 }
 
@@ -153,7 +153,8 @@ impl Quota {
         Ok(())
     }
 
-    /// Like [`check`](Self::check), for the limits on all tasks and conversations, whose usage is `used`.
+    /// Checks the limits on all tasks and conversations together. `used` is the usage of all of them. The other arguments are
+    /// the arguments of [`check`](Self::check).
     ///
     /// # Errors
     /// The limit that would be exceeded.
@@ -180,7 +181,7 @@ impl Quota {
 }
 
 impl Usage {
-    /// Usage after setting the value. `replaced` is the size of the key's present value, if the key exists.
+    /// The usage after the key was set to `value`. `replaced` is the size of the key's present value, if the key exists.
     pub(crate) fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
         let (keys, freed) = match replaced {
             // The key counts again below, so its bytes are freed with those of the old value.

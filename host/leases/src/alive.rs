@@ -12,8 +12,9 @@
 /// ```
 ///
 /// The optional second argument is the time with which the end of the lease is compared. The default is the time of the
-/// comparison. A statement that may wait for a row passes `statement_timestamp()`: it sees the leases as they were at its
-/// beginning, so a lease that was renewed during the wait would otherwise count as over.
+/// comparison. A statement that may wait for a row passes `statement_timestamp()`, the time at which the statement began. Such
+/// a statement sees the table of leases as it was at that time. If it compared with a later time, a lease that was renewed
+/// during the wait would count as ended.
 #[macro_export]
 macro_rules! is_alive {
     ($replica:expr) => {

@@ -1,8 +1,8 @@
-//! Editions: the extensions and cards that all processes on one database serve an agent with.
+//! Editions: the extensions and the cards that all processes on one database serve for an agent.
 //!
 //! A process proposes an edition. Each process that serves the agent tries the edition and reports the result. One statement
-//! accepts the edition if all processes with a valid lease can serve it. The edition is in force from then on. This module does
-//! not read the content of an edition.
+//! accepts the edition if all processes with a valid lease can serve it. The edition is then in force: new requests use it.
+//! This module does not read the content of an edition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ mod statements;
 #[error("the database of the editions failed")]
 pub struct EditionsError(#[from] sqlx::Error);
 
-/// The editions in one database, as one process uses them. Each agent has its own editions and is named by its tenant. The
-/// agent of the config has an empty tenant.
+/// Proposes, accepts and reads the editions in one database, for one process. Each agent has its own editions and is named by
+/// its tenant. The agent of the config has an empty tenant.
 #[derive(Debug)]
 pub struct Editions {
     database: PostgresDatabase,
@@ -253,7 +253,7 @@ impl Editions {
         Ok(!self.database.change(statements::WITHDRAW, &values).await?.is_empty())
     }
 
-    /// The names of the processes with a valid lease that may still serve an edition before `number`.
+    /// The names of the processes with a valid lease that may still serve an edition with a number below `number`.
     ///
     /// # Errors
     /// When the database fails.
@@ -263,8 +263,9 @@ impl Editions {
         Ok(rows.iter().map(|row| row.text(0)).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Records that the process serves these agents, each from an edition on. Proposals from now on need the consent of the
-    /// process. Returns false if its lease has ended.
+    /// Records the agents that the process serves: each entry of `served` is a tenant and the lowest number of an edition that
+    /// the process still serves. After this call, a new proposal for one of these agents needs the consent of the process.
+    /// Returns false if the lease of the process has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -300,7 +301,7 @@ impl Editions {
         Ok(())
     }
 
-    /// Records that the process has stopped to serve editions before `number`.
+    /// Records that the process no longer serves editions of the agent with a number below `number`.
     ///
     /// # Errors
     /// When the database fails.

@@ -30,7 +30,8 @@ const SELF_STOP: Duration = Duration::from_secs(4);
 const RENEWAL: Duration = Duration::from_millis(1_250);
 /// The pause between a failed renewal and the next attempt.
 const RENEW_AGAIN: Duration = Duration::from_millis(200);
-/// The longest time of one attempt to renew. The next attempt then still comes in time.
+/// The longest time of one attempt to renew. After an attempt that takes this long, another attempt can still renew the lease
+/// in time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The number of connections for a lease. The second one is used if the first one hangs.
 const CONNECTIONS: u32 = 2;
@@ -66,8 +67,8 @@ struct Announcement {
 #[derive(Debug)]
 struct LeaseStanding {
     replica: Replica,
-    /// The time at which this process requested the last successful renewal. The lease in the database ends a little later than
-    /// this time suggests.
+    /// The time at which this process requested the last successful renewal. The database renewed the lease after this time, so
+    /// the lease lasts at least five seconds from this time on.
     renewed: Instant,
     /// The time since which this process has had a lease without a break.
     unbroken_since: Instant,
@@ -105,8 +106,8 @@ impl Lease {
         self.keeper.replica()
     }
 
-    /// True while this process is `replica` and no other process may take over its work. The answer is also right after this
-    /// process was suspended for a while.
+    /// True while this process is `replica` and no other process may take over its work. The answer is correct even if this
+    /// process was suspended just before the call.
     #[must_use]
     pub fn holds(&self, replica: &Replica) -> bool {
         let standing = self.keeper.standing();

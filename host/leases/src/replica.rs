@@ -43,8 +43,8 @@ impl Replica {
         &self.0.id
     }
 
-    /// True after the end of the lease, as far as this process knows. Another process may have taken over the work of the
-    /// replica by then.
+    /// True if this process knows that the lease has ended. Another process may already have taken over the work of the
+    /// replica.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.over.is_cancelled()

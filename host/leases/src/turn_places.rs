@@ -1,4 +1,4 @@
-//! The places for turns. All processes on one database count them together.
+//! Counts the running turns of each caller over all processes on one database.
 
 use std::sync::Arc;
 

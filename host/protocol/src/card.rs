@@ -46,7 +46,7 @@ message! {
         pub protocol_binding: String => "protocolBinding" required,
         /// The value of `tenant` that clients send with every request to this interface.
         pub tenant: Option<String> => "tenant",
-        /// The version of A2A spoken here, such as `1.0`.
+        /// The version of A2A that the interface speaks, such as `1.0`.
         pub protocol_version: String => "protocolVersion" required,
     }
 
@@ -62,7 +62,7 @@ message! {
     pub struct AgentCapabilities {
         /// True if the agent answers SendStreamingMessage and SubscribeToTask.
         pub streaming: Option<bool> => "streaming" optional,
-        /// True if the agent posts task updates.
+        /// True if the agent sends push notifications: it posts updates of a task to a URL that the client has registered.
         pub push_notifications: Option<bool> => "pushNotifications" optional,
         /// The extensions that the agent supports.
         pub extensions: Vec<AgentExtension> => "extensions" optional,

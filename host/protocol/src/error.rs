@@ -46,7 +46,7 @@ pub enum A2aError {
         /// The state in which the task ended.
         state: TaskState,
     },
-    /// The agent does not post task updates.
+    /// The agent does not send push notifications.
     #[error("this agent does not send push notifications; use SubscribeToTask or GetTask to follow a task")]
     PushNotificationNotSupported,
     /// The agent does not support this operation, or not for this task.

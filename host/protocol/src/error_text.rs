@@ -31,8 +31,8 @@ pub(crate) fn body_type(content_type: &str) -> String {
     format!("{sent}; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')")
 }
 
-/// The end of the text for missing required extensions when the client requested unknown ones: probably one is
-/// misspelt.
+/// The end of the text for missing required extensions, if the client also requested unknown extensions. An unknown URI is
+/// probably a misspelt required one, so the text shows the unknown URIs.
 pub(crate) fn unknown_extensions(missing: &[ExtensionUri], unknown: &[ExtensionUri]) -> String {
     let one = |uri: &ExtensionUri| {
         let uri = uri.as_str();

@@ -33,8 +33,8 @@ use crate::{JsonObject, portable};
 pub struct Json(Arc<RawValue>);
 
 impl Json {
-    /// The most levels that arrays and objects may nest in one value. The official reader for Python follows 46 levels of
-    /// a value in the deepest place of an answer, which is the metadata of a part in a list of tasks.
+    /// The maximum depth to which arrays and objects nest in one value. The official reader for Python accepts 46 levels in a
+    /// value, even at the deepest place of an answer: the metadata of a part in a list of tasks.
     pub const MAX_DEPTH: usize = 40;
 
     /// Checks that `text` is exactly one JSON value and keeps it.

@@ -1,5 +1,5 @@
-//! Requests and responses of the operations on messages, tasks and cards (specification section 3.1). The module `push`
-//! has those of the operations on push notifications.
+//! Requests and responses of the operations on messages, tasks and cards (specification section 3.1). The module `push` has the
+//! requests and responses of the operations on push notifications.
 
 use crate::proto_json::message;
 use crate::{ContextId, Message, Metadata, Task, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
@@ -73,7 +73,7 @@ message! {
 
     /// The answer to ListTasks.
     pub struct ListTasksResponse {
-        /// The tasks, the one with the latest status first.
+        /// The tasks. The task whose status changed last comes first.
         pub tasks: Vec<Task> => "tasks" required,
         /// The token of the next page; empty on the last page.
         pub next_page_token: String => "nextPageToken" required,

@@ -74,7 +74,7 @@ impl PartContent {
         if is_base64(&joined) { Self::Raw(joined) } else { Self::Text(sent) }
     }
 
-    /// False for [`PartContent::Raw`] whose text is not base64.
+    /// True if clients can read the content. False only for [`PartContent::Raw`] whose text is not base64.
     pub fn is_readable(&self) -> bool {
         match self {
             Self::Raw(base64) => is_base64(base64),

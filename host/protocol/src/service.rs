@@ -25,7 +25,8 @@ pub fn is_version(sent: &str, version: &str) -> bool {
 /// The header with the protocol version of a request.
 pub const A2A_VERSION: &str = "a2a-version";
 
-/// The header with the extensions that a client requests. In a response, the extensions that were active.
+/// The header with extensions: in a request the extensions that the client requests, and in a response the extensions that were
+/// active.
 pub const A2A_EXTENSIONS: &str = "a2a-extensions";
 
 /// The number of URIs that are compared one by one. Further URIs are looked up by hash.

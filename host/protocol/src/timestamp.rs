@@ -73,8 +73,8 @@ impl Timestamp {
         })
     }
 
-    /// The time `millis` milliseconds after 1970-01-01T00:00:00Z. Times outside the years -9999 to 9999 become the
-    /// nearest one inside.
+    /// The time `millis` milliseconds after 1970-01-01T00:00:00Z. A time outside the years -9999 to 9999 becomes the nearest
+    /// time inside.
     pub fn from_millis(millis: i64) -> Self {
         let nearest = if millis < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
         Self(jiff::Timestamp::from_millisecond(millis).unwrap_or(nearest))

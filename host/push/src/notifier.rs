@@ -81,8 +81,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Creates an event from JSON. Other events of the task follow it. If a queue overflows, the oldest such events are
-    /// dropped first.
+    /// Creates an event from JSON that neither ends nor interrupts the task. If a queue overflows, the oldest events of this
+    /// kind are dropped first.
     pub fn update(json: Arc<str>) -> Self {
         let body = Bytes::from_owner(Body(json));
         Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, done: None }

@@ -33,7 +33,7 @@ pub(crate) enum PushResult {
     Waits,
     /// The event is the first of a new queue. The caller must start a worker.
     Starts(Ticket),
-    /// The event or older ones were dropped. `first` is true if this queue had not dropped any before.
+    /// The event or older events were dropped. `first` is true if this queue had not dropped an event before.
     Overflows { first: bool, dropped: u64 },
     /// Other queues take all the room. The event was dropped.
     NoRoom,
@@ -265,7 +265,8 @@ impl QueueTable {
 }
 
 impl Queue {
-    /// Drops the oldest event that does not end or interrupt its task. If there is none, drops the oldest event.
+    /// Drops the oldest event that does not end or interrupt its task. If all events end or interrupt the task, drops the
+    /// oldest event.
     fn drop_oldest(&mut self) -> Option<QueuedEvent> {
         let oldest = self.waiting.iter().position(|pending| !pending.event.is_last).unwrap_or(0);
         self.waiting.remove(oldest)

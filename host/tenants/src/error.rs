@@ -1,5 +1,5 @@
-//! The error of the three stores. A failed call has stored nothing. If only the answer of the database was lost, the
-//! whole change may be stored.
+//! The error of the three stores. A failed call has usually stored nothing. There is one exception: if the database stored the
+//! change and its answer was lost, the whole change is stored.
 
 /// The reason why a store refused a call, or why a call failed.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ pub struct Consumption {
     pub tokens: u64,
 }
 
-/// The largest value of each number of one tenant in an hour. The sum over all stored hours thus stays far below the
+/// The cap for each number of a tenant's usage in one hour. With this cap, the sum over all stored hours stays far below the
 /// largest integer of a database.
 pub(crate) const MOST_OF_HOUR: u64 = 1 << 50;
 
@@ -69,8 +69,8 @@ pub trait UsageStore: Send + Sync {
     /// [`TenantStoreError::Database`].
     async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, TenantStoreError>;
 
-    /// At most `limit` tenants with their usage since the beginning of an hour: those with most CPU time first, and
-    /// among equals those with most requests.
+    /// At most `limit` tenants with their usage since the beginning of an hour. The tenants with the most CPU time come first.
+    /// Among tenants with the same CPU time, the tenants with the most requests come first.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

@@ -38,7 +38,7 @@ struct Connector {
     dead: Moment,
 }
 
-/// Time of the last failure of one kind. Connections that have been idle since before that time may be lost as well.
+/// The time of the last failure of one kind. A connection that has been idle since before that time may be lost too.
 #[derive(Debug, Default)]
 struct Moment(Mutex<Option<Instant>>);
 

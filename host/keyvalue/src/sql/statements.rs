@@ -55,7 +55,7 @@ macro_rules! put {
 
 pub(crate) const PUT: &str = put!();
 
-/// Like [`PUT`], and records the time.
+/// Sets a key like [`PUT`], and also records the time of the change.
 pub(crate) const PUT_WITH_TIME: &str = concat!(put!(), ", set_at = clock_timestamp()");
 
 /// Deletes a key and returns the size of the key and its value, in bytes.

@@ -49,7 +49,7 @@ pub trait Wake: Send + Sync + 'static {
     /// lost without an error.
     fn tell(&self, id: &str, seq: u64);
 
-    /// A reader of all hints from now on.
+    /// Returns a reader of all hints that arrive after this call.
     fn hints(&self) -> Hints;
 }
 
@@ -68,7 +68,7 @@ impl Wake for LocalWake {
 /// The hints of other processes, for one reader.
 #[derive(Debug)]
 pub struct Hints {
-    /// The receiver of notices. `None` in a process without others.
+    /// The receiver of notices. `None` if no other process uses the store.
     receiver: Option<broadcast::Receiver<Notice>>,
 }
 

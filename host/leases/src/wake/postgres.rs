@@ -47,8 +47,9 @@ pub struct PostgresWake {
 }
 
 impl PostgresWake {
-    /// Sends and receives hints from now on, over connections of its own to `direct`. `tasks` is the database that requests
-    /// use. Fails unless a notification that is sent there arrives at `direct`.
+    /// Starts to send and receive hints over further connections to `direct`, which must not go through a pooler that shares
+    /// connections. `tasks` is the database that requests use. Fails unless a notification that is sent over `tasks` arrives at
+    /// `direct`.
     ///
     /// # Errors
     /// When no notification arrives within five seconds.

@@ -29,14 +29,14 @@ pub(super) struct RepeatedKeys<'a> {
     is_key: bool,
     /// The arrays and objects around `at`.
     open: SmallVec<[OpenContainer<'a>; 8]>,
-    /// The keys of all objects around `at`, those of the innermost last.
+    /// The keys of all arrays and objects in `open`. The keys of the innermost object come last.
     keys: SmallVec<[Key<'a>; COMPARED]>,
 }
 
 /// An array or object that has not ended yet.
 struct OpenContainer<'a> {
     is_object: bool,
-    /// The index of its first key among all keys.
+    /// The index of the object's first key in [`RepeatedKeys::keys`].
     first: usize,
     /// The index of each key within the object, once the object is large.
     index: Option<HashMap<Cow<'a, str>, usize>>,

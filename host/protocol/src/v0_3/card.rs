@@ -1,4 +1,4 @@
-//! The Agent Card of 0.3 (A2A 0.3 section 5.5), alone and merged with the one of 1.0.
+//! The Agent Card of 0.3 (A2A 0.3 section 5.5), alone and merged with the card of 1.0.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -42,10 +42,11 @@ impl<'a> AgentCard<'a> {
     }
 }
 
-/// A card for clients of both versions: the 1.0 card with all fields of 0.3 added. If no interface of the card speaks
-/// 0.3, the fields of 0.3 are missing.
+/// A card for clients of both versions: the 1.0 card with all fields of 0.3 added. If no interface of the card speaks 0.3, the
+/// fields of 0.3 are missing.
 ///
-/// The signatures are those of `card`. A client that verifies the whole JSON needs a signature over the merged form.
+/// The merged card has the signatures of `card`, which do not cover the added fields. A client that verifies the whole JSON
+/// needs a signature over the merged card.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MergedAgentCard<'a> {

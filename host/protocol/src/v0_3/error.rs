@@ -9,9 +9,12 @@ use crate::error_text::unknown_extensions;
 use crate::jsonrpc::RequestId;
 use crate::{A2aError, Json};
 
-/// The JSON-RPC code. 0.3 has no error for an unsupported version; the official SDKs answer an internal error (-32603),
-/// and so does this function. 0.3 has no error for a missing required extension either. Its clients accept any code,
-/// and some know the one of 1.0 (-32008), so that one is used. Codes of extensions and of the server stay the same.
+/// The JSON-RPC code that a client of 0.3 gets. Codes of extensions and of the server stay the same. Two errors of 1.0 do not
+/// exist in 0.3:
+///
+/// - For an unsupported version, and for a path of another version, the code is an internal error (-32603), as in the official
+///   SDKs.
+/// - For a missing required extension the code of 1.0 (-32008) is used. Clients of 0.3 accept any code, and some know this one.
 pub fn code(error: &A2aError) -> i32 {
     match error {
         A2aError::VersionNotSupported { .. } | A2aError::PathOfOtherVersion { .. } => -32603,

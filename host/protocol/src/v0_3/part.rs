@@ -1,4 +1,4 @@
-//! Parts: `kind` says which of text, file and data it is (A2A 0.3 section 6.5).
+//! Parts (A2A 0.3 section 6.5). The field `kind` says whether a part is text, a file or data.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Parts, whose kind follows from the field that is set.
+//! Parts of the HTTP+JSON binding. The kind of a part follows from the field that is set.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
