@@ -18,7 +18,7 @@ pub struct ConversationQuery {
     pub user: Option<String>,
     /// The position after which the list starts; `None` starts at the first conversation.
     pub after: Option<ConversationCursor>,
-    /// The most conversations that the list contains.
+    /// The maximum number of conversations that the list contains.
     pub limit: usize,
 }
 

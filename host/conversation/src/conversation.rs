@@ -20,7 +20,8 @@ use crate::store::{Append, Appended, ConversationStore, Outcome, Position};
 use crate::task::TaskSnapshot;
 use crate::view::View;
 
-/// The most bytes of the history that a turn reads. Conversations in a database may hold more than fits into memory.
+/// The maximum number of bytes of the history that a turn reads. Conversations in a database may hold more than fits into
+/// memory.
 const HISTORY_BYTES: usize = 8 << 20;
 
 /// The pause before a turn tries again to leave its queue, after the store has failed.
@@ -106,7 +107,7 @@ impl Conversation {
     /// Enters the queue of a conversation, which need not exist yet.
     ///
     /// # Errors
-    /// As [`ConversationStore::enter`].
+    /// The errors of [`ConversationStore::enter`].
     pub async fn enter(
         store: &Arc<dyn ConversationStore>,
         key: ConversationKey,
@@ -270,21 +271,21 @@ impl Conversation {
         Ok(())
     }
 
-    /// Stores entries in one step, together with the task and the state that result from the entries. `temp:` keys last
-    /// until the turn ends.
+    /// Stores entries in one step, together with the task and the state that result from the entries. `temp:` keys last until
+    /// the turn ends.
     ///
     /// # Errors
-    /// As [`ConversationStore::append`].
+    /// The errors of [`ConversationStore::append`].
     pub async fn append(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
         self.inner.write(&mut writing, entries.as_ref(), (false, Outcome::Task)).await
     }
 
-    /// Stores the last entries of the turn and leaves the queue, in one step. The next turn of the conversation may begin
-    /// in another process.
+    /// Stores the last entries of the turn and leaves the queue, in one step. The next turn of the conversation may begin in
+    /// another process.
     ///
     /// # Errors
-    /// As [`append`](Self::append). Then the turn has not ended.
+    /// The errors of [`append`](Self::append). After an error the turn has not ended.
     pub async fn end(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Task)).await
@@ -293,7 +294,7 @@ impl Conversation {
     /// Ends the turn with a message as the answer. The task is deleted, and the history stays.
     ///
     /// # Errors
-    /// As [`append`](Self::append). Then the turn has not ended.
+    /// The errors of [`append`](Self::append). After an error the turn has not ended.
     pub async fn answer(
         &self,
         entries: impl AsRef<[Entry]> + Send + Sync,
@@ -303,11 +304,10 @@ impl Conversation {
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Answer(answer))).await
     }
 
-    /// Ends the turn with a refusal by the agent: the task and the claim of the message are deleted, and the history
-    /// stays.
+    /// Ends the turn with a refusal by the agent: the task and the claim of the message are deleted, and the history stays.
     ///
     /// # Errors
-    /// As [`append`](Self::append). Then the turn has not ended.
+    /// The errors of [`append`](Self::append). After an error the turn has not ended.
     pub async fn refuse(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let mut writing = self.inner.writing.lock().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Refusal)).await
@@ -346,7 +346,7 @@ impl QueuedTurn {
     /// Waits until the turn runs.
     ///
     /// # Errors
-    /// As [`ConversationStore::wait`].
+    /// The errors of [`ConversationStore::wait`].
     pub async fn runs(self) -> Result<Conversation, AppendError> {
         let found = self.comes().await?;
         Ok(self.begin(found))
@@ -376,7 +376,7 @@ impl QueuedTurn {
     /// Ends the turn before it has begun. The entries must not contain an event of the history.
     ///
     /// # Errors
-    /// As [`ConversationStore::append`].
+    /// The errors of [`ConversationStore::append`].
     pub async fn end(self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
         let Self { hold, beginning } = self;
         let nothing = hold.store.conversation(&hold.key, Window::NONE).await?;

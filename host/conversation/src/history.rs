@@ -14,9 +14,9 @@ use crate::state::ScopedState;
 /// The part of the history to read: the latest events, within two limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The most events that are read.
+    /// The maximum number of events that are read.
     pub events: usize,
-    /// The most bytes that the events have together, roughly counted.
+    /// The maximum size of all events together, in bytes, roughly counted.
     pub bytes: usize,
 }
 

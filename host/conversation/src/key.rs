@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use annex_protocol::ContextId;
 pub use annex_protocol::Owner;
 
-/// The most bytes of a tenant, an agent's name, a user or an id, in every store. PostgreSQL sets the bound: an entry of
-/// an index has at most 2,704 bytes, and some indexes contain four such texts.
+/// The maximum number of bytes of a tenant, an agent's name, a user or an id, in every store. PostgreSQL sets the bound: an
+/// entry of an index has at most 2,704 bytes, and some indexes contain four such texts.
 pub const MAX_KEY_BYTES: usize = 600;
 
 /// The name of one conversation. The same context id under another user, agent or tenant is another conversation.

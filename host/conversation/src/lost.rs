@@ -25,13 +25,13 @@ pub struct EndOfLostTurn {
     pub task: TaskSnapshot,
 }
 
-/// Ends a lost turn. The task becomes CANCELED if its client has asked for that, else FAILED with `reason`. A message of
-/// the user without an answer gets an error event, so that questions and answers alternate in every history.
+/// Ends a lost turn. The task becomes CANCELED if its client has asked for that, else FAILED with `reason`. A message of the
+/// user without an answer gets an error event, so that questions and answers alternate in every history.
 ///
 /// Returns the entries; `None` for a turn that has ended already.
 ///
 /// # Errors
-/// As [`ConversationStore::append`].
+/// The errors of [`ConversationStore::append`].
 pub async fn end_lost_turn(
     store: &dyn ConversationStore,
     lost: &LostTurn,

@@ -23,7 +23,7 @@ pub struct TaskQuery {
     pub status_after: Option<Timestamp>,
     /// The end of the previous page; `None` for the first page.
     pub after: Option<TaskCursor>,
-    /// The most tasks on the page.
+    /// The maximum number of tasks on the page.
     pub limit: usize,
 }
 

@@ -94,7 +94,7 @@ pub struct LostTurn {
 }
 
 impl LostTurn {
-    /// The most times that a turn is begun.
+    /// The maximum number of times that a turn is begun.
     pub const MAX_ATTEMPTS: u32 = 2;
 
     /// True if another process may continue the turn: the turn has a text, was not cancelled, and has attempts left.

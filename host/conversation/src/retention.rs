@@ -24,7 +24,7 @@ pub struct Retention {
 pub struct Keep {
     /// The age above which a record is deleted. [`Duration::MAX`] keeps records for ever.
     pub age: Duration,
-    /// The most records of one tenant, counted over all its owners. [`u64::MAX`] keeps all records.
+    /// The maximum number of records of one tenant, counted over all its owners. [`u64::MAX`] keeps all records.
     pub count: u64,
 }
 
@@ -33,9 +33,9 @@ pub struct Keep {
 pub struct WaitingBounds {
     /// The longest wait of one task. With [`Duration::MAX`] a task may wait for ever.
     pub age: Duration,
-    /// The most waiting tasks of one authenticated owner.
+    /// The maximum number of waiting tasks of one authenticated owner.
     pub per_owner: usize,
-    /// The most waiting tasks of all anonymous clients of a tenant, who share one owner.
+    /// The maximum number of waiting tasks of all anonymous clients of a tenant, who share one owner.
     pub anonymous: usize,
 }
 
@@ -77,7 +77,7 @@ impl WaitingBounds {
     /// The limits that let any number of tasks wait for ever.
     pub const UNBOUNDED: Self = Self { age: Duration::MAX, per_owner: usize::MAX, anonymous: usize::MAX };
 
-    /// The most tasks of this owner that may wait.
+    /// The maximum number of tasks of this owner that may wait.
     pub(crate) fn of(&self, owner: &Owner) -> usize {
         if owner.principal.is_empty() { self.anonymous } else { self.per_owner }
     }

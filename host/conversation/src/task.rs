@@ -21,7 +21,7 @@ use grown::{Grown, GrownParts};
 /// The bytes up to which a task counts as small. A small task is copied and stored as a whole with each of its entries.
 const SMALL: usize = 8 << 10;
 
-/// The most bytes of a final update that is accepted even if the task exceeds its limits.
+/// The maximum number of bytes of a final update that is accepted even if the task exceeds its limits.
 const SHORT: usize = 16 << 10;
 
 /// A task at one moment. Clones share the values.

@@ -106,11 +106,10 @@ impl PostgresConnections {
 }
 
 impl PostgresDatabase {
-    /// Opens a pool of at most `connections` connections and runs the migrations. [`PostgresConnections::new`]
-    /// describes `url`.
+    /// Opens a pool of at most `connections` connections and runs the migrations. [`PostgresConnections::new`] describes `url`.
     ///
     /// # Errors
-    /// Like [`PostgresConnections::new`] and [`Self::open`].
+    /// The errors of [`PostgresConnections::new`] and [`Self::open`].
     pub async fn connect(url: &str, connections: u32, migrations: Migrations) -> Result<Self, OpenError> {
         Self::open(&PostgresConnections::new(url, connections)?, migrations).await
     }

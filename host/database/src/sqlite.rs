@@ -113,13 +113,13 @@ impl SqliteDatabase {
     }
 
     /// Like [`open`](Self::open), for a store that kept its version in `PRAGMA user_version` before it had a table of
-    /// migrations. Migrations up to that version are skipped. The last migration must set `user_version` to its own
-    /// number, so that older software still finds the version.
+    /// migrations. Migrations up to that version are skipped. The last migration must set `user_version` to its own number, so
+    /// that older software still finds the version.
     ///
     /// # Errors
-    /// Like [`SqliteDatabase::open`]. If the version is later than the last migration, the source of
-    /// [`OpenError::Migration`] is [`MigrateError::VersionMissing`](sqlx::migrate::MigrateError::VersionMissing) with
-    /// that version.
+    /// The errors of [`SqliteDatabase::open`]. If the version is later than the last migration, the source of
+    /// [`OpenError::Migration`] is [`MigrateError::VersionMissing`](sqlx::migrate::MigrateError::VersionMissing) with that
+    /// version.
     pub async fn open_with_user_version(path: &Path, migrations: Migrations) -> Result<Self, OpenError> {
         let options = create(path)?;
         let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;

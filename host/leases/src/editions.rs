@@ -102,7 +102,7 @@ impl Editions {
     /// Creates missing tables and runs their migrations.
     ///
     /// # Errors
-    /// As [`PostgresDatabase::open`].
+    /// The errors of [`PostgresDatabase::open`].
     pub async fn open(connections: &PostgresConnections, lease: Arc<Lease>) -> Result<Self, OpenError> {
         Ok(Self { database: PostgresDatabase::open(connections, MIGRATIONS).await?, lease })
     }

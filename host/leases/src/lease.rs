@@ -79,7 +79,7 @@ impl Lease {
     /// of an earlier replica with the same name, whose lease ends.
     ///
     /// # Errors
-    /// As [`PostgresDatabase::open`], and when the database is too far away to renew a lease in time.
+    /// The errors of [`PostgresDatabase::open`]. Also fails when the database is too far away to renew a lease in time.
     pub fn open<'a>(
         connections: &'a PostgresConnections,
         name: Option<&'a str>,

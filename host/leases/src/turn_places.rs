@@ -39,7 +39,7 @@ impl TurnPlaces {
     /// Creates missing tables. The places that this process takes are tied to the `lease`.
     ///
     /// # Errors
-    /// As [`PostgresDatabase::open`].
+    /// The errors of [`PostgresDatabase::open`].
     pub async fn open(connections: &PostgresConnections, lease: Arc<Lease>) -> Result<Self, OpenError> {
         Ok(Self { database: PostgresDatabase::open(connections, MIGRATIONS).await?, lease })
     }

@@ -27,7 +27,7 @@ use crate::tasks::record::TaskRecord;
 /// The pause between two attempts to get a permit. All turns of a process are lost at the same time, so many turns may
 /// wait for permits.
 const PERMIT_PAUSE: Duration = Duration::from_millis(500);
-/// The most attempts to get a permit.
+/// The maximum number of attempts to get a permit.
 const PERMIT_ATTEMPTS: usize = 60;
 
 /// The reason why this process does not continue a turn.

@@ -42,9 +42,9 @@ pub(crate) struct TurnCounts {
 /// The limits on concurrent turns and on the duration of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnBounds {
-    /// The most turns in this process.
+    /// The maximum number of concurrent turns in this process.
     pub in_all: usize,
-    /// The most turns of one caller, over all processes.
+    /// The maximum number of concurrent turns of one caller, over all processes.
     pub per_caller: usize,
     /// The maximum number of turns that wait in one conversation. The running turn is not counted.
     pub waiting: usize,

@@ -39,7 +39,7 @@ const DEFAULT_PAGE_SIZE: usize = 50;
 const LOOK: Duration = Duration::from_secs(1);
 /// One out of this many searches for unsent notifications examines all cursors.
 const THOROUGH: usize = 10;
-/// The most cursors in one query.
+/// The maximum number of cursors in one query.
 const LEFT: usize = 16;
 /// The pause before a task that could not be read is tried again.
 const UNREADABLE: Duration = Duration::from_secs(60);

@@ -54,29 +54,29 @@ const LATER: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantQuota {
-    /// The most requests per second, over all processes.
+    /// The maximum number of requests per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u64>,
-    /// The most milliseconds of CPU time per second in extensions and in the agent, over all processes.
+    /// The maximum number of milliseconds of CPU time per second in extensions and in the agent, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms_per_second: Option<u64>,
-    /// The most turns at a time, including turns that wait for their conversation, over all processes.
+    /// The maximum number of turns that run or wait in the queue of their conversation, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// The most stored sessions.
+    /// The maximum number of stored sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u64>,
-    /// The most bytes of state in all sessions.
+    /// The maximum number of bytes of state in all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<u64>,
-    /// The most finished tasks that are stored. Above this limit the oldest ones are deleted, and no request is
+    /// The maximum number of finished tasks that are stored. Above this limit the oldest ones are deleted, and no request is
     /// refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
-    /// The most stored keys of all extensions.
+    /// The maximum number of stored keys of all extensions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
-    /// The most tokens per day (UTC), counted as models report the tokens of prompts and answers.
+    /// The maximum number of tokens per day (UTC), counted as models report the tokens of prompts and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
 }

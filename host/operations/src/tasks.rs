@@ -46,7 +46,7 @@ const SWEEP: Duration = Duration::from_secs(60 * 60);
 /// The time between two sweeps of keys whose task or conversation was deleted.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
 
-/// The most overdue tasks that a sweep returns.
+/// The maximum number of overdue tasks that a sweep returns.
 const OVERDUE: usize = 100;
 /// The status message of a task that waited too long for its client.
 const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";

@@ -226,7 +226,7 @@ impl From<Unportable> for A2aError {
     }
 }
 
-/// The most bytes of each text in an error. A longer text is cut: it may contain text of the client.
+/// The maximum number of bytes of each text in an error. A longer text is cut: it may contain text of the client.
 pub(crate) const MAX_TEXT_BYTES: usize = 4096;
 
 impl A2aError {

@@ -2,11 +2,11 @@
 
 use crate::ExtensionUri;
 
-/// The most unknown extensions that an error shows. If there are more, it shows none.
+/// The maximum number of unknown extensions that an error shows. If there are more, it shows none.
 const MAX_UNKNOWN: usize = 3;
 /// The longest unknown URI that an error shows, in bytes.
 const MAX_URI: usize = 200;
-/// The most bytes in which a misspelt URI may differ from the required one.
+/// The maximum number of bytes in which a misspelt URI may differ from the required one.
 const MAX_SLIP: usize = 3;
 
 /// The text for an unsupported version. A request without a version is one of 0.3 (specification section 3.6.2).

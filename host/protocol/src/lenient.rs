@@ -15,7 +15,7 @@ thread_local! {
     static LEFT_OUT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// The most skipped fields that are reported per value. A card may have any number of faulty fields.
+/// The maximum number of skipped fields that are reported per value. A card may have any number of faulty fields.
 const MAX_TOLD: usize = 20;
 
 /// Reads a value. Also returns the fields that were skipped, each with its name and the reason.

@@ -34,7 +34,7 @@ message! {
         pub accepted_output_modes: Vec<String> => "acceptedOutputModes",
         /// The webhook that receives the task's updates.
         pub task_push_notification_config: Option<TaskPushNotificationConfig> => "taskPushNotificationConfig",
-        /// The most messages of history in the answer. Absent: all messages that the server sends by default.
+        /// The maximum number of messages of history in the answer. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
         /// True if the answer is sent as soon as the task exists. False if the answer is sent when the task has ended
         /// or is interrupted.
@@ -47,7 +47,7 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// The id of the wanted task.
         pub id: TaskId => "id" required,
-        /// The most messages of history in the answer. Absent: all messages that the server sends by default.
+        /// The maximum number of messages of history in the answer. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
     }
 
@@ -59,11 +59,11 @@ message! {
         pub context_id: Option<ContextId> => "contextId",
         /// The state of the listed tasks. Unspecified: tasks in any state.
         pub status: TaskState => "status",
-        /// The most tasks on a page, 1 to 100. Absent: 50.
+        /// The maximum number of tasks on a page, 1 to 100. Absent: 50.
         pub page_size: Option<i32> => "pageSize",
         /// The token of this page, from the previous answer.
         pub page_token: Option<String> => "pageToken",
-        /// The most messages of history per task. Absent: all messages that the server sends by default.
+        /// The maximum number of messages of history per task. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
         /// The earliest timestamp that the status of a listed task has. Absent: any timestamp.
         pub status_timestamp_after: Option<Timestamp> => "statusTimestampAfter",

@@ -96,7 +96,7 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// The id of the task whose configs are listed.
         pub task_id: TaskId => "taskId" required,
-        /// The most configs on a page. 0: the server decides.
+        /// The maximum number of configs on a page. 0: the server decides.
         pub page_size: i32 => "pageSize",
         /// The token of this page, from the previous answer.
         pub page_token: Option<String> => "pageToken",

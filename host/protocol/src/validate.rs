@@ -10,7 +10,7 @@ use crate::{
     TaskPushNotificationConfig,
 };
 
-/// The most violations that are reported. A request may have thousands, and no developer reads that many.
+/// The maximum number of violations that are reported. A request may have thousands, and no developer reads that many.
 const MAX_VIOLATIONS: usize = 20;
 
 #[derive(Default)]

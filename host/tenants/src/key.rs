@@ -2,7 +2,7 @@
 
 use crate::TenantStoreError;
 
-/// The most bytes of a tenant's name or of a digest.
+/// The maximum number of bytes of a tenant's name or of a digest.
 pub const MAX_KEY_BYTES: usize = 512;
 
 /// True if `text` can be stored as a name or a digest. Stores find nothing under other texts.

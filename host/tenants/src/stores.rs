@@ -45,11 +45,10 @@ impl TenantStores {
         }
     }
 
-    /// Opens the SQLite file and runs the migrations of its tables. Creates a missing file, which only its owner can
-    /// read.
+    /// Opens the SQLite file and runs the migrations of its tables. Creates a missing file, which only its owner can read.
     ///
     /// # Errors
-    /// As [`SqliteDatabase::open`].
+    /// The errors of [`SqliteDatabase::open`].
     pub fn open_file(path: &Path) -> LocalBoxFuture<'_, Result<Self, OpenError>> {
         Box::pin(async move { Ok(Self::on(SqliteDatabase::open(path, SQLITE_MIGRATIONS).await?, false)) })
     }
@@ -58,7 +57,7 @@ impl TenantStores {
     /// database. Closing the stores closes the connections for everyone who shares them.
     ///
     /// # Errors
-    /// As [`PostgresDatabase::open`].
+    /// The errors of [`PostgresDatabase::open`].
     pub fn open_postgres(connections: &PostgresConnections) -> LocalBoxFuture<'_, Result<Self, OpenError>> {
         Box::pin(async move { Ok(Self::on(PostgresDatabase::open(connections, POSTGRES_MIGRATIONS).await?, true)) })
     }

@@ -12,11 +12,11 @@ use crate::retention::WaitingBounds;
 /// finishes its task. The running tasks of one owner may fill three quarters of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
-    /// The most conversations. Default: 10,000.
+    /// The maximum number of conversations. Default: 10,000.
     pub max_conversations: usize,
-    /// The most memory for states and histories, in bytes, roughly counted. Default: 256 MiB.
+    /// The maximum memory for states and histories, in bytes, roughly counted. Default: 256 MiB.
     pub max_conversation_bytes: usize,
-    /// The most tasks. Default: 10,000. The store remembers the claims of four times as many messages.
+    /// The maximum number of tasks. Default: 10,000. The store remembers the claims of four times as many messages.
     pub max_tasks: usize,
     /// The limit on the memory for tasks, entries, configs and answers to messages, in bytes. Answers may take at most a
     /// quarter of this memory. Default: 256 MiB.

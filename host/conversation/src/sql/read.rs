@@ -17,7 +17,7 @@ use crate::state::ScopedState;
 use crate::stored_task::{StoredTask, TaskContent};
 use crate::task::TaskSnapshot;
 
-/// The most entries of a large task in one query.
+/// The maximum number of entries of a large task in one query.
 const BATCH: usize = 1_000;
 
 pub(super) async fn conversation<D: Database>(

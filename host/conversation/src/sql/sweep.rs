@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::key::ConversationKey;
 use crate::retention::{Retention, Swept};
 
-/// The most records in one query.
+/// The maximum number of records in one query.
 const BATCH: usize = 100;
 
 pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> Result<Swept, StoreError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// The most batches of hints that wait for a slow reader. If more batches wait, the reader loses hints.
+/// The maximum number of batches of hints that wait for a slow reader. If more batches wait, the reader loses hints.
 const BEHIND: usize = 1_024;
 
 /// The reasons why wake-ups do not work.

@@ -14,9 +14,9 @@ use super::hints::Hint;
 
 /// The least time between two batches.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The most bytes of a notification's text. PostgreSQL accepts less than 8,000.
+/// The maximum number of bytes of a notification's text. PostgreSQL accepts less than 8,000.
 const MAX_BYTES: usize = 7_900;
-/// The most tasks in the outbox. Hints of further tasks are lost.
+/// The maximum number of tasks in the outbox. Hints of further tasks are lost.
 const MAX_WAITING: usize = 10_000;
 /// The time after which a process that was alone looks for other processes again.
 const ALONE: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ use crate::looks::look_until;
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause between two attempts to release a place.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The most attempts to release a place. After that the place is lost until this process ends.
+/// The maximum number of attempts to release a place. After that the place is lost until this process ends.
 const ATTEMPTS: usize = 600;
 
 /// The shared places for all tenants of a process.

@@ -10,7 +10,7 @@ use crate::fault;
 
 /// The number of tenants that are written in one transaction.
 const AT_ONCE: usize = 200;
-/// The most failed transactions of one write. After them the remaining tenants wait for the next write, because a
+/// The maximum number of failed transactions of one write. After them the remaining tenants wait for the next write, because a
 /// database that is down would fail every transaction.
 const MOST_FAILURES: usize = 3;
 

@@ -4,7 +4,7 @@ use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId};
 
 /// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.
 pub(crate) const MAX_ID_BYTES: usize = 256;
-/// The most tasks that a message may refer to.
+/// The maximum number of tasks that a message may refer to.
 const MAX_REFERENCES: usize = 64;
 
 pub(crate) fn check(request: &SendMessageRequest) -> Result<(), A2aError> {

@@ -12,7 +12,7 @@ use crate::tasks::{Tasks, queues};
 
 /// The time between two queries.
 const LOOK: Duration = Duration::from_millis(500);
-/// The most turns in one query.
+/// The maximum number of turns in one query.
 const AT_ONCE: usize = 100;
 /// The status message of a task whose process has ended.
 const STOPPED: &str = "The server stopped while the task ran; send the message again.";

@@ -19,7 +19,7 @@ use crate::tasks::record::TaskRecord;
 const LOOK: Duration = Duration::from_secs(1);
 /// The number of notified tasks that are read together.
 const AT_ONCE: usize = 4;
-/// The most tasks in one query.
+/// The maximum number of tasks in one query.
 const FOLLOWED: usize = 1_000;
 
 impl Tasks {

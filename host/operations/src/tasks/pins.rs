@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 use crate::tasks::task_pins::{Interruption, PinnedVersion, TaskPins};
 
-/// The most tasks with pins. Beyond it, the task that was idle for longest loses its pins.
+/// The maximum number of tasks with pins. If more tasks have pins, the task that was idle for longest loses its pins.
 const MAX_TASKS: usize = 10_000;
-/// The most replaced versions of one extension that pins keep in memory.
+/// The maximum number of replaced versions of one extension that pins keep in memory.
 const MAX_REPLACED: usize = 8;
 
 /// The versions of waiting tasks.

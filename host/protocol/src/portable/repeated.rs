@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 /// The shortest text of an object that has a key twice.
 const SHORTEST: usize = r#"{"":0,"":0}"#.len();
-/// The most keys of an object that are compared one by one. Larger objects get an index.
+/// The maximum number of keys of an object that are compared one by one. Larger objects get an index.
 const COMPARED: usize = 16;
 
 /// A key that occurred in its object before.
