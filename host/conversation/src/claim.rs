@@ -16,7 +16,7 @@ pub struct MessageKey {
     pub digest: [u8; 32],
 }
 
-/// Checks the names of a claim. Clients choose all of them but the task id.
+/// Checks the names of a claim. Clients choose all these names except the task id.
 pub(crate) fn check_names(owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<(), InvalidName> {
     check_key("tenant", &owner.tenant)?;
     check_key("principal", &owner.principal)?;

@@ -59,9 +59,9 @@ pub enum PushThen {
 /// The cursors of a store that several processes share. A cursor is deleted with its config.
 #[async_trait]
 pub trait PushCursors: Send + Sync {
-    /// Creates the cursor of a stored config, so that the receiver gets the events after number `sent`. If `sends` is
-    /// true, `by` sends them, otherwise the next process that works on the task. Returns the cursor, or `None` if the
-    /// config does not exist.
+    /// Creates the cursor of a stored config, so that the receiver gets the events after number `sent`. If `sends` is true,
+    /// `by` sends these events. Otherwise the next process that works on the task sends them. Returns the cursor, or `None` if
+    /// the config does not exist.
     ///
     /// # Errors
     /// When the database fails.

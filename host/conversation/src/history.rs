@@ -27,7 +27,7 @@ pub struct ConversationSnapshot {
     pub key: ConversationKey,
     /// The number of events since the conversation began; 0 when the conversation does not exist.
     pub number: u64,
-    /// The stored state that the conversation sees: its own keys and the shared ones.
+    /// The stored state that the conversation sees: its own keys and the shared keys.
     pub state: ScopedState,
     /// The timestamp of the last event. Each event brings its own timestamp, so this time can go backwards.
     pub updated_at: Timestamp,
@@ -149,7 +149,7 @@ impl Artifacts {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| &entry.artifact)
     }
 
-    /// Adds a version of an artifact. If the artifacts then exceed a limit, the least recently written ones are
+    /// Adds a version of an artifact. If the artifacts then exceed a limit, the artifacts that were not written for longest are
     /// dropped.
     pub(crate) fn put(&mut self, name: &str, parts: &Parts, limits: &Limits) {
         let previous = self.entries.iter().position(|entry| entry.name == name).map(|index| self.take(index));

@@ -147,8 +147,8 @@ fn check_escaped(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.len().saturating_mul(6) < MAX_KEY_BYTES { Ok(()) } else { check_key(field, Json::string(text).get()) }
 }
 
-/// Checks that a state key contains no invisible or misleading characters. People read state keys, and the agent's
-/// instruction contains them. Extensions and clients can choose state keys without a grant.
+/// Checks that a state key contains no invisible or misleading characters, because people and models read state keys.
+/// Extensions and clients can choose state keys without a grant.
 fn check_seen(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.contains(annex_text::steers) { Err(InvalidName::Unseen { field, text: text.to_owned() }) } else { Ok(()) }
 }

@@ -87,7 +87,7 @@ pub struct LostTurn {
     pub resume: Option<Arc<str>>,
     /// True if the message of the turn is in the log. Otherwise `resume` contains the message.
     pub has_begun: bool,
-    /// The number of processes that have begun the turn before this one.
+    /// The number of earlier processes that have begun the turn.
     pub attempts: u32,
     /// True if the task of the turn is to be cancelled.
     pub is_cancelled: bool,

@@ -175,15 +175,15 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Database`].
     async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
-    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted by a
-    /// query of its own, so it may not match a page that was read just before a change.
+    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). Another query counts the total, so
+    /// the total may differ from the page if tasks change between the two queries.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn tasks(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 
-    /// The tasks among `known` whose last entry has another number than the given one. Each comes with the present
-    /// number of its last entry, or `None` if the task was deleted.
+    /// The tasks in `known` whose last entry no longer has the given number. Each task comes with the present number of its
+    /// last entry, or `None` if the task was deleted.
     ///
     /// # Errors
     /// [`StoreError::Database`].

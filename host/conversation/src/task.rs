@@ -123,8 +123,8 @@ impl TaskSnapshot {
         self.task().artifacts.iter().any(|artifact| artifact.artifact_id == *id)
     }
 
-    /// True for a large task, which databases store as its entries. Its JSON would otherwise be written again with each
-    /// entry.
+    /// True for a large task. Databases store a large task as its entries, because its whole JSON would otherwise be written
+    /// again with each entry.
     #[must_use]
     pub fn is_large(&self) -> bool {
         let is_whole = matches!(self.inner.form, Form::Whole(..));

@@ -149,11 +149,11 @@ pub struct Rows {
 /// steps then fit into one statement.
 #[derive(Clone, Copy, Debug)]
 pub struct OfFirst {
-    /// Number of leading parameters that identify the row of the first step. They look its `id` up if each step is a
-    /// statement of its own.
+    /// Number of leading parameters that identify the row of the first step. If each step is a statement of its own, these
+    /// parameters find the `id` of that row.
     pub key: usize,
-    /// One row without its first column, in parentheses. Its parameters are the ones after the key, counted from
-    /// `$1`.
+    /// One row without its first column, in parentheses. Its parameters are the parameters after the first `key` ones, counted
+    /// from `$1`.
     pub row: &'static str,
 }
 

@@ -8,7 +8,7 @@ pub fn to_sql(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-/// Converts a count from SQL. Values that do not fit, such as negative ones, become 0.
+/// Converts a count from SQL. A number that does not fit, such as a negative number, becomes 0.
 #[must_use]
 pub fn from_sql<N: TryFrom<i64> + Default>(number: i64) -> N {
     number.try_into().unwrap_or_default()

@@ -35,7 +35,7 @@ pub struct PostgresDatabase {
     pool: FairPool,
 }
 
-/// Longest wait for a connection: for a free one, or for the database to accept a new one.
+/// Longest wait for a connection of the pool: until a connection is free, or until the database accepts a new connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of pings that measure the round trip. The shortest time counts, because the machine may be busy during a
 /// ping.

@@ -14,8 +14,8 @@ const PASSING: [&str; 8] = ["57P01", "57P02", "57P03", "53300", "25006", "40001"
 /// Class of the error codes for connection failures.
 const CONNECTION: &str = "08";
 
-/// True if a retry may succeed: the connection was lost, or none was free. A change that failed in this way may be
-/// stored nevertheless.
+/// True if a retry may succeed, because the connection was lost or no connection was free. A change that failed with such an
+/// error may still be stored.
 #[must_use]
 pub fn may_pass(error: &sqlx::Error) -> bool {
     match error {
@@ -27,8 +27,8 @@ pub fn may_pass(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Retries, with pauses, until an attempt succeeds or fails with a permanent error. Returns `None` if `over` resolves
-/// first; the running attempt is then cancelled.
+/// Retries, with pauses, until an attempt succeeds or fails with a permanent error. If `over` resolves first, cancels the
+/// running attempt and returns `None`.
 pub async fn outlast<T, E, F: Future<Output = Result<T, E>>>(
     over: impl Future<Output = ()>,
     passes: impl Fn(&E) -> bool,

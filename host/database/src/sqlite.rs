@@ -200,8 +200,8 @@ async fn open_writer(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConne
     Ok(connection)
 }
 
-/// Connects to a file that may be new. If several processes switch a new file to write-ahead mode at once, SQLite
-/// refuses all but one and does not wait; this retries.
+/// Connects to a file that may be new. If several processes switch a new file to write-ahead mode at the same time, SQLite
+/// refuses all but one of them at once. This function tries again for up to five seconds.
 async fn connect_first(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -285,7 +285,8 @@ impl SqliteTransaction {
     }
 }
 
-/// Rolls back in the background at once, so that other processes need not wait for this one's next transaction.
+/// Rolls back an open transaction at once, in the background. Otherwise other processes would have to wait until this process
+/// begins its next transaction.
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
         if let Some(mut writer) = self.writer.take_if(|writer| writer.left != WriterCondition::Ready)

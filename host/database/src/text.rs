@@ -21,7 +21,8 @@ pub(crate) enum Form {
     One,
 }
 
-/// A query of SQLite that fails unless the statement before it has changed one row: `abs` refuses the least integer.
+/// A query of SQLite that fails unless the statement before it has changed exactly one row. It fails because `abs` refuses the
+/// least integer.
 const EXPECT_CHANGE: &str = "SELECT 1 WHERE abs((changes() = 1) - 9223372036854775807 - 1) = 0;";
 
 /// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
@@ -56,9 +57,9 @@ pub(crate) fn statements_of_transaction(steps: &[Step<'_>]) -> usize {
     2 + steps.len() + steps.iter().filter(|step| expects_change(step)).count()
 }
 
-/// Combines the steps into one statement. `None` unless the first step changes one row and the other steps insert rows
-/// that refer to that row. The statement returns the number of rows that the first step changed. If that is 0, it
-/// inserts nothing.
+/// Combines the steps into one statement. `None` unless the first step changes one row and the other steps insert rows that
+/// refer to that row. The statement returns the number of rows that the first step changed. If the first step changed no row,
+/// the statement inserts nothing.
 pub(crate) fn one_statement<'a>(steps: &[Step<'a>]) -> Option<(Arc<str>, Vec<Value<'a>>)> {
     let (first, others) = steps.split_first().filter(|(first, _)| first.changes == 1)?;
     let others: Vec<(&Rows, &OfFirst, &Step<'_>)> = others.iter().map(of_first).collect::<Option<_>>()?;

@@ -1,10 +1,10 @@
-//! Groups changes of a store into transactions. If the database has one writer, changes that arrive while it is busy
-//! are queued and stored in one transaction, which costs little more than one change.
+//! Groups changes of a store into transactions. If the database has one writer, changes that arrive while it is busy are queued
+//! and stored in one transaction, which costs little more than one change.
 //!
-//! Most changes are a fixed list of statements. The statements of many changes go to the database in one round trip,
-//! assuming that each changes the expected number of rows. If one does not, the transaction is rolled back and all
-//! changes are applied step by step. If that fails, each change is applied in its own transaction. If the database
-//! has many writers, a change is one statement where possible.
+//! Most changes are a fixed list of statements. The statements of many changes go to the database in one round trip, assuming
+//! that each statement changes the expected number of rows. If a statement changes another number of rows, the transaction is
+//! rolled back and all changes are applied step by step. If a step fails too, each change is applied in its own transaction. If
+//! the database has many writers, a change is one statement where possible.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,8 +37,8 @@ pub trait Change: Send + Sync + 'static {
     /// The database error, after which the transaction cannot continue. `None` if the change was refused.
     fn failure(error: &Self::Error) -> Option<&sqlx::Error>;
 
-    /// Called after an attempt failed and may have been stored nevertheless. The next attempt can then recognise its
-    /// own rows.
+    /// Called after an attempt has failed in such a way that the change may still be stored. The next attempt can then
+    /// recognise its own rows.
     fn doubt(&self) {}
 }
 

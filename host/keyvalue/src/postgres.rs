@@ -6,8 +6,8 @@ use annex_database::{Migrations, OpenError, PostgresConnections, PostgresDatabas
 
 use crate::sql::{KeyDatabase, SqlKeyValueStore, statements};
 
-/// Keys in a PostgreSQL database, which may be the one with the tasks. Any number of processes may write. An advisory
-/// lock per bucket serializes its changes.
+/// Keys in a PostgreSQL database. It may be the same database that stores the tasks. Any number of processes may write. An
+/// advisory lock per bucket serializes its changes.
 pub type PostgresKeyValueStore = SqlKeyValueStore<PostgresDatabase>;
 
 /// Migrations of the key tables.

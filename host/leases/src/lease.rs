@@ -115,7 +115,8 @@ impl Lease {
     }
 
     /// True if this process may take over the work of replicas whose leases ended. A process that was without a lease first
-    /// waits for the length of a lease: if the database was away, the other processes have to renew their leases first.
+    /// waits for the length of a lease. If the database was unreachable, the other processes were without leases too, and get
+    /// this time to renew them.
     #[must_use]
     pub fn may_judge(&self) -> bool {
         let standing = self.keeper.standing();

@@ -44,7 +44,7 @@ impl TurnPlaces {
         Ok(Self { database: PostgresDatabase::open(connections, MIGRATIONS).await?, lease })
     }
 
-    /// The number of live processes, including this one.
+    /// The number of live processes, including this process.
     ///
     /// # Errors
     /// When the database fails.

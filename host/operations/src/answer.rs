@@ -1,4 +1,4 @@
-//! The results of the operations, before a binding puts them on the wire.
+//! The results of the operations. A binding encodes them for its clients.
 
 use std::borrow::Cow;
 use std::pin::Pin;

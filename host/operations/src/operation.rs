@@ -1,4 +1,4 @@
-//! The operations of A2A with their parameters, and the one place that performs them.
+//! The operations of A2A with their parameters, and the one function that performs all of them: [`RequestHandler::perform`].
 //!
 //! A binding decodes a request into an [`Operation`] and encodes the [`OperationResult`].
 

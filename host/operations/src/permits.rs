@@ -56,7 +56,7 @@ pub struct TurnBounds {
 #[derive(Clone, Copy, Default)]
 struct Turns {
     all: usize,
-    /// The turns within this process's share, which need no shared place.
+    /// The turns within this process's share of the limit. They need no shared place.
     own: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Push notifications (A2A 1.0 sections 3.1.7 to 3.1.10 and 4.3): the registered receivers of each task's events.
 //!
-//! The events are read from the task's log by a reader of their own, so a receiver never slows down the task or its
+//! Push notifications read the events from the task's log with their own reader, so a receiver never slows down the task or its
 //! streams. If several processes can send, `sending` coordinates them with cursors in the store.
 
 use std::collections::HashMap;
@@ -111,7 +111,7 @@ impl PushNotifications {
         Err(not_kept(ConfigError::TooMany { limit: MAX_PUSH_CONFIGS }))
     }
 
-    /// Registers a checked config, or replaces the one with its id. The receiver gets the events after the
+    /// Registers a checked config, or replaces the config with the same id. The receiver gets the events after the
     /// registration, if the task is not finished.
     pub(crate) async fn put(
         self: &Arc<Self>,
@@ -246,7 +246,7 @@ impl PushNotifications {
         }
     }
 
-    /// Like [`forward`](Self::forward), for a caller that holds the task's lock.
+    /// Starts forwarding the events of a turn, like [`forward`](Self::forward). The caller holds the task's lock.
     async fn start(self: &Arc<Self>, record: &TaskRecord, reader: LogReader) -> Result<(), A2aError> {
         let task_id = record.id();
         let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
@@ -351,7 +351,7 @@ impl PushNotifications {
     }
 }
 
-/// The client's error if its config could not be stored.
+/// The error for a client whose config could not be stored.
 fn not_kept(error: ConfigError) -> A2aError {
     match error {
         ConfigError::TooMany { .. } => A2aError::invalid_params(format!("{error}; delete one")),

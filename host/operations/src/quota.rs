@@ -69,8 +69,8 @@ pub struct TenantQuota {
     /// The maximum number of bytes of state in all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<u64>,
-    /// The maximum number of finished tasks that are stored. Above this limit the oldest ones are deleted, and no request is
-    /// refused.
+    /// The maximum number of finished tasks that are stored. Above this limit the oldest finished tasks are deleted. No request
+    /// is refused because of this limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
     /// The maximum number of stored keys of all extensions.
@@ -234,8 +234,8 @@ impl Quotas {
         }
     }
 
-    /// Counts the stored data that has a quota. Failures of the store are not logged here. The query for tasks of other
-    /// processes logs them.
+    /// Counts the stored data that has a quota. Failures of the store are not logged here, because the periodic query for tasks
+    /// of other processes logs them.
     async fn count_in_time(&self, ledger: &Ledger) {
         let began = Instant::now();
         match timeout(LONGEST_COUNT, self.count(ledger, &ledger.quota())).await {

@@ -1,6 +1,6 @@
-//! The parts that the operations of one agent use: the agent, its extensions, conversations and tasks.
+//! [`RequestHandler`]: performs the operations for one agent, with its extensions, conversations and tasks.
 //!
-//! The modules named after the operations implement them, each with an `impl` of [`RequestHandler`].
+//! Each operation has a module with an `impl` of [`RequestHandler`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -81,7 +81,8 @@ impl RequestHandler {
         of_tenant(self.tenant(), done)
     }
 
-    /// Like [`Self::for_tenant`], for work on a task that no request waits for. The log lines name the task.
+    /// Runs the future `done` for the tenant, like [`Self::for_tenant`], and names the task in its log lines. Used for work on
+    /// a task that no request waits for.
     pub(crate) fn for_task<F: Future>(&self, task: &TaskId, done: F) -> impl Future<Output = F::Output> {
         let request = Request::begin(false);
         let tenant = self.tenant();

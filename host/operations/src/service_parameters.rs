@@ -33,7 +33,7 @@ pub struct ServiceParameters {
     /// The claims of the caller's token, which decide whether an extension applies to the caller. Empty without a token, and
     /// for turns without a request.
     pub claims: JsonObject,
-    /// The header fields of the request, if the agent may need some of them.
+    /// The header fields of the request. `None` if the agent needs no header fields.
     pub headers: Option<Arc<HeaderMap>>,
     /// The number of the last event that a returning reader of a stream has received.
     pub last_event: Option<u64>,

@@ -93,7 +93,8 @@ pub(crate) struct Turn {
     pub(crate) began: Instant,
 }
 
-/// The task's state after an event that ends the agent's work: a final state, or an interrupted one.
+/// The task's state after an event that ends the agent's work: a final or an interrupted state. `None` if the agent still
+/// works.
 type Settled = Option<TaskState>;
 
 /// The reason why a turn ends.

@@ -82,7 +82,7 @@ impl RequestHandler {
         Some(remote)
     }
 
-    /// Notifies a remote agent that one of its waiting tasks was cancelled here.
+    /// Notifies a remote agent that a task which waited for its client was cancelled here.
     pub(crate) async fn give_up(&self, call: &ServiceParameters, record: &TaskRecord) {
         if self.agent_is_remote {
             self.agent.give_up(record.id(), &self.upstream_context_about(call, record)).await;

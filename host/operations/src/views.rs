@@ -35,7 +35,7 @@ pub(crate) struct VisibleTurn<'a> {
 }
 
 impl ExtensionViews {
-    /// The view of a turn with the extensions in `active`.
+    /// Makes the view that the extensions in `active` get of a turn.
     ///
     /// # Errors
     /// When the keys of an older conversation with the same id cannot be removed.

@@ -97,7 +97,7 @@ pub enum A2aError {
         /// The versions that the server speaks.
         supported: &'static [&'static str],
     },
-    /// The path belongs to another version of A2A than the one in the request's version header.
+    /// The path belongs to one version of A2A, and the request's version header names another version.
     #[error(
         "/{path} is a path of A2A {of}, and the request names A2A {requested}; send it to the path without `v1`, or name \
          the version {of}"

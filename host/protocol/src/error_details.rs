@@ -27,8 +27,8 @@ enum Detail<'a> {
 }
 
 impl A2aError {
-    /// The details, each an object with `@type`: an `ErrorInfo` first, then entries of the particular error. JSON-RPC
-    /// sends the list as `data`, the other bindings as `details`.
+    /// The details, each an object with `@type`. An `ErrorInfo` comes first, followed by the entries of this kind of error.
+    /// JSON-RPC sends the list as `data`, the other bindings as `details`.
     pub fn details(&self) -> Vec<Json> {
         // The ErrorInfo is the first entry: gRPC drops details from the end when a status does not fit into its
         // headers.

@@ -9,7 +9,7 @@ const MAX_URI: usize = 200;
 /// The maximum number of bytes in which a misspelt URI may differ from the required one.
 const MAX_SLIP: usize = 3;
 
-/// The text for an unsupported version. A request without a version is one of 0.3 (specification section 3.6.2).
+/// The text for an unsupported version. A request that names no version is a request of 0.3 (specification section 3.6.2).
 pub(crate) fn version(requested: &str, supported: &[&str]) -> String {
     if requested.is_empty() {
         let versions = supported.join("` or `");

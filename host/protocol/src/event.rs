@@ -24,7 +24,7 @@ message! {
         pub context_id: ContextId => "contextId" required,
         /// The artifact, or the new piece.
         pub artifact: Artifact => "artifact" required,
-        /// True if the parts follow those sent before under the same artifact id.
+        /// True if the parts are added to the parts that were sent before under the same artifact id.
         pub append: bool => "append",
         /// True if no more pieces of the artifact follow.
         pub last_chunk: bool => "lastChunk",

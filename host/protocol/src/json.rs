@@ -53,11 +53,11 @@ impl Json {
         Self::checked(to_raw_value(value)?)
     }
 
-    /// Encodes a value from a peer. Parts that not every reader could read are replaced, because the peer can no longer
-    /// be sent an error.
+    /// Encodes a value from a peer. Parts that not every reader could read are replaced, because the peer can no longer be sent
+    /// an error.
     ///
     /// # Errors
-    /// Those of [`Json::from_serialize`], except for replaced parts.
+    /// The errors of [`Json::from_serialize`], except for replaced parts.
     pub fn from_peer<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         Self::repaired(to_raw_value(value)?)
     }

@@ -119,7 +119,8 @@ struct Envelope<'a> {
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Reads a field that is present. Thereby `"id": null` differs from a missing id.
+/// Reads a field that is present, even if its value is `null`. Without this function, `"id": null` would be read as a missing
+/// id.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -219,7 +220,7 @@ pub fn success_raw(id: &RequestId, result: &str) -> String {
     success_in_pieces(id, &[result])
 }
 
-/// Like [`success_raw`], with a result whose JSON comes in several pieces. Each piece is copied once.
+/// The response with a result whose JSON comes in several pieces, like [`success_raw`]. Each piece is copied once.
 pub fn success_in_pieces(id: &RequestId, result: &[&str]) -> String {
     let id = match id {
         RequestId::Number(text) => Cow::Borrowed(text.as_str()),

@@ -98,7 +98,7 @@ pub fn repaired(json: &str) -> Option<String> {
     repaired_within(json, Json::MAX_DEPTH)
 }
 
-/// Like [`repaired`], for a value that will become part of another one: the result nests at most `levels` deep.
+/// Repairs a value like [`repaired`]. The result nests at most `levels` deep, so that it can become part of another value.
 ///
 /// ```
 /// use annex_protocol::portable;

@@ -54,7 +54,7 @@ message! {
         pub status: TaskStatus => "status" required,
         /// The artifacts so far.
         pub artifacts: Vec<Artifact> => "artifacts",
-        /// The messages so far, oldest first, without the one in `status`.
+        /// The messages so far, oldest first. The message in `status` is not included.
         pub history: Vec<Message> => "history",
         /// Free-form entries about the task.
         pub metadata: Metadata => "metadata",
@@ -104,8 +104,8 @@ impl Task {
         self.metadata.extend(event.metadata.clone());
     }
 
-    /// Applies an artifact update. A chunk with `append` is added to the artifact of the same id. Any other update
-    /// replaces that artifact, or adds a new one.
+    /// Applies an artifact update. A chunk with `append` is added to the artifact of the same id. Any other update replaces the
+    /// artifact of the same id, or adds a new artifact.
     pub fn apply_artifact(&mut self, event: &TaskArtifactUpdateEvent) {
         let update = event.artifact.clone();
         let present = self.artifacts.iter_mut().find(|artifact| artifact.artifact_id == update.artifact_id);

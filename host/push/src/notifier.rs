@@ -81,15 +81,15 @@ pub struct Event {
 }
 
 impl Event {
-    /// Creates an event from JSON that neither ends nor interrupts the task. If a queue overflows, the oldest events of this
+    /// Creates an event that neither ends nor interrupts its task, from JSON. If a queue overflows, the oldest events of this
     /// kind are dropped first.
     pub fn update(json: Arc<str>) -> Self {
         let body = Bytes::from_owner(Body(json));
         Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, done: None }
     }
 
-    /// Creates an event from JSON that ends or interrupts the task. The receiver waits for this event, so it is dropped
-    /// only if a queue has no other events.
+    /// Creates an event that ends or interrupts its task, from JSON. The receiver waits for this event, so it is dropped only
+    /// if a queue has no other events.
     pub fn last(json: Arc<str>) -> Self {
         Self { is_last: true, ..Self::update(json) }
     }
@@ -102,7 +102,7 @@ impl Event {
         Self { id: HeaderValue::from_str(&format!("{task}/{seq}")).ok(), ..self }
     }
 
-    /// Changes the media type to that of protocol 0.3.
+    /// Changes the media type to the media type of protocol 0.3.
     #[must_use]
     pub fn of_0_3(self) -> Self {
         Self { media_type: MEDIA_TYPE_OF_0_3, ..self }
@@ -292,7 +292,7 @@ impl Notifier {
         self.shared.queues.len()
     }
 
-    /// Accepts no more events, sends queued events for up to `max_wait`, and gives up the remaining ones.
+    /// Accepts no more events, sends queued events for up to `max_wait`, and gives up the remaining events.
     pub async fn close(&self, max_wait: Duration) {
         // Close the queues first, then the tracker: no worker may start after the tracker is closed.
         self.shared.queues.close();

@@ -157,9 +157,9 @@ impl Queues {
         if dropped == 0 { PushResult::Waits } else { PushResult::Overflows { first, dropped } }
     }
 
-    /// True if a tenant's queue with `waiting` events may not grow. A queue with more than one waiting event may only
-    /// use half of the room, so that slow receivers leave room for fast ones. When the room is full, a tenant below
-    /// its fair share still gets room, up to twice the limit in total.
+    /// True if a tenant's queue with `waiting` events may not grow. A queue with more than one waiting event may only use half
+    /// of the room, so that slow receivers leave room for fast receivers. When the room is full, a tenant below its fair share
+    /// still gets room, up to twice the limit in total.
     fn is_full(&self, tenants: &mut Tenants, own: &AtomicUsize, waiting: usize) -> bool {
         let limit = if waiting <= 1 { self.max_bytes } else { self.max_bytes / 2 };
         let all = self.bytes.load(Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl Queues {
         own.load(Ordering::Relaxed) > share || all > limit.saturating_mul(2)
     }
 
-    /// Takes the oldest event. Call `delivered` or `given_up` before taking the next one.
+    /// Takes the oldest event. Call `delivered` or `given_up` before taking the next event.
     pub(crate) fn next(&self, key: &Key, ticket: &Ticket) -> Next {
         let mut state = self.lock();
         let Some(queue) = state.queue(key, ticket) else { return Next::Done { overflowed: 0 } };
@@ -211,7 +211,7 @@ impl Queues {
         GivenUpEvent::Suspended { dropped: queue.waiting.drain(..).count() as u64 }
     }
 
-    /// Removes a queue whose ticket was cancelled. Returns the number of its events, including the taken one.
+    /// Removes a queue whose ticket was cancelled. Returns the number of its events, including the event that was taken.
     pub(crate) fn abandon(&self, key: &Key, ticket: &Ticket) -> u64 {
         let mut state = self.lock();
         if state.queue(key, ticket).is_none() {

@@ -32,14 +32,14 @@ pub enum Upload {
     Stored,
     /// The component was stored already.
     Known,
-    /// Not stored: the total would exceed the bounds. Holds the current count and bytes.
+    /// The component was not stored, because the total would exceed the bounds. Holds the current count and bytes.
     Full(UploadBounds),
 }
 
 /// Keeps components by their digests.
 #[async_trait]
 pub trait ComponentStore: Send + Sync {
-    /// Keeps a component, unless that would be more than the bounds allow.
+    /// Stores a component, unless the stored components would then exceed the bounds.
     ///
     /// # Errors
     /// [`TenantStoreError::InvalidKey`] for the digest, [`TenantStoreError::Database`].

@@ -143,7 +143,8 @@ impl Claims {
         }
     }
 
-    /// Deletes the claims of answered messages that are too old, and the oldest ones of a tenant with too many.
+    /// Deletes the claims of answered messages that are too old. Also deletes the oldest answered claims of each tenant with
+    /// too many answered claims.
     pub(super) fn sweep_answers(&mut self, keep: &Keep, now: i64) {
         let before = keep.before(now);
         let mut of_tenants: HashMap<&str, Vec<u64>> = HashMap::new();

@@ -14,7 +14,7 @@ use crate::key::ConversationKey;
 use crate::queue::{LostTurn, Submission};
 use annex_leases::Replica;
 
-/// The turns of one conversation, in order. There is usually one.
+/// The turns of one conversation, in order. Usually a queue has one turn.
 type Queue = SmallVec<[TurnInQueue; 1]>;
 
 #[derive(Default)]

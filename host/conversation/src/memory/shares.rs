@@ -152,8 +152,8 @@ impl Shares {
         finished.or_else(|| self.oldest(measure, wanted, |share| &share.waiting))
     }
 
-    /// The oldest resting task of the owner with the largest share. Owners with a smaller share than the owner in need lose
-    /// nothing. Scans all owners.
+    /// The oldest resting task of the owner with the largest share. Only owners whose share is at least as large as the share
+    /// of the owner who needs room can lose a task. Scans all owners.
     fn oldest(
         &self,
         measure: Shortage,

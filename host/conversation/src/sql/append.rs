@@ -51,7 +51,7 @@ pub(super) struct Write {
     answer: Option<String>,
     /// True if the agent has refused the message. The task and the claim of the message are then deleted.
     is_refused: bool,
-    /// True once an attempt has failed although it may have stored the append.
+    /// True once an attempt has failed in such a way that it may still have stored the append.
     pub(super) is_doubtful: AtomicBool,
 }
 
@@ -212,7 +212,7 @@ impl Write {
         steps
     }
 
-    /// Stores the artifacts, unless there are none.
+    /// The step that stores the artifacts. `None` if the append has no artifacts.
     fn put_artifacts(&self, now: i64) -> Option<Step<'_>> {
         if self.artifacts.is_empty() {
             return None;
@@ -227,7 +227,7 @@ impl Write {
         Some(self.rows(&statements::PUT_ARTIFACTS, rows.collect::<Vec<_>>()))
     }
 
-    /// Stores the keys of the conversation, unless there are none.
+    /// The step that stores the keys of the conversation. `None` if the append changes no keys.
     fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>, now: i64) -> Option<Step<'a>> {
         if own.is_empty() {
             return None;

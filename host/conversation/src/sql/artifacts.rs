@@ -33,7 +33,7 @@ pub(super) fn latest_artifacts(events: &[&Arc<Event>]) -> Result<Vec<EncodedArti
     latest.into_iter().map(|(name, parts)| EncodedArtifact::new(name, parts)).collect()
 }
 
-/// Stores a new version of an artifact. If the artifacts then exceed a limit, the oldest ones are deleted.
+/// Stores a new version of an artifact. If the artifacts then exceed a limit, the oldest artifacts are deleted.
 pub(super) async fn put<D: Database>(
     transaction: &mut D::Transaction,
     id: i64,

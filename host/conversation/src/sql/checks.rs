@@ -18,7 +18,7 @@ pub(super) struct Locked {
 }
 
 impl Write {
-    /// Locks the row of the conversation. If there is no row, a writer without a turn inserts one.
+    /// Locks the row of the conversation. If there is no row, a writer without a turn inserts the row.
     pub(super) async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Locked, AppendError> {
         let [tenant, app, user, context] = named(&self.key);
         let replica = self.by.as_ref().map_or("", |(fence, _)| fence.replica.id());

@@ -49,8 +49,8 @@ const CLAIM: &str = concat!(
     changed_cursors!()
 );
 
-/// Claims cursors with unsent events and without a living sender that also match `$more`. A cursor that another process
-/// claims at the same time is skipped.
+/// Claims cursors that match `$more`, have unsent events, and have no living sender. A cursor that another process claims at
+/// the same time is skipped.
 macro_rules! claim_unsent {
     ($more:expr) => {
         concat!(

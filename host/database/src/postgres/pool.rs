@@ -26,7 +26,7 @@ struct SharedPool {
     swept: Mutex<Instant>,
 }
 
-/// Opens connections and checks idle ones before they are used again.
+/// Opens connections. Checks idle connections before they are used again.
 #[derive(Debug)]
 struct Connector {
     options: PgConnectOptions,

@@ -64,8 +64,8 @@ pub(super) const PROPOSE: &str = concat!(
 pub(super) const SELECT_PROPOSED: &str =
     "SELECT number FROM edition WHERE tenant = $1 AND parent = $2 AND state = 'proposed' AND proposer = $3";
 
-/// The reports on a proposal, without that of the proposer. The second column is 0 for a replica that has not tried the
-/// proposal, 1 for a replica that can serve it, and 2 for a replica that cannot.
+/// The reports on a proposal, without the report of the proposer. The second column is 0 for a replica that has not tried the
+/// proposal, 1 for a replica that can serve it, and 2 for a replica that cannot serve it.
 pub(super) const SELECT_REPORTS: &str = concat!(
     "
     SELECT coalesce(replica.name, replica.id),

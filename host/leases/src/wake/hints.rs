@@ -14,7 +14,7 @@ pub enum WakeError {
     /// The connection that listens fails.
     #[error("there is no connection to listen on")]
     Connect(#[source] sqlx::Error),
-    /// The database fails.
+    /// The greeting of this process cannot be sent.
     #[error("the database does not notify")]
     Notify(#[source] sqlx::Error),
     /// The listening connection gets no notifications: a pooler changes it between statements, or it leads to another database.
@@ -45,8 +45,8 @@ pub enum Notice {
 
 /// A way to send hints to other processes and to receive the hints of other processes.
 pub trait Wake: Send + Sync + 'static {
-    /// Sends a hint to the other processes that task `id` has an event with the number `seq`. Returns at once. The hint may be
-    /// lost without an error.
+    /// Sends a hint to the other processes: task `id` has an event with the number `seq`. Returns at once. The hint may be lost
+    /// without an error.
     fn tell(&self, id: &str, seq: u64);
 
     /// Returns a reader of all hints that arrive after this call.

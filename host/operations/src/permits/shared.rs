@@ -42,7 +42,7 @@ pub(crate) struct SharedPlace {
 }
 
 impl SharedPlaces {
-    /// Creates the shared places of a process. The process counts as the only one until the first query.
+    /// Creates the shared places of a process. Until the first query, the process counts itself as the only live process.
     pub fn new(places: Option<Arc<TurnPlaces>>) -> Arc<Self> {
         Arc::new(Self { places, processes: AtomicUsize::new(1), locks: KeyedLocks::new() })
     }
@@ -86,7 +86,7 @@ impl SharedPlaces {
         self.places.is_some()
     }
 
-    /// The number of live processes at the last query, including this one.
+    /// The number of live processes at the last query, including this process.
     pub(crate) fn processes(&self) -> usize {
         self.processes.load(Ordering::Relaxed).max(1)
     }

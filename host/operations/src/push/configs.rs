@@ -68,7 +68,7 @@ impl RequestHandler {
         self.for_tenant(get).await
     }
 
-    /// The first config of a task. Clients of 0.3 that name no config get it.
+    /// Returns the first config of a task, for clients of 0.3 that name no config.
     pub(crate) async fn first_push_config(
         &self,
         call: &ServiceParameters,

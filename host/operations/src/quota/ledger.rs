@@ -31,7 +31,7 @@ pub struct Ledger {
     pub(super) tokens: Tokens,
     /// True if the tenant got a request since its last update.
     was_asked: AtomicBool,
-    /// The running turns, including those from before a change of the tenant's text.
+    /// The running turns of the tenant, including turns that began before the tenant's text was changed.
     turns: Mutex<Weak<TurnCounts>>,
     /// The part of the usage that was written to the store.
     written: Mutex<Consumption>,

@@ -1,5 +1,5 @@
-//! The tokens of a tenant in a day (UTC). They are counted in this process, and with a quota also over all processes
-//! that share the key-value store. The store keeps them under a name that no extension can have.
+//! The tokens of a tenant in a day (UTC). Each process counts its own tokens. If the tenant has a quota on tokens, the sum over
+//! all processes is kept in the key-value store, under a name that no extension can have.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ impl Tokens {
         &self.new
     }
 
-    /// Today's tokens, as far as this process knows them.
+    /// The tokens of today that this process knows of.
     pub(super) fn used(&self) -> u64 {
         let known = *self.known();
         let stored = if known.day == today().0 { known.tokens } else { 0 };
@@ -112,7 +112,7 @@ pub(super) fn until_tomorrow() -> Duration {
     today().1
 }
 
-/// The days since 1970-01-01T00:00:00Z, and the remaining time of the current one.
+/// The number of days since 1970-01-01T00:00:00Z, and the time until the next day.
 fn today() -> (u64, Duration) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     (now / SECONDS_OF_DAY, Duration::from_secs(SECONDS_OF_DAY - now % SECONDS_OF_DAY))

@@ -10,8 +10,8 @@ use crate::fault;
 
 /// The number of tenants that are written in one transaction.
 const AT_ONCE: usize = 200;
-/// The maximum number of failed transactions of one write. After them the remaining tenants wait for the next write, because a
-/// database that is down would fail every transaction.
+/// The maximum number of failed transactions of one write. After these failures the remaining tenants wait for the next write,
+/// because a database that is down would fail every transaction.
 const MOST_FAILURES: usize = 3;
 
 impl Quotas {
@@ -61,7 +61,7 @@ impl Quotas {
         failures.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// The usage of a tenant in the last `hours`, including the current one, over all processes.
+    /// The usage of a tenant in the last `hours`, including the current hour, over all processes.
     ///
     /// # Errors
     /// When the store fails.
@@ -70,8 +70,8 @@ impl Quotas {
         self.stores.usage.of_tenant(tenant, since(hours)).await
     }
 
-    /// At most `limit` tenants with their usage in the last `hours`, including the current one. The costliest come
-    /// first.
+    /// At most `limit` tenants with their usage in the last `hours`, including the current hour. The tenants with the most CPU
+    /// time come first.
     ///
     /// # Errors
     /// When the store fails.

@@ -94,8 +94,8 @@ impl RequestHandler {
     }
 }
 
-/// The installed extensions, with the versions that the task has pinned in place of newer ones. The current settings
-/// decide for which requests each extension is active.
+/// Returns the installed extensions. If the task has pinned a version of an extension, the result has the pinned version. The
+/// current settings decide for which requests each extension is active.
 pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a ExtensionSet) -> Cow<'a, Installed> {
     if pinned.is_empty() {
         return Cow::Borrowed(&extensions.installed);
@@ -109,7 +109,7 @@ pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a Exte
     )
 }
 
-/// The record of the agent's steps. Kept only if an active extension may read it.
+/// A record for the agent's steps. It keeps nothing unless an active extension may read the steps.
 pub(crate) fn steps_for(active: &[Arc<Extension>]) -> Steps {
     if active.iter().any(|extension| extension.grants().agent_steps) { Steps::default() } else { Steps::unread() }
 }

@@ -1,4 +1,4 @@
-//! Checks of a request beyond those of the protocol: limits on ids and references.
+//! Checks a request for limits on ids and references, in addition to the checks of the protocol.
 
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId};
 

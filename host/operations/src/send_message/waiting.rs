@@ -1,8 +1,8 @@
-//! Messages that are accepted while another turn of their conversation runs.
+//! Handles messages that are accepted while another turn of their conversation runs.
 //!
-//! The task of such a message is stored as SUBMITTED with its place in the queue, and the client gets this task as the
-//! answer. The turn runs when it reaches the head of the queue, in this process or in another one. It runs even if its
-//! client has disconnected.
+//! The task of such a message is stored as SUBMITTED with its place in the queue, and the client gets this task as the answer.
+//! The turn runs when it reaches the head of the queue, in this process or in another process. It runs even if its client has
+//! disconnected.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -84,8 +84,8 @@ impl RequestHandler {
         self.make_turn((incoming, extensions, permit), |record| Ok(record.task_state().is_interrupted())).await
     }
 
-    /// The extensions that were active for the task's client, as far as they are known: the pinned ones, and the
-    /// required ones.
+    /// The extensions to request for the task's client: the extensions that the task has pinned, and the extensions that are
+    /// required. The client's own request is not stored.
     fn requested_for(&self, record: &TaskRecord, extensions: &ExtensionSet) -> Vec<ExtensionUri> {
         let mut requested: Vec<ExtensionUri> =
             self.tasks.pinned(record).iter().map(|extension| extension.uri().clone()).collect();

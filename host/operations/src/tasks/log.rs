@@ -114,7 +114,7 @@ impl TaskLog {
 pub(crate) struct LogReader {
     log: Arc<TaskLog>,
     next: usize,
-    /// Stored events, which come before those of the log.
+    /// Stored events, which the reader returns before the events of the log.
     backlog: Option<Box<Backlog>>,
     failed: Option<Box<A2aError>>,
 }

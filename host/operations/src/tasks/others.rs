@@ -78,7 +78,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Like [`read_on`](Self::read_on), for the tasks that a notification names.
+    /// Reads the new events of the tasks that `hints` names, like [`read_on`](Self::read_on).
     async fn read_on_about(&self, hints: &[Hint]) -> Result<(), StoreError> {
         let told: Vec<Arc<TaskRecord>> = {
             let live = self.live();

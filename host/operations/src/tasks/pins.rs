@@ -115,8 +115,8 @@ impl Pins {
         self.lock().tasks.len()
     }
 
-    /// Records the tenant's installed extensions. Removes pins of extensions that were removed, and pins of the oldest
-    /// versions if there are too many replaced ones.
+    /// Records the tenant's installed extensions. Removes the pins of extensions that are no longer installed. If the pins keep
+    /// too many replaced versions of an extension, the pins of the tasks that were idle for longest are removed.
     pub fn thin_out(&self, tenant: &str, installed: &Installed) {
         let mut replaced: HashMap<ExtensionUri, Vec<*const Extension>> = HashMap::new();
         let mut may_stay = |extension: &Arc<Extension>| {

@@ -1,4 +1,4 @@
-//! The place where a turn runs: first inside the request, and in a task of its own once the turn has to wait.
+//! Runs a turn: first inside the request, and in a task of its own once the turn has to wait.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The changes of a task's state in a turn. Extensions can replace the new state by another one.
+//! Changes the state of a task during a turn. Extensions can replace the new state by another state.
 
 use annex_conversation::{Entry, Note};
 use annex_protocol::{
@@ -16,7 +16,8 @@ impl Turn {
         self.change(update, None).await
     }
 
-    /// Like [`status`](Self::status), for a status that the upstream has sent. Such a status may have metadata.
+    /// Brings the task into the state of a status that the upstream has sent, like [`status`](Self::status). A status of the
+    /// upstream may have metadata.
     pub(super) async fn relayed_status(&mut self, update: TaskStatusUpdateEvent) -> Result<Settled, A2aError> {
         let TaskStatusUpdateEvent { status: TaskStatus { state, message, .. }, metadata, .. } = update;
         let update = TaskStatusUpdateEvent { metadata, ..self.status_update(state, message) };

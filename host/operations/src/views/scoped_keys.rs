@@ -31,7 +31,7 @@ pub struct ScopedKeys {
     locks: KeyedLocks,
 }
 
-/// The keys of one turn: those of its conversation and those of its task.
+/// The keys of one turn: the keys of its conversation and the keys of its task.
 pub(crate) struct TurnKeys {
     keys: Arc<ScopedKeys>,
     context: ScopeOfTurn,
@@ -64,8 +64,8 @@ impl ScopedKeys {
         Arc::new(Self { store, conversations, apps, in_use, locks })
     }
 
-    /// The keys for a turn. A conversation without events begins without keys: any existing ones belong to an older
-    /// conversation with the same id and are removed.
+    /// Makes the keys of a turn. If the conversation has no events yet, existing keys belong to an older conversation with the
+    /// same id, and are removed.
     ///
     /// # Errors
     /// When these keys cannot be removed.

@@ -1,5 +1,5 @@
-//! Keys that occur twice in an object. JSON leaves open which value counts. Most readers take the last one; strict
-//! ones, such as those of protobuf, refuse the whole text.
+//! Finds keys that occur twice in an object. JSON leaves open which value counts. Most readers take the last value. Strict
+//! readers, such as the readers of protobuf, refuse the whole text.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub(super) struct RepeatedKeys<'a> {
     is_key: bool,
     /// The arrays and objects around `at`.
     open: SmallVec<[OpenContainer<'a>; 8]>,
-    /// The keys of all arrays and objects in `open`. The keys of the innermost object come last.
+    /// The keys of all objects in `open`. The keys of the innermost object come last.
     keys: SmallVec<[Key<'a>; COMPARED]>,
 }
 

@@ -33,7 +33,7 @@ impl Visitor<'_> for IntegerVisitor {
         i32::try_from(number).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
     }
 
-    /// ProtoJSON lets an integer be written as `1.0` or `1e2`.
+    /// Accepts an integer that is written as `1.0` or `1e2`, as ProtoJSON requires.
     fn visit_f64<E: Error>(self, number: f64) -> Result<i32, E> {
         let is_integer = number.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number);
         if !is_integer {

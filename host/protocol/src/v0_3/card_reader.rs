@@ -1,4 +1,4 @@
-//! A card of 0.3, read as one of 1.0 (A2A 0.3 section 5.5).
+//! Reads a card of 0.3 as a card of 1.0 (A2A 0.3 section 5.5).
 
 use serde::Deserialize;
 

@@ -50,8 +50,8 @@ readable! {
 
 /// Reads the parameters of `message/send` and `message/stream`.
 ///
-/// The answer is awaited unless `blocking` is `false`. This is how the official servers of 0.3 read a missing
-/// `blocking`.
+/// The client waits for the answer unless `blocking` is `false`. A missing `blocking` means `true`, as for the official servers
+/// of 0.3.
 ///
 /// ```
 /// use annex_protocol::{Json, Role, v0_3};
