@@ -79,8 +79,8 @@ pub trait ConversationAdmin: Send + Sync + 'static {
     /// [`StoreError::Database`].
     async fn delete_user_state(&self, owner: &ConversationKey) -> Result<u64, StoreError>;
 
-    /// Counts the conversations, state and tasks of a tenant. The count reads all of them, so no request should wait for
-    /// this.
+    /// Counts the conversations, state and tasks of a tenant. No request should wait for this count, because it reads all of
+    /// these records.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -7,7 +7,7 @@ use crate::cursors::PushCursors;
 use crate::error::{AppendError, StoreError};
 use crate::page::ConfigPage;
 
-/// The limit on the push notification configs of one task.
+/// The maximum number of push notification configs of one task.
 pub const MAX_PUSH_CONFIGS: usize = 100;
 
 /// Stores the receivers of push notifications of tasks. The configs of a task are deleted with the task.

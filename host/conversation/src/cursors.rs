@@ -80,8 +80,8 @@ pub trait PushCursors: Send + Sync {
     /// When the database fails.
     async fn claim(&self, task: &TaskId, by: &Replica) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// Makes `by` the sender of at most `limit` cursors, of any task, that have unsent events and no sender: their
-    /// sender has ended, or has left the remaining events to other processes.
+    /// Makes `by` the sender of at most `limit` cursors that have unsent events and no sender. The cursors may belong to any
+    /// task. A cursor has no sender if its sender has ended, or has left the remaining events to other processes.
     ///
     /// # Errors
     /// When the database fails.

@@ -170,7 +170,7 @@ pub(crate) fn decode(kind: Kind, json: &str) -> Result<Entry, serde_json::Error>
     })
 }
 
-/// A name as JSON without its quotes, which has no NUL.
+/// A name as JSON without its quotes. The result contains no NUL.
 pub(crate) fn encoded_name(name: &str) -> String {
     let json = Json::string(name);
     let text = json.get();

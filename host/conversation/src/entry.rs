@@ -149,7 +149,7 @@ pub(crate) enum EntryContent {
 }
 
 impl StoredEntry {
-    /// True if this stored entry has the same content as `entry`.
+    /// True if the content of this stored entry equals the content of `entry`.
     #[must_use]
     pub fn is(&self, entry: &Entry) -> bool {
         match &self.content {
@@ -158,7 +158,8 @@ impl StoredEntry {
         }
     }
 
-    /// The update as JSON on one line. `None` for an entry that readers of the task are not shown.
+    /// The update as JSON on one line. `None` for an entry that is not an update, because readers of the task do not get such
+    /// entries.
     ///
     /// # Errors
     /// When it cannot be encoded.
@@ -185,7 +186,7 @@ impl StoredEntry {
 }
 
 impl Event {
-    /// An event that happens now, with a new id.
+    /// Creates an event that happens now, with a new id.
     pub fn new(
         author: impl Into<Arc<str>>,
         invocation_id: impl Into<Arc<str>>,
@@ -204,13 +205,13 @@ impl Event {
         }
     }
 
-    /// An event of the user that happens now, with a new id.
+    /// Creates an event of the user that happens now, with a new id.
     pub fn of_user(invocation_id: impl Into<Arc<str>>, parts: impl Into<Parts>, state_delta: StateDelta) -> Self {
         static AUTHOR: LazyLock<Arc<str>> = LazyLock::new(|| USER_AUTHOR.into());
         Self::new(Arc::clone(&AUTHOR), invocation_id, parts, state_delta)
     }
 
-    /// An event of an agent with the reason why the agent has no answer.
+    /// Creates an event of an agent with the reason why the agent has no answer.
     pub fn failed(author: impl Into<Arc<str>>, invocation_id: impl Into<Arc<str>>, error: EventError) -> Self {
         Self { error: Some(error), ..Self::new(author, invocation_id, Vec::new(), StateDelta::new()) }
     }
@@ -221,7 +222,8 @@ impl Event {
         *self.author == *USER_AUTHOR
     }
 
-    /// The approximate memory in bytes, without artifacts: all texts, and a flat charge for the structures.
+    /// The approximate memory of the event in bytes, without artifacts. It is the size of all texts and a fixed size for the
+    /// structures.
     pub(crate) fn size(&self) -> usize {
         const OVERHEAD: usize = 256;
         let delta: usize = self.state_delta.iter().map(|(key, value)| key.len() + value.get().len()).sum();

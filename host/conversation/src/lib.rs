@@ -10,7 +10,8 @@
 //! | fence | the right of a turn to write: the process that works on it, and a number that no other turn has |
 //! | claim | the right to work on a message that may be delivered more than once |
 //!
-//! A [`ConversationStore`] keeps all of that: a [`MemoryStore`], a [`SqliteStore`] or a [`PostgresStore`].
+//! A [`ConversationStore`] keeps conversations, tasks, queues and claims: a [`MemoryStore`], a [`SqliteStore`] or a
+//! [`PostgresStore`].
 //!
 //! Other crates run the turns, and decide who may see a task and how the task is shown.
 

@@ -1,4 +1,4 @@
-//! Limits on one conversation and on one task, whichever store they are in.
+//! Limits on one conversation and on one task. They are the same in all stores.
 
 use annex_protocol::{Json, Message, StreamResponse, Task};
 
@@ -83,7 +83,7 @@ impl Limits {
     /// extension that answers with the state puts up to five levels around a value.
     pub const MAX_STATE_DEPTH: usize = Json::MAX_DEPTH - 5;
 
-    /// Checks an event without its conversation.
+    /// Checks an event by itself. Limits that depend on the rest of the conversation are not checked.
     pub(crate) fn check_event(&self, event: &Event) -> Result<(), AppendError> {
         for (name, parts) in &event.artifacts {
             check_escaped("name of an artifact", name)?;
@@ -96,7 +96,7 @@ impl Limits {
         self.check_delta(&event.state_delta)
     }
 
-    /// Checks a delta without the state that the delta changes.
+    /// Checks a delta by itself. Limits that depend on the stored state are not checked.
     ///
     /// # Errors
     /// The reason for which an append would be refused.
@@ -153,13 +153,13 @@ fn check_seen(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.contains(annex_text::steers) { Err(InvalidName::Unseen { field, text: text.to_owned() }) } else { Ok(()) }
 }
 
-/// The entries of a task may have this many times the bytes that the task itself may have.
+/// The entries of a task may together have this many times the maximum bytes of the task.
 const LOG_FACTOR: usize = 4;
-/// A message of the client leaves this part of each limit (1/16) to the answer.
+/// The divisor for the room that a message of the client leaves to the answer: one sixteenth of each limit.
 const ANSWER_PART: usize = 16;
 
 impl TaskLimits {
-    /// Checks a task as its agent has left it.
+    /// Checks the size of a task after a change by its agent.
     pub(crate) fn check(&self, size: &TaskSize) -> Result<(), Excess> {
         first_excess([
             (Measure::Bytes, size.bytes, self.bytes),
@@ -170,7 +170,7 @@ impl TaskLimits {
         ])
     }
 
-    /// Checks a task with a message of its client, which leaves room for the agent's answer.
+    /// Checks the size that a task would have with a message of its client. The message must leave room for the agent's answer.
     ///
     /// # Errors
     /// [`Excess::Task`].

@@ -99,7 +99,7 @@ impl LostTurn {
 
     /// True if another process may continue the turn: the turn has a text, was not cancelled, and has attempts left.
     ///
-    /// A second attempt may repeat effects of the first. A turn that only waited had no attempt.
+    /// A second attempt may repeat effects of the first attempt. The time for which a turn only waited is not an attempt.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
         self.resume.is_some() && !self.is_cancelled && self.attempts < Self::MAX_ATTEMPTS

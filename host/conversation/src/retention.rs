@@ -55,7 +55,8 @@ impl Keep {
     /// The rule that keeps every record.
     pub const ALL: Self = Self { age: Duration::MAX, count: u64::MAX };
 
-    /// The time before which a record must have changed last to be deleted, in milliseconds since 1970-01-01T00:00:00Z.
+    /// A record whose last change was before the returned time is deleted. The time is in milliseconds since
+    /// 1970-01-01T00:00:00Z.
     pub(crate) fn before(&self, now: i64) -> i64 {
         before(now, self.age)
     }
@@ -65,8 +66,8 @@ impl Retention {
     /// The rules that keep every record and let every task wait.
     pub const ALL: Self = Self { conversations: Keep::ALL, tasks: Keep::ALL, waiting: WaitingBounds::UNBOUNDED };
 
-    /// The time before which a claim without a result is deleted, in milliseconds since 1970-01-01T00:00:00Z. Such
-    /// claims are kept for a day, or for the age of tasks if that is less.
+    /// A claim without a result that was made before the returned time is deleted. The time is in milliseconds since
+    /// 1970-01-01T00:00:00Z. Such claims are kept for a day, or for the age of tasks if that is less.
     pub(crate) fn claimed_before(&self, now: i64) -> i64 {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         before(now, self.tasks.age.min(DAY))
@@ -82,7 +83,8 @@ impl WaitingBounds {
         if owner.principal.is_empty() { self.anonymous } else { self.per_owner }
     }
 
-    /// The time before which a task must have begun to wait to be overdue, in milliseconds since 1970-01-01T00:00:00Z.
+    /// A task that has waited since before the returned time is overdue. The time is in milliseconds since
+    /// 1970-01-01T00:00:00Z.
     pub(crate) fn waited_before(&self, now: i64) -> i64 {
         before(now, self.age)
     }

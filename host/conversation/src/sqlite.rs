@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::sql::SqlStore;
 use annex_leases::Replica;
 
-/// Conversations in one SQLite file, which one process has at a time.
+/// Conversations in one SQLite file. One process uses the file at a time.
 pub type SqliteStore = SqlStore<SqliteDatabase>;
 
 const MIGRATIONS: Migrations = Migrations {
@@ -17,13 +17,13 @@ const MIGRATIONS: Migrations = Migrations {
 };
 
 impl SqlStore<SqliteDatabase> {
-    /// Opens the file and runs the migrations of its tables. Creates a missing file, which only its owner can read.
-    /// With `by`, this process owns the file from then on, and turns of earlier processes are lost
+    /// Opens the file and runs the migrations of its tables. Creates a missing file, which only its owner can read. With `by`,
+    /// this process becomes the owner of the file, and turns of earlier processes are lost
     /// ([`take_lost`](crate::ConversationStore::take_lost)). Without `by`, no turn can run.
     ///
     /// # Errors
-    /// [`OpenError::File`] when the file cannot be created or written, [`OpenError::Database`] when the file is not a
-    /// database, [`OpenError::Migration`] when a later version of the software wrote the file.
+    /// [`OpenError::File`] when the file cannot be created or written, [`OpenError::Database`] when the file is not a database,
+    /// [`OpenError::Migration`] when a later version of the software wrote the file.
     pub async fn open(path: &Path, by: Option<&Replica>, limits: Limits) -> Result<Self, OpenError> {
         let database = SqliteDatabase::open(path, MIGRATIONS).await?;
         if let Some(by) = by {

@@ -103,7 +103,7 @@ impl StateDelta {
         self.0.iter()
     }
 
-    /// Adds the keys of `other`. A key that both have gets the value of `other`.
+    /// Adds the keys of `other`. If both deltas have a key, the value of `other` counts.
     pub fn merge(&mut self, other: Self) {
         self.0.extend(other.0);
     }

@@ -1,8 +1,8 @@
 //! The contract of a store of conversations.
 //!
-//! A turn calls four methods: [`claim`](ConversationStore::claim) for its message, [`enter`](ConversationStore::enter)
-//! for the queue of its conversation, [`append`](ConversationStore::append) for the message, and `append` again for the
-//! work of the agent, with which the turn leaves the queue. Each call is one trip to a database.
+//! A turn calls three methods: [`claim`](ConversationStore::claim) for its message, [`enter`](ConversationStore::enter) for the
+//! queue of its conversation, and [`append`](ConversationStore::append) at least twice. The first append stores the message,
+//! and the last append stores the end of the work and leaves the queue. Each call is one trip to a database.
 
 use annex_protocol::{Message, TaskId};
 use async_trait::async_trait;
@@ -195,8 +195,8 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Database`].
     async fn cancel(&self, task: &TaskId) -> Result<Option<TurnOfTask>, StoreError>;
 
-    /// The tasks among `running` whose turn was cancelled or taken over by another process. Each task comes with the
-    /// fence of its turn in this process.
+    /// The tasks in `running` whose turn was cancelled or taken over by another process. `running` has each task with the fence
+    /// of its turn in this process.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -216,14 +216,14 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Database`]. A later call returns the turns that were taken before the failure.
     async fn take_lost(&self, by: &Replica, limit: usize) -> Result<Vec<LostTurn>, StoreError>;
 
-    /// Deletes records above the limits, oldest first, and claims without a result after a day. Conversations and tasks
-    /// with a turn stay.
+    /// Deletes records beyond the limits, oldest first. Also deletes claims without a result after a day. Conversations and
+    /// tasks with a turn stay.
     ///
     /// # Errors
     /// [`StoreError::Database`]. Earlier deletions stay.
     async fn sweep(&self, retention: &Retention) -> Result<Swept, StoreError>;
 
-    /// Deletes the oldest finished tasks of one tenant above a count, and returns their number.
+    /// Deletes the oldest finished tasks of one tenant until `count` are left, and returns the number of deleted tasks.
     ///
     /// # Errors
     /// [`StoreError::Database`]. What was deleted until then stays deleted.
@@ -236,7 +236,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// The limits on one conversation.
     fn limits(&self) -> &Limits;
 
-    /// Reads a little, to check that the database answers.
+    /// Checks with a small query that the database answers.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -248,7 +248,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     async fn close(&self) {}
 }
 
-/// The three traits of a store of conversations together.
+/// A store that implements all three traits.
 pub trait Store: ConversationStore + ConversationAdmin + ConfigStore {}
 
 impl<S: ConversationStore + ConversationAdmin + ConfigStore> Store for S {}

@@ -1,4 +1,4 @@
-//! The view of a turn on its conversation.
+//! The part of a conversation that a running turn keeps in memory.
 
 use std::sync::Arc;
 

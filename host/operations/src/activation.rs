@@ -34,18 +34,18 @@ enum Caller<'a> {
 }
 
 impl<'a> Occasion<'a> {
-    /// The occasion of a message that a client has just sent.
+    /// The facts about a message that a client has just sent.
     pub(crate) fn message(call: &'a ServiceParameters, sent: &'a SendMessageRequest) -> Self {
         Self { sent: Some(sent), ..Self::method(call) }
     }
 
-    /// The occasion of a call to a method of an extension.
+    /// The facts about a call of an extension's method.
     pub(crate) fn method(call: &'a ServiceParameters) -> Self {
         let caller = Caller::Known { principal: &call.owner.principal, claims: &call.claims };
         Self { requested: &call.requested, sent: None, caller }
     }
 
-    /// The occasion of a message whose turn is made again. `requested` is the earlier result of [`to_ask_again`].
+    /// The facts about a message whose turn is made again. `requested` is the earlier result of [`to_ask_again`].
     pub(crate) fn again(requested: &'a [ExtensionUri], sent: &'a SendMessageRequest) -> Self {
         Self { requested, sent: Some(sent), caller: Caller::OfEarlierTurn }
     }

@@ -1,9 +1,8 @@
-//! Claims of messages: a repeated message is processed only once (A2A 1.0 section 3.1.1).
+//! Claims messages, so that a repeated message is processed only once (A2A 1.0 section 3.1.1).
 //!
-//! The store has the claim of each message, with the task that the message begins or joins. A claim is open until the
-//! message is accepted. A repetition of the message waits until then. The process that accepts the message sends a hint
-//! to the other processes. Hints can be lost, so a waiting repetition also tries to claim the message from time to
-//! time.
+//! The store has the claim of each message, with the task that the message begins or joins. A claim is open until the message
+//! is accepted. A repetition of the message waits for this decision. The process that accepts the message sends a hint to the
+//! other processes. Hints can be lost, so a waiting repetition also tries to claim the message from time to time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,11 +81,11 @@ impl Claims {
         Arc::new(Self { store, wake, waiting: Mutex::default() })
     }
 
-    /// Claims the message for `task`. Waits while the same message is being decided.
+    /// Claims the message for `task`. If the message is already claimed, waits until it is accepted or its claim is released.
     ///
     /// # Errors
-    /// [`A2aError::InvalidParams`] if another message has the same id, and [`A2aError::Overloaded`] if the decision takes
-    /// too long.
+    /// [`A2aError::InvalidParams`] if another message has the same id, and [`A2aError::Overloaded`] if the decision takes too
+    /// long.
     pub(crate) async fn claim(
         self: &Arc<Self>,
         owner: &Owner,
@@ -125,8 +124,8 @@ impl Claims {
         }
     }
 
-    /// Tries once to claim the message. The attempt completes even if the client disconnects. A claim whose client has
-    /// disconnected is then released.
+    /// Tries once to claim the message. The attempt completes even if the client disconnects. In that case the claim is
+    /// released afterwards.
     async fn claim_once(
         self: &Arc<Self>,
         owner: &Owner,
@@ -181,7 +180,7 @@ impl Claims {
         }
     }
 
-    /// Wakes the repetitions that wait for the message of `task`, in this process and in others.
+    /// Wakes the repetitions that wait for the message of `task`, in this process and in other processes.
     fn tell(&self, task: &TaskId) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decided) = waiting.get(task) {

@@ -1,4 +1,4 @@
-//! Counters for operators: messages by reception, turns by end and duration, and the calls of agents.
+//! Counters for operators: messages by reception, turns by end and duration, and the durations of agents' calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,14 @@
 //! The operations of A2A, independent of the binding (A2A 1.0 section 3).
 //!
-//! The modules in the order in which a message passes them: [`service_parameters`], [`operation`], `send_message`,
-//! `activation`, [`claims`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Further modules are
-//! [`methods`] of extensions, the ids of a remote agent (`upstream_ids`), turns of processes that have ended
-//! (`lost_turn`), and [`push`] notifications. This crate does not depend on HTTP servers, configs, files or databases;
-//! `annex-server` brings those.
+//! A message passes these modules in this order: [`service_parameters`], [`operation`], `send_message`, `activation`,
+//! [`claims`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. These modules do other work:
+//!
+//! - [`methods`] calls the methods of extensions.
+//! - `upstream_ids` stores the ids that a remote agent uses.
+//! - `lost_turn` continues turns of processes that have ended.
+//! - [`push`] sends notifications.
+//!
+//! This crate does not depend on HTTP servers, configs, files or databases. `annex-server` provides them.
 
 pub mod answer;
 pub mod claims;

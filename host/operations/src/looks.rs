@@ -8,8 +8,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::fault;
 
-/// Runs `look` at once and then after each pause, until `stop` resolves. A query that is running is completed. While
-/// the database is unavailable, only the first error is logged.
+/// Runs `look` at once and then after each pause, until `stop` resolves. If `stop` resolves during a query, the query is
+/// completed. While the database is unavailable, only the first error is logged.
 pub async fn look_until<E: Error + 'static, F: Future<Output = Result<(), E>>>(
     stop: impl Future<Output = ()>,
     pause: Duration,

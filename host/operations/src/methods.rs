@@ -1,4 +1,4 @@
-//! The methods that extensions add, for all bindings.
+//! Calls the methods that extensions add to A2A. All bindings use this module.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -109,8 +109,8 @@ impl TurnLimiter {
         self.counts.bounds()
     }
 
-    /// Replaces the bounds. Running turns continue. If more run than the new limit allows, no turn begins until enough
-    /// have ended.
+    /// Replaces the bounds. Running turns continue. If more turns run than the new limit allows, no turn begins until enough
+    /// turns have ended.
     pub fn set_bounds(&self, bounds: TurnBounds) {
         self.counts.set_bounds(bounds);
     }

@@ -140,7 +140,7 @@ impl PushNotifications {
         Ok(shown)
     }
 
-    /// Starts forwarding the events of a further turn to the registered receivers.
+    /// Starts forwarding the events of a turn to the receivers that are registered for its task.
     pub(crate) async fn forward(self: &Arc<Self>, record: &Arc<TaskRecord>, reader: LogReader) -> Result<(), A2aError> {
         let _locked = self.locks.lock(record.id()).await;
         let (Some(senders), Some(cursors)) = (&self.senders, self.store.push_cursors()) else {
@@ -155,7 +155,7 @@ impl PushNotifications {
         Ok(())
     }
 
-    /// Sends the last event of a task that ended while it waited for its client. No turn runs then that would send the
+    /// Sends the last event of a task that ended while it waited for its client. Such a task has no turn that would send the
     /// event.
     pub(crate) fn send_end(&self, record: &Arc<TaskRecord>) {
         let Some(senders) = self.senders.clone() else { return };

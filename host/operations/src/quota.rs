@@ -1,11 +1,10 @@
-//! Quotas of tenants: the limits, the usage, and the refusal of requests beyond a limit.
+//! Quotas of tenants: counts the usage and refuses requests beyond a limit.
 //!
-//! Requests and CPU time are counted in this process. Each process allows its fraction of the limit: the limit divided
-//! by the number of live processes. Turns are counted by [`permits`](crate::permits). Stored data is counted
-//! periodically while the tenant gets requests, so a tenant can exceed such a limit a little before it is refused.
+//! Requests and CPU time are counted in this process. Each process allows its fraction of the limit: the limit divided by the
+//! number of live processes. Turns are counted by [`permits`](crate::permits). Stored data is counted periodically while the
+//! tenant gets requests, so a tenant can exceed a limit on stored data a little before it is refused.
 //!
-//! A tenant's [`Ledger`] survives unloading the tenant and changing its config. A ledger in its initial state is
-//! dropped.
+//! A tenant's [`Ledger`] survives unloading the tenant and changing its config. A ledger in its initial state is dropped.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

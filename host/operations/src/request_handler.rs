@@ -93,7 +93,8 @@ impl RequestHandler {
         of_tenant(tenant, of_request(request, done))
     }
 
-    /// The stream of [`answer::events`] for the tenant, until this server closes its streams.
+    /// Makes the stream of [`answer::events`] for this tenant. The stream ends at the latest when this server closes its
+    /// streams.
     pub(crate) fn events(&self, first: Option<LoggedEvent>, reader: Option<LogReader>, until: Until) -> EventStream {
         answer::events(first, reader, (self.tenant(), self.closing.clone()), until)
     }
@@ -142,7 +143,8 @@ impl RequestHandler {
         steps.timed_in(Arc::clone(&self.counters.calls))
     }
 
-    /// Stops accepting turns, for all tenants. If other processes share the store, they get the waiting turns at once.
+    /// Stops accepting turns, for all tenants. If other processes share the store, these processes get the waiting turns at
+    /// once.
     pub fn begin_to_drain(&self) {
         self.running.close();
         if self.tasks.process().is_shared() {
@@ -150,8 +152,8 @@ impl RequestHandler {
         }
     }
 
-    /// GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller is authenticated: without authentication there is no
-    /// extended card.
+    /// Performs GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller is authenticated, because a server without
+    /// authentication has no extended card.
     ///
     /// # Errors
     /// [`A2aError::UnsupportedOperation`] if there is no extended card, and the errors of [`ExtensionSets::current`].

@@ -40,7 +40,8 @@ pub struct ServiceParameters {
 }
 
 impl ServiceParameters {
-    /// Reads the service parameters and checks the version. An absent version means 0.3, which is refused here.
+    /// Reads the service parameters and checks the version. A request that names no version is a request of 0.3, which this
+    /// function refuses.
     pub fn of(identity: Identity, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
         let version = sent_version(headers, uri);
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());

@@ -1,4 +1,4 @@
-//! The tasks of this server: the live ones in memory, on top of the store that has all of them.
+//! Keeps the live tasks of this server in memory. The store has all tasks, including the live tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ pub(crate) mod record;
 pub(crate) mod running_turn;
 pub(crate) mod task_pins;
 
-/// Above this number of live tasks, unused ones are removed from memory.
+/// Above this number of live tasks, unused tasks are removed from memory.
 const CROWD: usize = 1_024;
 /// The time between two sweeps of old tasks and conversations.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
@@ -69,7 +69,7 @@ pub struct Tasks {
     queues: WaitingQueues,
 }
 
-/// The limits on the size of a task, and on what is kept.
+/// The limits on the size of a task, and on the age and number of stored tasks and conversations.
 #[derive(Clone, Copy)]
 pub struct TaskBounds {
     /// The limits on the size of one task.
@@ -335,8 +335,8 @@ impl Tasks {
         Ok(())
     }
 
-    /// Handles the effects of an append on other tasks: drops deleted tasks from memory, and ends the oldest waiting
-    /// task of an owner with too many.
+    /// Handles the effects of an append on other tasks: drops deleted tasks from memory, and ends the oldest waiting task of an
+    /// owner with too many waiting tasks.
     pub(crate) fn follow(self: &Arc<Self>, appended: &Appended) {
         appended.displaced.iter().for_each(|task| self.let_go(task));
         let (Some(surplus), Ok(runtime)) = (appended.surplus.clone(), Handle::try_current()) else { return };

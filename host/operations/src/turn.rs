@@ -170,7 +170,7 @@ impl Turn {
         }
     }
 
-    /// Stores the agent's events from its first wait until the turn ends.
+    /// Stores the agent's events, from the agent's first wait until the turn ends.
     async fn follow(
         &mut self,
         execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),

@@ -1,4 +1,4 @@
-//! Claims of messages in memory. If there are too many, the owner with the most claims loses its oldest claim.
+//! Claims of messages in memory. If the store has too many claims, the owner with the most claims loses its oldest claim.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -210,7 +210,7 @@ impl Claims {
 }
 
 impl KeptClaim {
-    /// The result of claiming a message that already has this claim.
+    /// The result for a process `by` that claims a message which already has this claim.
     fn again(&mut self, message: &MessageKey, (by, leases): (&Replica, &dyn Leases)) -> Claim {
         if self.digest != message.digest {
             return Claim::Different;

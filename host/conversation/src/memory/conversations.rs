@@ -48,7 +48,7 @@ impl Conversations {
         self.slot(&SlotKeys::new(key), Scope::Conversation).map_or(0, |slot| slot.number)
     }
 
-    /// The conversation of this key. A missing conversation is read with its shared state.
+    /// Reads a conversation with its shared state. A missing conversation has only the shared state.
     pub(super) fn read(&self, key: &ConversationKey, window: Window) -> ConversationSnapshot {
         let keys = SlotKeys::new(key);
         let slot = self.slot(&keys, Scope::Conversation);
@@ -164,7 +164,7 @@ impl Conversations {
         })
     }
 
-    /// A page of conversations, the longest unchanged first.
+    /// A page of conversations. The conversation that was unchanged for longest comes first.
     pub(super) fn list(&self, query: &ConversationQuery) -> Vec<ConversationSnapshot> {
         let matches = |key: &ConversationKey| {
             let is_users = query.user.as_ref().is_none_or(|user| *key.user == **user);
@@ -190,7 +190,8 @@ impl Conversations {
         users
     }
 
-    /// Drops idle conversations that are too old, or too many of their tenant, and returns their number.
+    /// Drops idle conversations that are too old, and the oldest idle conversations of each tenant with too many. Returns the
+    /// number of dropped conversations.
     pub(super) fn sweep(&mut self, keep: &Keep, is_busy: impl Fn(&ConversationKey) -> bool) -> u64 {
         let mut of_tenants: HashMap<&str, Vec<(Timestamp, &ConversationKey)>> = HashMap::new();
         for (key, slot) in self.keys() {
@@ -251,7 +252,7 @@ impl Conversations {
         }
     }
 
-    /// True if there may be slots of this scope. If no conversation shares state, this saves look-ups.
+    /// True if there may be slots of this scope. It saves look-ups when no conversation shares state.
     fn has(&self, scope: Scope) -> bool {
         scope == Scope::Conversation || self.slots.len() > self.count
     }

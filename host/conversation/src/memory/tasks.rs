@@ -19,7 +19,7 @@ use crate::size;
 use crate::stored_task::{StoredTask, TaskContent};
 use crate::task::TaskSnapshot;
 
-/// A status without a timestamp is older than all others.
+/// The time of a status without a timestamp. It is earlier than all other times.
 const NO_TIMESTAMP: i64 = i64::MIN;
 
 /// Tells whether the store may drop a task, and since when the task rests.
@@ -345,7 +345,7 @@ impl Tasks {
         }
     }
 
-    /// The oldest waiting task of an owner with too many waiting tasks; `None` if the owner has not too many.
+    /// The oldest waiting task of an owner with too many waiting tasks. `None` if the owner is within the limit.
     fn surplus(&self, owner: &Owner) -> Option<TaskId> {
         let mut waiting = self.shares.waiting(owner);
         if waiting.len() > self.waiting.of(owner) { waiting.next().map(|(_, id)| id.clone()) } else { None }

@@ -1,4 +1,4 @@
-//! The operators' reads and deletions, and the configs of push notifications.
+//! Reads and deletes conversations for operators, and stores the configs of push notifications.
 
 use annex_database::{Row, Value, from_sql};
 use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, Timestamp};

@@ -27,7 +27,7 @@ const FEW: usize = 8;
 /// The number of positions that are reserved for the artifacts of one append.
 const FEW_POSITIONS: i64 = 8;
 
-/// An append, encoded.
+/// An append in the form in which a database stores it.
 pub(super) struct Write {
     pub(super) key: ConversationKey,
     pub(super) at: Position,

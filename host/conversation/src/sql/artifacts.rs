@@ -13,7 +13,7 @@ use crate::error::AppendError;
 use crate::limits::Limits;
 use crate::size;
 
-/// An artifact, encoded.
+/// An artifact in the form in which a database stores it.
 pub(super) struct EncodedArtifact {
     pub(super) name: String,
     pub(super) json: String,

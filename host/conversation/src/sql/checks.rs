@@ -94,7 +94,8 @@ impl Write {
         }
     }
 
-    /// True if an earlier attempt has stored the append: the entries of the task after its position are exactly these.
+    /// True if an earlier attempt has stored the append. In that case the entries of the task after the position of the append
+    /// are exactly the entries of the append.
     pub(super) async fn is_stored<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<bool> {
         let Some(task) = &self.at.task else { return Ok(false) };
         let values = [Value::Text(task.as_str()), Value::count(self.at.number), Value::count(self.entries.len())];

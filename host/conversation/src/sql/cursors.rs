@@ -21,7 +21,7 @@ macro_rules! changed_cursors {
     };
 }
 
-/// True if no living process sends for the cursor, and the replica `$1` has a lease.
+/// SQL that is true if no living process sends for the cursor, and the replica `$1` has a valid lease.
 macro_rules! is_left {
     () => {
         concat!("(sender IS NULL OR sender <> $1 AND NOT ", is_alive!("push_cursor.sender"), ") AND ", is_alive!("$1"))

@@ -1,4 +1,4 @@
-//! The queue of a conversation: entering, waiting and leaving.
+//! Enters the queue of a conversation, waits in it and leaves it.
 
 use std::sync::Arc;
 use std::time::Duration;

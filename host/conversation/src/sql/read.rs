@@ -1,4 +1,4 @@
-//! Reading conversations and tasks.
+//! Reads conversations and tasks.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) async fn conversation<D: Database>(
     snapshot(key, &database.read(statements::SELECT_CONVERSATION, &values).await?)
 }
 
-/// A conversation from the rows of [`statements::SELECT_CONVERSATION`].
+/// Makes a conversation from the rows of [`statements::SELECT_CONVERSATION`].
 pub(super) fn snapshot<R: Row>(key: &ConversationKey, rows: &[R]) -> Result<ConversationSnapshot, StoreError> {
     let unreadable = |source| StoreError::Unreadable { what: format!("conversation {}", key.context), source };
     let mut found = ConversationSnapshot {
@@ -131,7 +131,7 @@ async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<S
     Ok(Some(StoredTask { id, key, number, is_worked_on, is_finished, pins, upstream, content }))
 }
 
-/// A large task, made from its first `number` entries. `None` if the task is being deleted.
+/// Makes a large task from its first `number` entries. `None` if the task is being deleted.
 async fn large_task<D: Database>(
     database: &D,
     id: &TaskId,

@@ -1,4 +1,4 @@
-//! Turns of other processes: their cancellation, and taking lost turns over.
+//! Cancels turns of other processes, and takes lost turns over.
 
 use annex_database::{Database, Row, Value, from_sql, may_pass, outlast};
 use annex_protocol::TaskId;

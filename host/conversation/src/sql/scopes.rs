@@ -1,4 +1,4 @@
-//! A change of the keys of one scope. The result is checked first, and the rows are written then.
+//! Changes the keys of one scope. The result is checked before the rows are written.
 
 use std::collections::HashMap;
 

@@ -62,7 +62,7 @@ impl Grown {
 }
 
 impl GrownParts {
-    /// A task without entries after `base`.
+    /// Begins a large task with `base` and no further entries.
     pub(super) fn of(base: TaskSnapshot) -> Self {
         let artifacts = base.artifacts.iter().map(|artifact| artifact.artifact_id.clone()).collect();
         Self { base, log: Arc::default(), length: 0, artifacts: Arc::new(artifacts) }

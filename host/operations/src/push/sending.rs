@@ -141,7 +141,7 @@ impl Sender {
         self.note(self.cursor.sent, RETRY, PushThen::Leaves).await;
     }
 
-    /// Sends an event until it is settled.
+    /// Sends an event until the receiver has got it or the event is given up.
     async fn send(&mut self, event: &LoggedEvent) -> Next {
         let Some(seq) = event.seq() else { return Next::GoesOn };
         let task = &self.cursor.task;
@@ -187,7 +187,7 @@ impl Sender {
         if self.cursor.failures < MAX_PUSH_FAILURES { then } else { PushThen::Leaves }
     }
 
-    /// Stores the progress, and retries until that succeeds.
+    /// Stores the progress. Retries until the store has it.
     async fn note(&mut self, sent: u64, wait: Duration, then: PushThen) -> Next {
         self.cursor.sent = sent;
         let progress = PushProgress { sent, failures: self.cursor.failures, wait, then };
@@ -221,7 +221,7 @@ impl Sender {
     }
 }
 
-/// The next step of the sender after this event is settled.
+/// The next step of the sender after this event was delivered or given up.
 fn after(event: &LoggedEvent) -> PushThen {
     match event.event() {
         StreamResponse::StatusUpdate(update) if update.status.state.is_terminal() => PushThen::Ends,

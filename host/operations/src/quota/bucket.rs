@@ -55,7 +55,7 @@ impl Bucket {
         }
     }
 
-    /// Adapts the state to another limit. Debt is paid back at the new rate.
+    /// Converts the state from the limit `before` to the limit `after`. Debt is then paid back at the new rate.
     pub(super) fn rescale(&self, before: Option<u64>, after: Option<u64>) {
         let (Some(before), Some(after)) = (before, after) else { return };
         let now = self.now();

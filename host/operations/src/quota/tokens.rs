@@ -95,7 +95,7 @@ impl Tokens {
     }
 }
 
-/// Tokens that are being stored. If that fails or is cancelled, they are new again.
+/// Tokens that are being stored. If storing fails or is cancelled, the tokens count as new again.
 struct Taken<'a> {
     from: &'a TokenCount,
     tokens: u64,

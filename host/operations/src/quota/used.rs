@@ -1,4 +1,4 @@
-//! The usage of tenants per hour, summed over all processes in the store of the usage.
+//! The usage of tenants per hour. A store has the sum over all processes.
 
 use std::time::{Instant, SystemTime};
 

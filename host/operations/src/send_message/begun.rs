@@ -99,7 +99,8 @@ impl RequestHandler {
         Ok(Begun { turn, outcome, call: incoming.call, push_config, continues, counted })
     }
 
-    /// The record of the task, with the turn that begins.
+    /// Returns the record of the task, and begins the turn in this record. Makes the record of a new task available to
+    /// requests.
     async fn record_with(&self, entered: &Entered, running: impl FnOnce() -> RunningTurn) -> Arc<TaskRecord> {
         if let Some(record) = &entered.incoming.record {
             if entered.waited.is_none() {

@@ -80,8 +80,8 @@ impl RequestHandler {
         }
     }
 
-    /// Enters the queue of the conversation. The attempt completes even if the client disconnects. The place in the
-    /// queue is then released first, and the claim after it.
+    /// Enters the queue of the conversation. The attempt completes even if the client disconnects. In that case the place in
+    /// the queue is released first, and then the claim.
     pub(crate) async fn enter(
         &self,
         incoming: &Incoming,

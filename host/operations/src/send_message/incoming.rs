@@ -1,4 +1,4 @@
-//! The message on its way to its turn.
+//! The data of a message that all steps of SendMessage use.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl RequestHandler {
         Ok(incoming)
     }
 
-    /// A turn of an existing task without a message of the client, with the last message of its user.
+    /// Makes the data of a turn that has no new message of the client. The turn uses the last message of the user in its task.
     pub(crate) fn incoming_again(
         &self,
         call: ServiceParameters,
@@ -96,7 +96,7 @@ impl RequestHandler {
 }
 
 impl Incoming {
-    /// A message to an existing task.
+    /// Makes the data of a message to an existing task.
     pub(crate) fn of_task(
         (call, operation, request): (ServiceParameters, &'static str, SendMessageRequest),
         record: Arc<TaskRecord>,

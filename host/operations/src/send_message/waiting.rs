@@ -191,7 +191,7 @@ impl RequestHandler {
         self.show_end(&record, &fence, (&entries, task, state), ended);
     }
 
-    /// Ends a turn that waits, with its task.
+    /// Ends a turn that waits in the queue, and ends its task.
     async fn end_in_queue(
         &self,
         accepted: Accepted,

@@ -1,4 +1,4 @@
-//! The stored events of a task from before a reader began.
+//! Reads the stored events of a task that are older than a reader of the task.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

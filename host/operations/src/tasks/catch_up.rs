@@ -1,8 +1,8 @@
-//! Waiting tasks that a remote agent continues without a message of the client, for example after a login in a browser
-//! or an approval in a console (A2A 1.0 section 7.6.1).
+//! Polls a remote agent about waiting tasks, which the agent may continue without a message of the client, for example after a
+//! login in a browser or an approval in a console (A2A 1.0 section 7.6.1).
 //!
-//! The remote agent sends no notification. It is polled when a client reads the task or sends a message to it, and
-//! periodically while the task's events have a reader. A task that has continued is followed in a turn of its own.
+//! The remote agent sends no notification. It is polled when a client reads the task or sends a message to it, and periodically
+//! while the task's events have a reader. A task that has continued is followed in a turn of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::tasks::record::TaskRecord;
 const ASK_PATIENCE: Duration = Duration::from_secs(2);
 /// The longest time that a request waits for events that the task has missed.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(1);
-/// The shortest time between two polls for one task, however many requests read it.
+/// The shortest time between two polls for one task. Requests that read the task more often cause no further poll.
 const REST: Duration = Duration::from_secs(1);
 /// The first pause between two polls while the task's events have a reader. Each further pause is twice as long, up to
 /// `LONGEST_PAUSE`.
@@ -36,7 +36,7 @@ impl RequestHandler {
         self.poll(call, record, REST).await;
     }
 
-    /// Polls the remote agent, however recent the last poll was. Called before a message is sent: if the task has ended
+    /// Polls the remote agent, even if the last poll was a moment ago. Called before a message is sent: if the task has ended
     /// at the remote agent, the message must not reach it.
     pub(crate) async fn catch_up_now(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         self.poll(call, record, Duration::ZERO).await;
@@ -100,9 +100,8 @@ impl RequestHandler {
         requested
     }
 
-    /// Polls the remote agent periodically while the task waits and its events have a reader: a stream, or push
-    /// notifications. Replaces the polling of an earlier request, because its handler may have been replaced and its
-    /// header fields are older.
+    /// Polls the remote agent periodically while the task waits and its events have a reader: a stream, or push notifications.
+    /// Replaces the polling that an earlier request began, which may use an old handler and old header fields.
     pub(crate) fn watch(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         if !self.agent_is_remote {
             return;

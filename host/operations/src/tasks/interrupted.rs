@@ -42,7 +42,7 @@ impl Tasks {
         record.stored_pins().is_some_and(|text| TaskPins::parse(&text).interruption.is_some())
     }
 
-    /// The entry that ends the interruption of the task, because the task continues. Its pins stay.
+    /// The entry that ends the interruption of the task, because the task continues. The pins of the task stay.
     pub(crate) fn end_of_interruption(record: &TaskRecord) -> Option<Entry> {
         let pins = TaskPins::parse(&record.stored_pins()?);
         pins.interruption.as_ref()?;

@@ -1,7 +1,7 @@
 //! The log of one live task: its events in order, for any number of readers.
 //!
-//! The log is append-only and a reader is an index, so every reader gets every event once, however slow it is. Each
-//! event is encoded at most once.
+//! The log is append-only and a reader is an index, so even a slow reader gets every event exactly once. Each event is encoded
+//! at most once.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -25,7 +25,7 @@ impl LoggedEvent {
         Self { event, seq, encoded: OnceLock::new() }
     }
 
-    /// The number of the event within its task. A reader that resumes after this number misses no event and gets none
+    /// The number of the event within its task. A reader that resumes after this number misses no event and gets no event
     /// twice. `None` for an item that is not an event of a task.
     pub fn seq(&self) -> Option<u64> {
         Some(self.seq).filter(|seq| *seq > 0)

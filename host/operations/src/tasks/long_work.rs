@@ -18,7 +18,7 @@ fn permits() -> usize {
     available_parallelism().map_or(1, |threads| threads.get() / 2).max(1)
 }
 
-/// The permit for long work. Dropping it releases the permit. It must not be held across an await of something else.
+/// The permit for long work. Dropping it releases the permit. It must not be held while other work is awaited.
 pub(crate) struct LongWork {
     _permit: Place,
 }

@@ -1,4 +1,4 @@
-//! Turns that no process works on, and turns of this process that another one asks to cancel.
+//! Takes over turns that no process works on, and cancels turns of this process that another process asks to cancel.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Reading the events that other processes store for tasks with a reader here. Tasks of processes that have ended are
-//! handled in `lost.rs`.
+//! Reads the events that other processes store for tasks with a reader in this process. `lost.rs` handles tasks of processes
+//! that have ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;

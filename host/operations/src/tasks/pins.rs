@@ -77,7 +77,7 @@ impl Pins {
         Some(text)
     }
 
-    /// The versions that a stored text pins for the owner's task, as far as this process has them.
+    /// The versions that a stored text pins for the owner's task. Versions that this process does not have are missing.
     pub(crate) fn of(&self, owner: &Owner, task: &TaskId, text: &Arc<str>) -> Vec<Arc<Extension>> {
         let mut state = self.lock();
         if let Some(pinned) = state.tasks.get(task).filter(|pinned| pinned.text == *text) {

@@ -1,4 +1,4 @@
-//! The queues in which turns of this process wait, and the hints that a queue has moved in another process.
+//! The queues in which turns of this process wait. Other processes send hints when a turn has left such a queue.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -57,7 +57,7 @@ impl Drop for WaitingTurn<'_> {
     }
 }
 
-/// Notifies other processes that the queue of a conversation has moved.
+/// Notifies other processes that a turn has left the queue of a conversation.
 pub(super) fn tell(wake: &dyn Wake, key: &ConversationKey) {
     wake.tell(&name(key), 0);
 }

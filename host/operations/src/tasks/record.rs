@@ -211,8 +211,8 @@ impl TaskRecord {
         state.subscription(state.turn.is_some() || state.is_worked_on)
     }
 
-    /// A reader of all events after number `after`, including stored ones. `None` if no further event can come, or if
-    /// entry `after` does not exist yet.
+    /// A reader of all events after number `after`, including stored events. `None` if no further event can come, or if entry
+    /// `after` does not exist yet.
     pub(crate) fn read_behind(&self, after: u64) -> Option<LogReader> {
         let Subscription { seq, reader, .. } = self.subscribe();
         if after >= seq || after == 0 {
@@ -360,8 +360,8 @@ impl TaskRecord {
         self.catch_up().await
     }
 
-    /// Like [`refresh`](Self::refresh), and also reads the number of the last entry and whether a turn works on the task.
-    /// False if the task was deleted.
+    /// Reads and shows the entries that other processes have stored. Also reads the number of the last entry and whether a turn
+    /// works on the task. False if the task was deleted.
     pub(crate) async fn refresh_all(&self) -> Result<bool, StoreError> {
         let _reading = self.reading.lock().await;
         self.reload().await

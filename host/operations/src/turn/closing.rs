@@ -5,8 +5,8 @@ use std::sync::Arc;
 use annex_conversation::{Conversation, Event, EventError, StateDelta};
 use annex_protocol::{TaskId, TaskState};
 
-/// The last event of a turn whose agent has stored none: an event without content, or one with the reason why there is no
-/// answer.
+/// The last event of a turn whose agent has stored no event: an event without content, or an event with the reason why there is
+/// no answer.
 pub(crate) fn closing_event(
     conversation: &Conversation,
     task: &TaskId,

@@ -198,7 +198,8 @@ fn is_final(update: &StreamResponse) -> bool {
     matches!(update, StreamResponse::StatusUpdate(update) if update.status.state.is_terminal())
 }
 
-/// A turn that breaks off, because the agent panicked or the runtime shuts down, must not leave readers waiting.
+/// Ends a turn that breaks off, because the agent panicked or the runtime shuts down. Otherwise its readers would wait for
+/// ever.
 impl Drop for Turn {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);

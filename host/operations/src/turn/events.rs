@@ -1,4 +1,4 @@
-//! The events of the agent on their way to the store.
+//! Runs the response hooks on the events of the agent, and stores these events.
 
 use annex_agent::AgentEvent;
 use annex_conversation::Entry;
@@ -32,7 +32,7 @@ impl Turn {
         Ok(progress)
     }
 
-    /// Processes `next` and the queued events, up to one that settles the task.
+    /// Processes `next` and the queued events, up to the first event that settles the task.
     pub(super) async fn take(
         &mut self,
         mut next: Option<AgentEvent>,

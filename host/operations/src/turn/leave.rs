@@ -1,4 +1,4 @@
-//! The end of a turn whose task may belong to another process.
+//! Ends a turn whose task may belong to another process.
 
 use annex_conversation::Departure;
 use annex_protocol::{A2aError, ExtensionUri};

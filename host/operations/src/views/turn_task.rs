@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskState, TaskStatus, Timestamp};
 
-/// The turn's task, as the last event that passed the hooks has left it. Empty until there is a task. A clone shares
-/// the same task.
+/// The turn's task, in the state after the last event that passed the hooks. Empty until there is a task. A clone shares the
+/// same task.
 #[derive(Clone)]
 pub(crate) struct TurnTask(Arc<Shown>);
 

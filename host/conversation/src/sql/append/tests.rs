@@ -16,8 +16,8 @@ fn update(task: &Task, state: TaskState) -> Entry {
     StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id, status, ..Default::default() }).into()
 }
 
-/// Tests the steps of one round trip. An append whose steps fail is made statement by statement, so other tests would
-/// not notice.
+/// Tests the steps of one round trip. If these steps fail, the append is made again statement by statement, so other tests
+/// would not find a fault in the steps.
 #[tokio::test]
 async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     let folder = tempfile::tempdir().unwrap();
