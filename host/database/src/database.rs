@@ -1,4 +1,4 @@
-//! The differences between the databases: connections, transactions and rows.
+//! The trait of all databases, with their connections, transactions and rows.
 
 use std::fmt;
 use std::future::Future;
@@ -52,9 +52,9 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// error if the transaction did not begin. The inner result is that of [`execute_all`](Self::execute_all).
     fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<TransactionStart<Self>>> + Send;
 
-    /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if they do
-    /// not fit into one round trip. If a [`Sql::Whole`] does not change one row, nothing is changed either, and the result
-    /// is false or an error.
+    /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if the
+    /// statements do not fit into one round trip. If a [`Sql::Whole`] does not change exactly one row, also changes nothing,
+    /// and returns false or an error.
     fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
     /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows. On SQLite, the text may
@@ -110,7 +110,7 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// One statement of several, with its values.
+/// One of several statements, with its values.
 #[derive(Debug)]
 pub struct Step<'a> {
     /// SQL of the statement.

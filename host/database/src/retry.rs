@@ -1,4 +1,4 @@
-//! Short outages of a database: which errors are transient, and retries.
+//! Handles short outages of a database: tells which errors are transient, and retries.
 
 use std::time::Duration;
 

@@ -20,12 +20,11 @@ use crate::database::{Database, Row, Step, TransactionStart, Value, bind};
 use crate::text::{Form, statements_of_transaction, text_of};
 use crate::{Migrations, OpenError};
 
-/// An SQLite file with one writer connection and several reader connections, in write-ahead mode with `synchronous =
-/// NORMAL`.
+/// An SQLite file with one writer connection and several reader connections, in write-ahead mode with `synchronous = NORMAL`.
 ///
-/// Stored changes survive any end of the process, including `kill -9`. A power cut or a crash of the operating system
-/// can lose the changes since the last checkpoint (about 16 MB of log). The file stays consistent: it is then in an
-/// earlier state. Waiting for the disk on every change would close that gap and cost milliseconds per change.
+/// Stored changes survive any end of the process, including `kill -9`. A power cut or a crash of the operating system can lose
+/// the changes since the last checkpoint (about 16 MB of log). The file stays consistent: it then contains an earlier state. To
+/// prevent this loss, every change would have to wait for the disk, which costs milliseconds per change.
 ///
 /// Several processes can open one file on one machine. The file must not be on a network file system.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ const READERS: usize = 4;
 /// Number of prepared statements that a connection caches. Each kind of change has one statement per number of
 /// changes that are stored together.
 const STATEMENTS: usize = 256;
-/// Page cache of a connection: 16 MiB. A negative number counts KiB, a positive one pages.
+/// Page cache of a connection: 16 MiB. A negative number counts KiB, a positive number counts pages.
 const CACHE: &str = "-16384";
 /// Number of pages in the write-ahead log that triggers a checkpoint. A page that many tasks share is in the log many
 /// times and is written to the file once.
@@ -317,8 +316,8 @@ fn code_of(error: &sqlx::Error) -> Option<i32> {
     code.parse::<i32>().ok().map(|code| code & 0xff)
 }
 
-/// Converts the error of a file that was not opened. If SQLite may not write the file, the error names the file:
-/// SQLite's own message does not.
+/// Converts the error of a file that was not opened. If SQLite may not write the file, the new error names the file, because
+/// SQLite's own message does not name it.
 fn not_opened(path: &Path, error: sqlx::Error) -> OpenError {
     match (code_of(&error), error.as_database_error()) {
         (Some(READONLY | CANTOPEN), Some(refused)) => {

@@ -28,8 +28,8 @@ const EXPECT_CHANGE: &str = "SELECT 1 WHERE abs((changes() = 1) - 92233720368547
 /// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
 const MAX_TEXTS: usize = 1_000;
 
-/// The statements of the steps, after `head`. All texts of a form have the same `head`. The parameters are numbered
-/// over all statements.
+/// The SQL text of the steps, after `head`. All texts of a form have the same `head`. The parameters are numbered over all
+/// statements.
 pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
     kept(steps, form, || {
         let mut text = Text::new(form, head);

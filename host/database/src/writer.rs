@@ -92,8 +92,8 @@ impl<D: Database, C: Change> Writer<D, C> {
 }
 
 impl<D: Database, C: Change> Writer<D, C> {
-    /// Like [`store`](Self::store), but retries while a database with several writers is unreachable. Returns `None` if
-    /// `over` resolves first.
+    /// Stores the change like [`store`](Self::store), and retries while a database with several writers is unreachable. Returns
+    /// `None` if `over` resolves first.
     pub async fn store_until(&self, change: C, over: impl Future<Output = ()>) -> Option<ChangeResult<C>> {
         if D::HAS_ONE_WRITER {
             return Some(self.store(change).await);

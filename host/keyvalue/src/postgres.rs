@@ -27,13 +27,12 @@ impl KeyDatabase for PostgresDatabase {
 impl SqlKeyValueStore<PostgresDatabase> {
     /// Runs the migrations on a shared pool. Closing the store closes the pool for everyone who shares it.
     ///
-    /// [`scopes`](crate::KeyValueStore::scopes) skips scopes with a key that was set within `spared`: the turn of
-    /// another process may have set it before storing its task or conversation. `spared` must be longer than any
-    /// turn.
+    /// [`scopes`](crate::KeyValueStore::scopes) skips a scope if one of its keys was set within `spared`. Another process may
+    /// have set this key in a turn whose task or conversation is not stored yet. `spared` must be longer than any turn.
     ///
     /// # Errors
-    /// [`OpenError::Database`] if the database cannot be reached, [`OpenError::Migration`] if a later version of the
-    /// software wrote the tables. Neither contains the URL.
+    /// [`OpenError::Database`] if the database cannot be reached, [`OpenError::Migration`] if a later version of the software
+    /// wrote the tables. Neither contains the URL.
     pub async fn open(connections: &PostgresConnections, spared: Duration) -> Result<Self, OpenError> {
         Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?, spared))
     }

@@ -13,7 +13,7 @@ use crate::store::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space, Usage, incremented,
 };
 
-/// Upper bound for `spared`. A database cannot subtract an arbitrarily long time from now.
+/// Upper bound for `spared`, because a database cannot subtract an arbitrarily long time from the current time.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Time for which setting a key is retried after the connection is lost.

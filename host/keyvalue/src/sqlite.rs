@@ -8,7 +8,7 @@ use sqlx::migrate::MigrateError;
 
 use crate::sql::{KeyDatabase, SqlKeyValueStore, statements};
 
-/// The migrations of the file. Each one sets `PRAGMA user_version`, because earlier versions kept the version of a file
+/// The migrations of the file. Each migration sets `PRAGMA user_version`, because earlier versions kept the version of a file
 /// there and had no table of migrations.
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",

@@ -269,12 +269,12 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
     /// counts as 0. The quota applies.
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError>;
 
-    /// A page of the tasks and conversations with keys, after the scope `after`, in an order that the store chooses.
-    /// A page before the last has at least [`SCOPES_PER_PAGE`] scopes.
+    /// A page of the scopes of tasks and conversations that have keys, in an order that the store chooses. The page starts
+    /// after the scope `after`. Each page except the last has at least [`SCOPES_PER_PAGE`] scopes.
     async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError>;
 
-    /// Number of keys of all extensions of a tenant. Reads all keys, so it is too slow to call on each request. Names
-    /// without a colon belong to the host and do not count. The default returns 0, for stores that live for one turn.
+    /// Number of keys of all extensions of a tenant. Reads all keys, so it is too slow to call on each request. Keys of the
+    /// host, whose names have no colon, do not count. The default returns 0, for stores that live for one turn.
     async fn count(&self, _tenant: &str) -> Result<u64, KeyValueError> {
         Ok(0)
     }

@@ -33,7 +33,7 @@ macro_rules! is_alive {
 
 /// SQL for the ids of all replicas whose leases are valid: a query in parentheses, for `IN` and `FROM`.
 ///
-/// With `x IN` this query, PostgreSQL can use an index on `x`. [`is_alive!`] instead compares row by row.
+/// With a condition such as `x IN` and this query, PostgreSQL can use an index on `x`. [`is_alive!`] compares row by row.
 #[macro_export]
 macro_rules! living_replicas {
     () => {

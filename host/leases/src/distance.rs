@@ -1,4 +1,4 @@
-//! Measures the round trip to the database.
+//! Measures the round trip to the database, and refuses a database that is too far away for leases.
 
 use std::time::Duration;
 

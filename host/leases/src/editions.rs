@@ -228,8 +228,8 @@ impl Editions {
         Ok(rows.iter().map(report).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Accepts a proposal if the processes of `consent` agree, and returns true. Otherwise returns false and changes nothing.
-    /// False also means that the lease of the proposer or the time of the proposal has ended.
+    /// Accepts a proposal and returns true, if the processes of `consent` agree to it. Otherwise returns false and changes
+    /// nothing. Also returns false if the lease of the proposer or the time limit of the proposal has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -286,7 +286,8 @@ impl Editions {
         Ok(())
     }
 
-    /// Reports the result of trying a proposal. `reason` tells why the process cannot serve the edition; `None` if it can.
+    /// Reports the result of trying a proposal. `reason` tells why the process cannot serve the edition. `None` if the process
+    /// can serve it.
     ///
     /// # Errors
     /// When the database fails.
@@ -320,8 +321,8 @@ impl Editions {
         Ok(rows.iter().map(news).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Withdraws proposals whose proposer lost its lease or whose time has ended. Deletes old editions, but keeps the last
-    /// eight of each agent and the edition in force. Also deletes components that no edition uses.
+    /// Withdraws proposals whose proposer lost its lease or whose time limit has passed. Deletes old editions, but keeps the
+    /// last eight editions of each agent and the edition in force. Also deletes components that no edition uses.
     ///
     /// # Errors
     /// When the database fails.

@@ -33,7 +33,7 @@ const RENEW_AGAIN: Duration = Duration::from_millis(200);
 /// The longest time of one attempt to renew. After an attempt that takes this long, another attempt can still renew the lease
 /// in time.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The number of connections for a lease. The second one is used if the first one hangs.
+/// The number of connections for a lease. The second connection is used if the first connection hangs.
 const CONNECTIONS: u32 = 2;
 
 /// The lease of this process. It is renewed in the background until this value is dropped.
@@ -257,8 +257,8 @@ impl LeaseKeeper {
     }
 
     /// Makes this process another replica. Called when a renewal came too late, or when another process started under the same
-    /// name. Other processes may take over the work of the former replica. The name stays with the process that took it.
-    /// Otherwise two processes of one name would end each other's leases again and again.
+    /// name. Other processes may take over the work of the former replica. In the second case the other process keeps the name,
+    /// because two processes with one name would end each other's leases again and again.
     async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
         ended.end();
         self.database.change(END_LEASE, &[Value::Text(ended.id())]).await?;

@@ -1,4 +1,4 @@
-//! A process for the time of one lease.
+//! A replica: a process for the time of one lease.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -23,7 +23,7 @@ pub(crate) const NAMED_LEASE: &str = "
 pub(crate) const FORGET_REPLICAS: &str = "
     DELETE FROM replica WHERE lease_until < clock_timestamp() - INTERVAL '1 hour'";
 
-/// Deletes the turn places of replicas without a lease. Leases are compared with the time at which the statement began.
+/// Deletes the turn places of replicas without a valid lease. A lease counts as valid if it was valid when the statement began.
 pub(crate) const FORGET_PLACES: &str =
     concat!("DELETE FROM turn_place WHERE NOT ", is_alive!("turn_place.runner", "statement_timestamp()"));
 

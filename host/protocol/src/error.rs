@@ -1,4 +1,4 @@
-//! The one error table: the form of each error on JSON-RPC, HTTP+JSON and gRPC (specification sections 3.3.2 and 5.4).
+//! The table of all errors: the form of each error on JSON-RPC, HTTP+JSON and gRPC (specification sections 3.3.2 and 5.4).
 
 use std::fmt;
 
@@ -218,7 +218,7 @@ const fn row(code: i32, http_status: u16, grpc_status: GrpcStatus, reason: &'sta
     Row { code, http_status, grpc_status, reason }
 }
 
-/// Converts to [`A2aError::InvalidParams`] about the field that contains the value.
+/// Makes an [`A2aError::InvalidParams`] about the field that contains the value.
 impl From<Unportable> for A2aError {
     fn from(unportable: Unportable) -> Self {
         let reason = unportable.reason();
@@ -235,12 +235,12 @@ impl A2aError {
         annex_text::cut(self.to_string(), MAX_TEXT_BYTES)
     }
 
-    /// [`A2aError::InvalidParams`] about the request as a whole.
+    /// Makes an [`A2aError::InvalidParams`] about the request as a whole.
     pub fn invalid_params(reason: impl Into<String>) -> Self {
         Self::invalid_field("", reason)
     }
 
-    /// [`A2aError::InvalidParams`] about one field.
+    /// Makes an [`A2aError::InvalidParams`] about one field.
     pub fn invalid_field(field: impl Into<String>, description: impl Into<String>) -> Self {
         Self::InvalidParams {
             violations: vec![FieldViolation { field: field.into(), description: description.into() }],
@@ -277,7 +277,7 @@ impl A2aError {
         }
     }
 
-    /// The JSON-RPC code of errors with this reason, for clients of bindings that carry no code. `None` for an unknown
+    /// The JSON-RPC code of errors with this reason. Used for clients of a binding that sends no code. `None` for an unknown
     /// reason, and for errors of extensions, which have codes of their own.
     pub fn code_of_reason(reason: &str) -> Option<i32> {
         Some(match reason {
@@ -356,7 +356,7 @@ pub(crate) fn comma_separated<'a>(uris: impl IntoIterator<Item = &'a ExtensionUr
     list
 }
 
-/// The time for a sentence that says `try again`: `in 5 s`, or `later` if the time is unknown.
+/// The words for the time in a sentence that says `try again`: `in 5 s`, or `later` if the time is unknown.
 fn when(seconds: Option<&u64>) -> String {
     seconds.map_or_else(|| "later".to_owned(), |seconds| format!("in {seconds} s"))
 }

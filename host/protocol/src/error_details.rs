@@ -106,7 +106,7 @@ fn short(violation: FieldViolation) -> FieldViolation {
     FieldViolation { field: cut(violation.field), description: cut(violation.description) }
 }
 
-/// An extension's data as an entry of the list. Data with `@type` is used unchanged; other data is wrapped in a
+/// An extension's data as an entry of the list. Data with `@type` is used unchanged. Other data is wrapped in a
 /// `google.protobuf.Value`.
 fn typed(data: &Json) -> Option<Json> {
     let has_type = data.to::<JsonObject>().is_ok_and(|object| object.contains_key("@type"));

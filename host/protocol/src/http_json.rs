@@ -31,8 +31,8 @@ pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     })
 }
 
-/// Converts query parameters to an object (section 11.5). The field `includeArtifacts` becomes a boolean, all others
-/// strings. ProtoJSON accepts strings for numbers, enums and timestamps. If a name occurs twice, the last value counts.
+/// Converts query parameters to an object (section 11.5). The value of `includeArtifacts` becomes a boolean. All other values
+/// become strings, which ProtoJSON accepts for numbers, enums and timestamps. If a name occurs twice, the last value counts.
 ///
 /// ```
 /// use annex_protocol::http_json;

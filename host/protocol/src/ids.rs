@@ -1,4 +1,4 @@
-//! Identifiers as types of their own, so that the compiler refuses a context id in place of a task id. Clones share the
+//! Identifiers, each with a type of its own, so that the compiler refuses a context id in place of a task id. Clones share the
 //! text, because many values of a task contain the same ids.
 
 use std::borrow::Borrow;

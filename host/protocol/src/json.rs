@@ -1,4 +1,4 @@
-//! One JSON value as the text it arrived in.
+//! A JSON value that keeps the text in which it arrived.
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,8 +62,7 @@ impl Json {
         Self::repaired(to_raw_value(value)?)
     }
 
-    /// Encodes an object. Its values are portable, but the object adds a level of nesting, so values that nest too deep
-    /// are replaced.
+    /// Encodes an object. The object adds a level of nesting to its values, so values that then nest too deep are replaced.
     pub(crate) fn of_object(object: &JsonObject) -> Result<Self, serde_json::Error> {
         let raw = to_raw_value(object)?;
         if portable::nests_deeper_than(raw.get(), Self::MAX_DEPTH) {

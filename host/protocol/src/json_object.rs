@@ -1,4 +1,4 @@
-//! A JSON object with the order of its keys and the text of its values.
+//! A JSON object that keeps the order of its keys and the text of its values.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -72,8 +72,8 @@ impl JsonObject {
         self.entries().is_some_and(|entries| entries.contains_key(key))
     }
 
-    /// Adds the entries of `other`. For a key that both objects have, the value of `other` stays. An empty object takes
-    /// over `other` without copying it.
+    /// Adds the entries of `other`. If both objects have a key, the value of `other` counts. An empty object takes over `other`
+    /// without copying it.
     pub fn merge(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;

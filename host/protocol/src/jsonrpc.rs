@@ -59,7 +59,7 @@ impl Request<'_> {
     }
 }
 
-/// The reason why bytes are not a request, with the id for the response.
+/// The error for bytes that are not a request, with the id for the response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     /// The id of the request, as far as it could be read.

@@ -1,5 +1,5 @@
-//! Lenient reading of fields that are not essential. A card with one invalid security scheme is read without that
-//! scheme (specification section 5.7). A status is read without an invalid timestamp.
+//! Reads fields that are not essential, and skips the parts that are invalid. A card with one invalid security scheme is read
+//! without that scheme (specification section 5.7). A status is read without an invalid timestamp.
 
 use std::cell::RefCell;
 

@@ -1,6 +1,6 @@
 //! The operations of A2A 1.0 by their names.
 
-/// An operation of A2A 1.0, by the name that JSON-RPC and gRPC call it by (A2A 1.0 section 5.3).
+/// An operation of A2A 1.0, under its name in JSON-RPC and gRPC (A2A 1.0 section 5.3).
 ///
 /// ```
 /// use annex_protocol::Method;

@@ -1,4 +1,4 @@
-//! The owner of tasks and conversations: who calls.
+//! The owner of tasks and conversations.
 
 /// The tenant and the principal of a caller. Both names may be empty.
 ///

@@ -57,8 +57,8 @@ impl Part {
 }
 
 impl PartContent {
-    /// The content for a peer's base64. White space in it, such as the line breaks of MIME, is removed. Invalid base64
-    /// becomes text, because clients could not decode it.
+    /// Makes the content of a part from base64 that a peer has sent. White space in it, such as the line breaks of MIME, is
+    /// removed. Invalid base64 becomes text, because clients could not decode it.
     ///
     /// ```
     /// use annex_protocol::PartContent;
@@ -96,8 +96,8 @@ impl From<PartContent> for Part {
 pub struct Parts(Option<Arc<Vec<Part>>>);
 
 impl Parts {
-    /// Applies [`PartContent::raw_or_text`] to all bytes whose text is not base64. Returns true if there were such
-    /// bytes.
+    /// Replaces each [`PartContent::Raw`] whose text is not base64, as [`PartContent::raw_or_text`] does. Returns true if there
+    /// was such a part.
     pub fn replace_unreadable(&mut self) -> bool {
         // Shared parts are copied only if one is replaced.
         if self.iter().all(|part| part.content.is_readable()) {
@@ -121,7 +121,7 @@ impl Deref for Parts {
     }
 }
 
-/// Gives access for a change. Copies the parts first if a clone shares them.
+/// Lets the caller change the parts. Copies the parts first if a clone shares them.
 impl DerefMut for Parts {
     fn deref_mut(&mut self) -> &mut Vec<Part> {
         Arc::make_mut(self.0.get_or_insert_default())

@@ -1,9 +1,8 @@
-//! JSON that every reader accepts: the rules of RFC 7493 (I-JSON) for strings, numbers and keys, and a limit on
-//! nesting.
+//! JSON that every reader accepts: the rules of RFC 7493 (I-JSON) for strings, numbers and keys, and a limit on nesting.
 //!
-//! For example, `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an
-//! infinity. Protobuf has neither. A single such value would make a whole answer unreadable. Readers of protobuf also
-//! refuse an object with a repeated key.
+//! For example, `"\ud800"` and `1e999999` are JSON. Python cannot write the string as UTF-8, and reads the number as an
+//! infinity. Protobuf can represent neither of them. A single such value would make a whole answer unreadable. Readers of
+//! protobuf also refuse an object with a repeated key.
 
 mod repeated;
 
@@ -112,7 +111,7 @@ pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
     repeated::without_earlier(readable.as_deref().unwrap_or(json)).or(readable)
 }
 
-/// Replaces all flaws except repeated keys; `None` if the JSON has none.
+/// Replaces all flaws except repeated keys. `None` if the JSON has no such flaws.
 fn without_flaws(json: &str, levels: usize) -> Option<String> {
     let mut repaired = String::new();
     let mut copied = 0;
@@ -179,7 +178,7 @@ fn is_plain(json: &str) -> bool {
         && !places.any(is_of_number)
 }
 
-/// True if a text has more opening brackets than `limit`. Otherwise nothing in it can nest deeper.
+/// True if a text has more than `limit` opening brackets. Any other text cannot nest deeper than `limit`.
 fn has_many_brackets(json: &str, limit: usize) -> bool {
     json.len() > limit && memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_some()
 }
@@ -194,7 +193,8 @@ struct Flaws<'a> {
     in_string: bool,
 }
 
-/// A number without an exponent and with fewer characters than this is within the range of a double.
+/// The number of characters from which a number may exceed a double. A shorter number without an exponent is always within the
+/// range.
 const MANY_DIGITS: usize = 300;
 
 impl<'a> Flaws<'a> {
@@ -320,7 +320,7 @@ enum Container {
     Object(String),
 }
 
-/// The path to the value at a byte of valid JSON. For a byte in a key it leads to the object.
+/// The path to the value at a byte of valid JSON. If the byte is in a key, the path to the object of the key.
 fn place(json: &str, offset: usize) -> String {
     let mut around = Vec::new();
     let mut text_from = 0;

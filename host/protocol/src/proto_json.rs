@@ -26,8 +26,8 @@ pub(crate) use one_of::one_of;
 
 /// A type that can be a field of a message.
 pub(crate) trait FieldValue: Sized {
-    /// True if an optional field treats the default value as absent. Used for strings, for which proto3 has no other
-    /// form of "not set".
+    /// True if an optional field treats the default value as absent. This is so for strings, because proto3 has no other way to
+    /// leave a string unset.
     const EMPTY_IS_ABSENT: bool = false;
 
     /// Reads a value that is not `null`.
@@ -113,7 +113,7 @@ pub(crate) fn skip_field<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::E
     map.next_value::<IgnoredAny>().map(drop)
 }
 
-/// Sets the one alternative of a `oneof`; `null` leaves it unset.
+/// Sets the alternative of a `oneof`. A `null` leaves the `oneof` unset.
 pub(crate) fn choose<T, E: Error>(chosen: &mut Option<T>, value: Option<T>, names: &[&str]) -> Result<(), E> {
     if value.is_some() && chosen.is_some() {
         return Err(E::custom(format_args!("more than one of {} is set", quoted(names))));

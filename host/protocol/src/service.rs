@@ -32,7 +32,8 @@ pub const A2A_EXTENSIONS: &str = "a2a-extensions";
 /// The number of URIs that are compared one by one. Further URIs are looked up by hash.
 const FEW: usize = 8;
 
-/// The extensions in all [`A2A_EXTENSIONS`] values of one request: each once, in the order of their first mention.
+/// The extensions in all [`A2A_EXTENSIONS`] values of one request. Each extension occurs once, in the order of the first
+/// mentions.
 ///
 /// ```
 /// use annex_protocol::service::parse_extensions;

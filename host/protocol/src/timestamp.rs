@@ -24,7 +24,7 @@ const YEAR_1: i64 = -62_135_596_800_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(jiff::Timestamp);
 
-/// The error for a text that is not an RFC 3339 timestamp with a zone.
+/// The error for a text that is not an RFC 3339 timestamp with a time zone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{text}` is not an RFC 3339 timestamp with a zone, such as 2026-11-20T12:00:00.000Z")]
 pub struct TimestampError {
@@ -49,8 +49,8 @@ impl Timestamp {
         Ok(Self::from_millis(timestamp.as_millisecond()))
     }
 
-    /// Parses timestamps of other implementations. Like [`parse`](Self::parse), but a time without a zone is in UTC,
-    /// and a second may have more than nine fraction digits.
+    /// Parses a timestamp that another implementation wrote. In addition to the texts that [`parse`](Self::parse) accepts, a
+    /// time may have no zone, which counts as UTC, and a second may have more than nine fraction digits.
     ///
     /// ```
     /// use annex_protocol::Timestamp;
@@ -86,7 +86,7 @@ impl Timestamp {
     }
 }
 
-/// The text without fraction digits beyond nanoseconds.
+/// The text with at most nine fraction digits. Further digits are dropped.
 fn within_nanoseconds(text: &str) -> Cow<'_, str> {
     const DIGITS: usize = 9;
     let Some((before, fraction)) = text.split_once('.') else { return Cow::Borrowed(text) };

@@ -13,7 +13,7 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// Delays with a bound of 500 milliseconds at first and 30 seconds at most.
+    /// The delays with a bound that begins at 500 milliseconds and grows to at most 30 seconds.
     fn default() -> Self {
         Self { base: Duration::from_millis(500), max: Duration::from_secs(30) }
     }

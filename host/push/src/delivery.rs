@@ -94,7 +94,7 @@ impl Delivery {
         Ok(PreparedScreen(Gate::new(screen, self.timeout)?))
     }
 
-    /// Uses a new screen from the next attempt on.
+    /// Replaces the screen. The next attempt uses the new screen.
     pub(crate) fn set_screen(&self, prepared: PreparedScreen) {
         *self.gate.write().unwrap_or_else(PoisonError::into_inner) = prepared.0;
     }

@@ -1,9 +1,8 @@
-//! Push notifications: posts the events of a task to the URLs that its client has registered (specification section
-//! 4.3).
+//! Push notifications: posts the events of a task to the URLs that its client has registered (specification section 4.3).
 //!
-//! A [`Notifier`] posts events in the background: in order per config, with retries, within limits, and only to
-//! addresses that its [`Screen`](annex_egress::Screen) allows. This crate does not store configs. Callers pass them
-//! with each event.
+//! A [`Notifier`] posts events in the background. It posts the events of one config in order, retries failed attempts, keeps to
+//! limits, and only calls addresses that its [`Screen`](annex_egress::Screen) allows. This crate does not store configs.
+//! Callers pass them with each event.
 
 #![warn(missing_docs)]
 

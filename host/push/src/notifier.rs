@@ -163,10 +163,10 @@ pub enum NotifierError {
 
 /// Posts events to the URLs of push notification configs (specification section 4.3.3).
 ///
-/// The events of one config of one task arrive in order: an event is sent after the previous one was delivered or
-/// given up. Configs do not wait for each other. Status 2xx is success. 408, 425, 429, 5xx and transport errors are
-/// retried. Any other status is permanent. A config with too many consecutive failures is suspended until
-/// [`Notifier::remove`], or until ten thousand other configs have failed since.
+/// The events of one config of one task arrive in order: an event is sent after the previous event was delivered or given up.
+/// Configs do not wait for each other. Status 2xx is success. 408, 425, 429, 5xx and transport errors are retried. Any other
+/// status is a permanent failure. A config with too many consecutive failures is suspended until [`Notifier::remove`] is
+/// called, or until ten thousand other configs have failed.
 pub struct Notifier {
     shared: Arc<NotifierCore>,
     workers: TaskTracker,
@@ -213,7 +213,7 @@ impl Notifier {
         self.shared.delivery.prepare_screen(config.screen.clone()).map_err(NotifierError::Client)
     }
 
-    /// Uses a new screen from the next attempt on.
+    /// Replaces the screen. The next attempt of each event uses the new screen.
     pub fn set_screen(&self, prepared: PreparedScreen) {
         self.shared.delivery.set_screen(prepared);
     }
@@ -303,7 +303,8 @@ impl Notifier {
         }
     }
 
-    /// Counts an event that found no room. Logs only some such events, because this may happen for every event.
+    /// Counts an event that was not queued, because the queues are full. Logs only some such events, because this may happen
+    /// for every event.
     fn note_full(&self) {
         add(&self.shared.dropped, 1);
         let events = self.shared.no_room.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,4 +1,4 @@
-//! A config as an HTTP request: URL and headers.
+//! Makes the URL and the headers of an HTTP request from a config.
 
 use annex_egress::Screen;
 use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};

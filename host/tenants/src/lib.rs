@@ -1,9 +1,9 @@
-//! Durable storage of the tenants that operators add while servers run: their texts, the components that are uploaded for
-//! them, and the usage of all tenants.
+//! Stores what belongs to the tenants that operators add while servers run: the texts of these tenants, the components that are
+//! uploaded for them, and the usage of all tenants.
 //!
-//! This crate interprets neither the texts nor the components. Other crates load tenants, authorize access to them and
-//! enforce their quotas. Each of the three stores has an implementation in memory, and one on SQLite and PostgreSQL.
-//! [`TenantStores`] opens all three in one place.
+//! This crate interprets neither the texts nor the components. Other crates load tenants, authorize access to them and enforce
+//! their quotas. Each of the three stores has two implementations: one in memory, and one for SQLite and PostgreSQL.
+//! [`TenantStores`] opens all three stores.
 
 #![warn(missing_docs)]
 

@@ -68,7 +68,7 @@ pub enum TenantChange {
     Other(Option<u64>),
 }
 
-/// Keeps tenants. Among concurrent changes with the same expectation, one is stored.
+/// Keeps tenants. If several changes with the same expectation run at the same time, only one of these changes is stored.
 #[async_trait]
 pub trait TenantStore: Send + Sync {
     /// The tenant with the name; `None` if it does not exist.

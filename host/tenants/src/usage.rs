@@ -56,8 +56,8 @@ impl Consumption {
 /// Keeps the usage of tenants. Hours are counted since 1970-01-01T00:00:00Z.
 #[async_trait]
 pub trait UsageStore: Send + Sync {
-    /// Adds the usage of tenants in an hour, all or nothing. Each tenant appears once in `used`. Each number of a
-    /// tenant is capped at 2⁵⁰ per hour.
+    /// Adds the usage of tenants in an hour. Either all usage is added or none. Each tenant appears once in `used`. Each number
+    /// of a tenant is capped at 2⁵⁰ per hour.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

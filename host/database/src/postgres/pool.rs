@@ -60,19 +60,20 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A connection that was used within this time is not pinged before it is used again.
 const IDLE_TRUST: Duration = Duration::from_secs(1);
-/// Connections idle for longer are closed.
+/// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Interval between two searches for idle connections.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-/// Connections older than this are replaced, because the memory that the server keeps per connection grows.
+/// The age above which a connection is replaced, because the memory that the server keeps per connection grows.
 const MAX_AGE: Duration = Duration::from_secs(1_800);
 
-/// Begins a transaction. PostgreSQL ends the transaction if this process is silent for four seconds. A lease lasts
-/// five: the locks of a stalled process are released before another process takes its work over.
+/// Begins a transaction. PostgreSQL ends the transaction if this process is silent for four seconds. A lease lasts five
+/// seconds, so the locks of a stalled process are released before another process takes its work over.
 const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '4s'";
 
 impl FairPool {
-    /// A pool of at most `connections` connections, opened when needed. Waiting for one takes at most `timeout`.
+    /// A pool of at most `connections` connections, which are opened when needed. Waiting for a connection takes at most
+    /// `timeout`.
     pub(super) fn new(options: PgConnectOptions, connections: u32, timeout: Duration) -> Self {
         Self::of(
             Connector { options, timeout, is_lasting: false, lost: Moment::default(), dead: Moment::default() },
@@ -80,8 +81,8 @@ impl FairPool {
         )
     }
 
-    /// Like [`new`](Self::new), but idle connections stay open: if other programs use up the connection limit of the
-    /// server, a new connection could not be opened.
+    /// A pool like the pool of [`new`](Self::new), whose idle connections stay open. If other programs use up the connection
+    /// limit of the server, the pool could not open new connections.
     pub(super) fn lasting(options: PgConnectOptions, connections: u32, timeout: Duration) -> Self {
         Self::of(
             Connector { options, timeout, is_lasting: true, lost: Moment::default(), dead: Moment::default() },
@@ -124,8 +125,8 @@ impl FairPool {
         shared.noted(held)
     }
 
-    /// Closes the pool. Idle connections are closed at once. Connections in use are closed when they are returned.
-    /// Waits until all are closed, at most as long as for acquiring a connection.
+    /// Closes the pool. Idle connections are closed at once. Connections in use are closed when they are returned. Waits until
+    /// all connections are closed, for at most the time limit for acquiring a connection.
     pub(super) async fn close(&self) {
         let SharedPool { pool, connections, places, .. } = &*self.0;
         let idle = pool.retain(|_, _| false).removed;

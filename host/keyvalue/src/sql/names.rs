@@ -60,8 +60,8 @@ impl<'a> Names<'a> {
         [Value::Text(&self.tenant), Value::Text(&self.extension)]
     }
 
-    /// Name of the lock. A task or conversation is removed as a whole, so all its buckets share a lock. Lasting keys
-    /// have a lock per extension.
+    /// The name of the lock. All buckets of a task or a conversation share a lock, because they are removed together. Lasting
+    /// keys have a lock per extension.
     pub(super) fn lock(&self) -> String {
         let extension = if self.kind.ends() { "" } else { &*self.extension };
         [self.kind.name(), &*self.tenant, &*self.principal, &*self.id, extension].join("\u{1f}")

@@ -1,6 +1,6 @@
 //! Statements in the SQL that SQLite and PostgreSQL share. Their first parameters identify the scope or the bucket.
 //!
-//! Parameters of `LIMIT` are cast: otherwise SQLite plans the statement again for each value.
+//! Parameters of `LIMIT` are cast. Without the cast, SQLite plans the statement again for each value.
 
 macro_rules! in_scope {
     () => {
@@ -78,15 +78,15 @@ macro_rules! ends_after {
     };
 }
 
-/// Selects the scopes of tasks and conversations after a given scope. The last parameter has no effect:
-/// [`SELECT_IDLE_SCOPES`] has the same parameters.
+/// Selects the scopes of tasks and conversations after a given scope. The last parameter has no effect. It exists because
+/// [`SELECT_IDLE_SCOPES`] needs it.
 pub(crate) const SELECT_SCOPES: &str = concat!(
     "SELECT DISTINCT kind, tenant, principal, id FROM entry WHERE ",
     ends_after!(),
     " AND $6 >= 0 ORDER BY kind, tenant, principal, id LIMIT CAST($5 AS BIGINT)"
 );
 
-/// Like [`SELECT_SCOPES`], but skips scopes with a key that was set within the last `$6` milliseconds.
+/// Selects scopes like [`SELECT_SCOPES`]. Skips scopes with a key that was set within the last `$6` milliseconds.
 pub(crate) const SELECT_IDLE_SCOPES: &str = concat!(
     "SELECT kind, tenant, principal, id FROM entry WHERE ",
     ends_after!(),
@@ -95,7 +95,7 @@ pub(crate) const SELECT_IDLE_SCOPES: &str = concat!(
      ORDER BY kind, tenant, principal, id LIMIT CAST($5 AS BIGINT)"
 );
 
-/// Counts the keys of a tenant. Naming all kinds lets the database use the primary key.
+/// Counts the keys of a tenant. The statement names all kinds, so that the database can use the primary key.
 pub(crate) const COUNT_KEYS: &str =
     "SELECT count(*) FROM entry WHERE kind IN ('', 'context', 'task') AND tenant = $1 AND extension LIKE '%:%'";
 

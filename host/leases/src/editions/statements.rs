@@ -30,7 +30,8 @@ pub(super) const SELECT_OTHERS: &str = concat!(
     " LIMIT 1"
 );
 
-/// Withdraws proposals whose time has ended or whose proposer lost its lease. They would block other proposals.
+/// Withdraws proposals whose time limit has passed or whose proposer lost its lease. Such proposals would block other
+/// proposals.
 pub(super) const WITHDRAW_LEFT: &str = concat!(
     "
     UPDATE edition SET state = 'withdrawn'
@@ -60,7 +61,7 @@ pub(super) const PROPOSE: &str = concat!(
     SELECT number FROM made"
 );
 
-/// The number of the proposal of a process for an agent. There is at most one.
+/// The number of the proposal that a process has made for an agent. An agent has at most one proposal at a time.
 pub(super) const SELECT_PROPOSED: &str =
     "SELECT number FROM edition WHERE tenant = $1 AND parent = $2 AND state = 'proposed' AND proposer = $3";
 

@@ -1,4 +1,4 @@
-//! Hints, their readers, and the trait for all ways in which hints reach other processes.
+//! Hints, their readers, and the trait of everything that sends hints to other processes.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Hint {
     pub seq: u64,
 }
 
-/// News from other processes.
+/// A notice to a reader of hints.
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// Hints, in the order in which they came.

@@ -55,7 +55,7 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Waits for hints, and until the pause after the `last` batch has passed. Returns the hints as texts.
+    /// Waits until there are hints and the pause after the `last` batch has passed. Returns the hints as texts.
     pub(super) async fn batch(&self, last: Instant) -> Vec<String> {
         loop {
             self.filled.notified().await;
@@ -86,7 +86,7 @@ impl Outbox {
         self.sender.clone()
     }
 
-    /// The hints in a text; `None` for a text of this process. Empty for a text over the limit.
+    /// The hints in a text. `None` if this process sent the text. Empty if the text is longer than the limit.
     pub(super) fn read(&self, text: &str) -> Option<Vec<Hint>> {
         if text.len() > MAX_BYTES {
             return Some(Vec::new());

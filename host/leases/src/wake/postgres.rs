@@ -1,7 +1,7 @@
 //! Wake-ups over LISTEN and NOTIFY.
 //!
 //! NOTIFY never runs in the transaction that stores an event. The commit would otherwise take a lock that all other commits
-//! wait for. One connection listens, and another one notifies. No request waits for these connections.
+//! wait for. One connection listens, and another connection notifies. No request waits for these connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Drop for PostgresWake {
     }
 }
 
-/// Sends the greeting over one connection, and waits until the listening connection receives it.
+/// Sends the greeting over a connection of `tasks`, and waits until `listener` receives it.
 async fn greet(listener: &mut PgListener, tasks: &PostgresDatabase, outbox: &Outbox) -> Result<(), WakeError> {
     let greeting = outbox.greeting();
     let greeting_arrives = async {

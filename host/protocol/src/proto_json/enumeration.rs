@@ -1,4 +1,4 @@
-//! Enums: written by their proto name, read by name or number.
+//! Enums, which are written as their proto name and read from the name or the number.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -53,7 +53,7 @@ impl<T: Enumeration> Visitor<'_> for EnumerationVisitor<T> {
     }
 }
 
-/// Declares enums of the proto file, values in the order of their numbers.
+/// Declares enums of the proto file. The values are declared in the order of their numbers.
 macro_rules! proto_enum {
     ($(
         $(#[$attribute:meta])*

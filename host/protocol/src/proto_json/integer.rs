@@ -1,4 +1,4 @@
-//! `int32` fields: JSON numbers, and numbers in quotes.
+//! Reads `int32` fields from JSON numbers and from numbers in quotes.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The answers of servers of 0.3, read into the types of 1.0 (A2A 0.3 sections 6.1 to 6.3, 7.1 and 7.2).
+//! Reads the answers of servers of 0.3 into the types of 1.0 (A2A 0.3 sections 6.1 to 6.3, 7.1 and 7.2).
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};

@@ -1,12 +1,12 @@
-//! The parameters of the JSON-RPC methods, written from the requests of 1.0 (A2A 0.3 section 7).
+//! Writes the parameters of the JSON-RPC methods of 0.3 from the requests of 1.0 (A2A 0.3 section 7).
 
 use serde::Serialize;
 
 use super::Message;
 use crate::{CancelTaskRequest, GetTaskRequest, Metadata, SendMessageRequest, SubscribeToTaskRequest, TaskId};
 
-/// The parameters of `message/send` and `message/stream`. They have no push notification config: 0.3 writes it in
-/// another form, and no caller sends one to a server of 0.3.
+/// The parameters of `message/send` and `message/stream`. They contain no push notification config, because no caller sends a
+/// config to a server of 0.3.
 #[derive(Clone, Debug, Serialize)]
 pub struct MessageSendParams<'a> {
     message: Message<'a>,

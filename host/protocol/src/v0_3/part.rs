@@ -62,7 +62,7 @@ impl Serialize for Part<'_> {
     }
 }
 
-/// Data as an object: the value itself, or `{"value": data}`.
+/// Data as an object. Data that is not an object becomes `{"value": data}`.
 pub(super) struct DataObject<'a>(pub(super) &'a Json);
 
 impl Serialize for DataObject<'_> {
@@ -100,7 +100,7 @@ pub(super) trait PartForm {
     const FILE_FIELDS: &'static [&'static str];
     /// The type of the field `data`.
     type Data: DeserializeOwned + Into<Json>;
-    /// The base64 of a file. `text` is the content of the field with the bytes.
+    /// Returns the base64 of a file. `text` is the content of the field with the bytes.
     fn base64(text: String) -> String;
 }
 

@@ -1,7 +1,7 @@
-//! The parameters of the JSON-RPC methods, read into the requests of 1.0 (A2A 0.3 section 7).
+//! Reads the parameters of the JSON-RPC methods of 0.3 into the requests of 1.0 (A2A 0.3 section 7).
 //!
-//! Every request is checked as in 1.0. All functions fail with [`A2aError::InvalidParams`], whose violations have the
-//! field names of 0.3. `agent/getAuthenticatedExtendedCard` has no parameters.
+//! Every request is checked as in 1.0. All functions fail with [`A2aError::InvalidParams`], whose violations have the field
+//! names of 0.3. `agent/getAuthenticatedExtendedCard` has no parameters.
 
 use super::message::WireMessage;
 use super::push::WirePushConfig;

@@ -142,7 +142,8 @@ fn name_of(state: TenantState) -> &'static str {
     }
 }
 
-/// A state of a later version counts as suspended: this version does not serve the tenant.
+/// The state with this name. A state that only a later version knows counts as suspended, because this version cannot serve
+/// such a tenant.
 fn state_of(name: &str) -> TenantState {
     if name == "active" { TenantState::Active } else { TenantState::Suspended }
 }

@@ -18,8 +18,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The base64 of the file. A field that contains padded base64 of padded base64 was encoded twice: the result is the
-/// inner base64. Any other field is returned unchanged. If it is not base64, validation of the request refuses it.
+/// The base64 of the file. If the field contains padded base64 of padded base64, the file was encoded twice, and the result is
+/// the inner base64. Any other field is returned unchanged. If it is not base64, the validation of the request refuses it.
 pub(super) fn decode(field: String) -> String {
     let standard: String = field.chars().map(standard_digit).collect();
     let inner = LENIENT.decode(&standard).ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,4 +1,4 @@
-//! The bodies of requests. The body of `POST /v1/tasks/{id}:cancel` is ignored.
+//! Reads the bodies of requests. The body of `POST /v1/tasks/{id}:cancel` is ignored.
 
 use super::part::Rest;
 use crate::jsonrpc::params;
@@ -46,10 +46,10 @@ readable! {
     }
 }
 
-/// The body of `POST /v1/message:send` and `POST /v1/message:stream`.
+/// Reads the body of `POST /v1/message:send` and `POST /v1/message:stream`.
 ///
-/// The client waits for the answer only if `blocking` is `true`, because a missing boolean is `false` in ProtoJSON. In
-/// JSON-RPC a missing `blocking` means `true`. The official servers of 0.3 have the same difference.
+/// The client waits for the answer only if `blocking` is `true`, because a missing boolean is `false` in ProtoJSON. In JSON-RPC
+/// a missing `blocking` means `true`. The official servers of 0.3 have the same difference.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`]

@@ -1,4 +1,4 @@
-//! Tasks, messages and events. Readers of ProtoJSON refuse unknown fields, so only fields of `a2a.v1` are written.
+//! Writes tasks, messages and events. Readers of ProtoJSON refuse unknown fields, so only fields of `a2a.v1` are written.
 
 use serde::Serialize;
 
