@@ -52,7 +52,7 @@ pub enum ConfigError {
     /// The task already has the largest number of configs.
     #[error("the task has {limit} push notification configs already")]
     TooMany {
-        /// The limit for one task.
+        /// The maximum number of configs of one task.
         limit: usize,
     },
     /// The config cannot be stored for another reason.

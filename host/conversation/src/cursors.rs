@@ -47,8 +47,8 @@ pub struct PushProgress {
 pub enum PushThen {
     /// The sender continues.
     GoesOn,
-    /// The sender stops, because no event is left. The next process that works on the task sends later events. If the
-    /// task already has a later event, the sender continues.
+    /// No event is left, so the sender stops. The next process that works on the task sends later events. If the task already
+    /// has a later event, the sender continues instead.
     Rests,
     /// The sender stops, and another process sends the remaining events.
     Leaves,

@@ -13,9 +13,9 @@ use crate::state::StateDelta;
 /// The kind of a stored entry. Databases store its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A message with an event.
+    /// A message of the client that has an event in the history.
     Message,
-    /// A message without an event.
+    /// A message of the client that an extension has vetoed. It has no event in the history.
     Vetoed,
     Event,
     Update,

@@ -38,8 +38,8 @@ pub enum Entry {
 pub struct UserMessage {
     /// The message, which joins the history of the task.
     pub message: Message,
-    /// The event of the user in the history. `None` if an extension has vetoed the message: the history stays without the
-    /// message then.
+    /// The event of the user in the history. `None` if an extension has vetoed the message, which is then not a part of the
+    /// history.
     pub event: Option<Arc<Event>>,
     /// The time since which the task is SUBMITTED. `None` if the message continues a task.
     pub opens: Option<Timestamp>,

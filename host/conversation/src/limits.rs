@@ -34,7 +34,8 @@ pub struct Limits {
 /// Limits on one task. The turn checks the limits before each append. The stores do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// The limit on the memory of the task, in bytes. The texts of the task and the values that hold the texts count.
+    /// The limit on the memory of the task, in bytes. This memory contains the texts of the task and the values around the
+    /// texts.
     pub bytes: usize,
     /// The limit on the messages of the task, including the message of its status.
     pub messages: usize,
@@ -45,7 +46,7 @@ pub struct TaskLimits {
 /// The size of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSize {
-    /// The memory of the task, in bytes. The texts of the task and the values that hold the texts count.
+    /// The memory of the task, in bytes. This memory contains the texts of the task and the values around the texts.
     pub bytes: usize,
     /// The number of messages, including the message of the status.
     pub messages: usize,

@@ -30,7 +30,7 @@ use annex_leases::Replica;
 pub struct Position {
     /// The task that the entries belong to.
     pub task: Option<TaskId>,
-    /// The number of the last entry of the task, or of the last event of the conversation; 0 before the first.
+    /// The number of the last entry of the task, or of the last event of the conversation. 0 if nothing is stored yet.
     pub number: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct Append<'a> {
 /// The outcome of a turn. The events of the turn stay in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Outcome<'a> {
-    /// The turn ended with its task, as the entries leave it.
+    /// The turn ended with its task. The task stays in the state that the entries have given it.
     #[default]
     Task,
     /// The turn ended with a message as the answer. A repeated message gets the same answer. The task is deleted.

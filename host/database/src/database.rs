@@ -19,8 +19,8 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// `None` if a write transaction already excludes other writers (SQLite).
     const LOCK_SWEEP: Option<&'static str>;
 
-    /// True if the database has one writer at a time (SQLite). Storing several changes in one transaction is then
-    /// cheapest.
+    /// True if the database has one writer at a time (SQLite). For such a database it is cheapest to store several changes in
+    /// one transaction.
     const HAS_ONE_WRITER: bool;
 
     /// Waits for running statements and closes the connections. SQLite empties its write-ahead log into the file.
@@ -141,7 +141,7 @@ pub struct Rows {
     pub parameters: usize,
     /// SQL after the rows, such as `ON CONFLICT (id) DO UPDATE SET …`. It must not skip rows.
     pub tail: &'static str,
-    /// Describes how the rows refer to the row of the first step. `None` if they do not.
+    /// Describes how the rows refer to the row of the first step. `None` if they do not refer to that row.
     pub of_first: Option<OfFirst>,
 }
 

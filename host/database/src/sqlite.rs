@@ -50,7 +50,7 @@ struct Readers {
 /// The connection for writing.
 #[derive(Debug)]
 struct Writer {
-    /// `None` when the database is closed, or after a broken connection until the next one is opened.
+    /// The connection. `None` when the database is closed, and after the connection broke, until the next connection is opened.
     connection: Option<SqliteConnection>,
     left: WriterCondition,
     is_closed: bool,

@@ -15,7 +15,8 @@ pub(crate) enum Form {
     Nameless,
     /// Statements with the parameters `?`, after a statement that begins a transaction.
     Beginning,
-    /// A transaction of SQLite: like `Beginning`, with the `COMMIT`. It fails at a [`Sql::Whole`] that does not change one row.
+    /// A transaction of SQLite: like `Beginning`, but with `COMMIT` at the end. It fails if a [`Sql::Whole`] does not change
+    /// exactly one row.
     Transaction,
     /// A single statement with the parameters `$1`, `$2` and so on; see [`one_statement`].
     One,

@@ -186,7 +186,7 @@ fn repeated(error: &sqlx::Error) -> sqlx::Error {
 enum Way {
     /// A fixed list of statements, stored together with other changes.
     Trips,
-    /// Step by step.
+    /// The statements of each change by themselves, step by step.
     Steps,
 }
 

@@ -153,8 +153,8 @@ impl Quota {
         Ok(())
     }
 
-    /// Checks the limits on all tasks and conversations together. `used` is the usage of all of them. The other arguments are
-    /// the arguments of [`check`](Self::check).
+    /// Checks the limits on all tasks and conversations together, whose usage is `used`. The other arguments are the arguments
+    /// of [`check`](Self::check).
     ///
     /// # Errors
     /// The limit that would be exceeded.
@@ -226,13 +226,13 @@ pub enum KeyValueError {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// All tasks and conversations would have more than [`Quota::max_scoped_keys`] keys.
+    /// The tasks and conversations of the tenant would together have more than [`Quota::max_scoped_keys`] keys.
     #[error("there are {limit} keys of tasks and conversations, and no more are allowed")]
     TooManyScopedKeys {
         /// Maximum number of keys.
         limit: usize,
     },
-    /// All tasks and conversations would be larger than [`Quota::max_scoped_bytes`].
+    /// The keys and values in the tasks and conversations of the tenant would together exceed [`Quota::max_scoped_bytes`].
     #[error("keys and values of tasks and conversations would be larger than {limit} bytes together")]
     ScopedFull {
         /// The limit, in bytes.

@@ -1,8 +1,8 @@
 //! Editions: the extensions and the cards that all processes on one database serve for an agent.
 //!
 //! A process proposes an edition. Each process that serves the agent tries the edition and reports the result. One statement
-//! accepts the edition if all processes with a valid lease can serve it. The edition is then in force: new requests use it.
-//! This module does not read the content of an edition.
+//! accepts the edition if all processes with a valid lease can serve it. New requests then use this edition. This module does
+//! not read the content of an edition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,8 +228,8 @@ impl Editions {
         Ok(rows.iter().map(report).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Accepts a proposal and returns true, if the processes of `consent` agree to it. Otherwise returns false and changes
-    /// nothing. Also returns false if the lease of the proposer or the time limit of the proposal has ended.
+    /// Accepts a proposal and returns true, if the processes of `consent` agree. Otherwise returns false and changes nothing.
+    /// Also returns false if the lease of the proposer or the time limit of the proposal has ended.
     ///
     /// # Errors
     /// When the database fails.

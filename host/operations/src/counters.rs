@@ -56,7 +56,7 @@ pub enum TurnEnd {
     Rejected,
     /// The task waits for its client.
     Interrupted,
-    /// Without a task: the agent answered with a message, or an error occurred before the task was created.
+    /// The turn has no task: the agent answered with a message, or an error occurred before the task was created.
     Taskless,
     /// Another process owns the task, or may own it.
     Lost,

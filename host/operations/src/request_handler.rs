@@ -37,7 +37,7 @@ pub struct RequestHandler {
     pub app: Arc<str>,
     /// True if the agent is remote.
     pub agent_is_remote: bool,
-    /// The fate of turns whose process has ended.
+    /// The operator's decision about turns whose process has ended.
     pub on_lost_turn: OnLostTurn,
     /// The accepted media types of messages.
     pub input_modes: InputModes,

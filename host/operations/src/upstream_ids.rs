@@ -18,7 +18,7 @@ use crate::tasks::record::TaskRecord;
 struct StoredUpstreamIds {
     store: Arc<dyn ConversationStore>,
     key: ConversationKey,
-    /// The turn that stores new ids. `None` if there is no turn. The ids can then only be read.
+    /// The turn that stores new ids. `None` if there is no turn. Without a turn the ids can only be read.
     turn: Option<Conversation>,
 }
 

@@ -103,7 +103,7 @@ pub enum A2aError {
          the version {of}"
     )]
     PathOfOtherVersion {
-        /// The path within the binding, without the path at which the server offers the binding.
+        /// The path within the binding. The path at which the server offers the binding is not included.
         path: String,
         /// The version of A2A that has this path.
         of: &'static str,
@@ -179,7 +179,7 @@ pub enum A2aError {
     Extension {
         /// The extension.
         uri: ExtensionUri,
-        /// The JSON-RPC code that the extension's specification gives it.
+        /// The JSON-RPC code from the extension's specification.
         code: i32,
         /// The text for the developer of the client.
         message: String,

@@ -1,7 +1,7 @@
 //! JSON that every reader accepts: the rules of RFC 7493 (I-JSON) for strings, numbers and keys, and a limit on nesting.
 //!
 //! For example, `"\ud800"` and `1e999999` are JSON. Python cannot write the string as UTF-8, and reads the number as an
-//! infinity. Protobuf can represent neither of them. A single such value would make a whole answer unreadable. Readers of
+//! infinity. Protobuf can represent neither value. A single such value would make a whole answer unreadable. Readers of
 //! protobuf also refuse an object with a repeated key.
 
 mod repeated;
@@ -97,7 +97,7 @@ pub fn repaired(json: &str) -> Option<String> {
     repaired_within(json, Json::MAX_DEPTH)
 }
 
-/// Repairs a value like [`repaired`]. The result nests at most `levels` deep, so that it can become part of another value.
+/// Repairs a value like [`repaired`], for use inside another value. The result nests at most `levels` deep.
 ///
 /// ```
 /// use annex_protocol::portable;
@@ -111,7 +111,7 @@ pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
     repeated::without_earlier(readable.as_deref().unwrap_or(json)).or(readable)
 }
 
-/// Replaces all flaws except repeated keys. `None` if the JSON has no such flaws.
+/// Replaces all flaws except repeated keys. `None` if the JSON has no flaws of other kinds.
 fn without_flaws(json: &str, levels: usize) -> Option<String> {
     let mut repaired = String::new();
     let mut copied = 0;

@@ -1,6 +1,6 @@
-//! Validates what the types cannot express: required fields, ranges and base64.
+//! The rules that the types cannot express: required fields, ranges and base64.
 //!
-//! All violations of a request are collected, so that a client's developer sees all of them at once.
+//! All violations of a request are collected, so that a client's developer sees all violations at once.
 
 use crate::base64::is_base64;
 use crate::{

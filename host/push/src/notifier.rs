@@ -34,7 +34,7 @@ pub struct NotifierConfig {
     pub backoff: Backoff,
     /// Number of consecutive failed events after which a config is suspended. Default: 5.
     pub suspend_after: u32,
-    /// Events that may wait per config, in addition to the one being sent. Default: 100.
+    /// Events that may wait per config. The event that is being sent is not counted. Default: 100.
     pub max_queued: usize,
     /// Maximum size of all waiting and sending events together: their bodies and 1 KiB per event. Default: 64 MiB. A
     /// tenant below its fair share may queue events beyond this limit, up to twice the limit in total.

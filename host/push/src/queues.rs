@@ -29,7 +29,7 @@ pub(crate) struct QueuedEvent {
 
 /// The result of queueing an event.
 pub(crate) enum PushResult {
-    /// The event waits behind others.
+    /// The event waits behind other events of the queue.
     Waits,
     /// The event is the first of a new queue. The caller must start a worker.
     Starts(Ticket),
@@ -52,7 +52,7 @@ pub(crate) struct Ticket {
 /// The next step for the worker of a queue.
 pub(crate) enum Next {
     Event(QueuedEvent),
-    /// The queue is empty and was removed. `overflowed` of its events were dropped.
+    /// The queue is empty and was removed. `overflowed` is the number of its events that were dropped.
     Done {
         overflowed: u64,
     },

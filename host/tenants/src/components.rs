@@ -8,9 +8,9 @@ use crate::TenantStoreError;
 /// The bounds on the stored components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadBounds {
-    /// The largest number of components.
+    /// The maximum number of components.
     pub count: u64,
-    /// The largest total size, in bytes.
+    /// The maximum size of all components together, in bytes.
     pub bytes: u64,
 }
 

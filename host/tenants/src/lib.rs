@@ -1,5 +1,5 @@
-//! Stores what belongs to the tenants that operators add while servers run: the texts of these tenants, the components that are
-//! uploaded for them, and the usage of all tenants.
+//! Stores three kinds of data: the texts of the tenants that operators add while servers run, the components that operators
+//! upload for such tenants, and the usage of all tenants.
 //!
 //! This crate interprets neither the texts nor the components. Other crates load tenants, authorize access to them and enforce
 //! their quotas. Each of the three stores has two implementations: one in memory, and one for SQLite and PostgreSQL.

@@ -11,7 +11,7 @@ use crate::memory::{MemoryComponents, MemoryTenants, MemoryUsage};
 use crate::sql::SqlTenantStore;
 use crate::{ComponentStore, TenantStore, UsageStore};
 
-/// The three stores of one process. All of them use the same file, the same database, or memory. Clones share the stores.
+/// The three stores of one process. All three use the same file, the same database, or memory. Clones share the stores.
 #[derive(Clone)]
 pub struct TenantStores {
     /// The tenants that were added while servers ran.

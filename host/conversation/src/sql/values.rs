@@ -1,4 +1,4 @@
-//! Names, and turns in a queue, as parameters of statements.
+//! Converts names, and turns in a queue, to parameters of statements.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

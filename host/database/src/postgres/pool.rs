@@ -44,7 +44,7 @@ struct Moment(Mutex<Option<Instant>>);
 
 /// A connection in use. Dropping it returns it to the pool.
 pub(super) struct HeldConnection {
-    /// `None` after the connection was lost.
+    /// The connection. `None` after it was lost.
     connection: Option<Object<Connector>>,
     /// True while a statement runs.
     is_busy: bool,

@@ -21,7 +21,7 @@ pub(super) struct Names<'a> {
     tenant: Cow<'a, str>,
     principal: Cow<'a, str>,
     id: Cow<'a, str>,
-    /// Empty if the names mean all extensions of a scope.
+    /// The name of the extension. Empty if the names mean all extensions of a scope.
     extension: Cow<'a, str>,
 }
 

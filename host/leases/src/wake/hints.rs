@@ -1,4 +1,4 @@
-//! Hints, their readers, and the trait of everything that sends hints to other processes.
+//! Hints, their readers, and the trait [`Wake`], which sends hints to other processes.
 
 use std::future::pending;
 use std::sync::Arc;

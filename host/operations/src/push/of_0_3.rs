@@ -31,8 +31,8 @@ impl Posts {
     }
 }
 
-/// True if the event requires a notification. A chunk of an artifact requires none. Otherwise a task that streams a thousand
-/// chunks would be sent a thousand times.
+/// True if the event requires a notification. A chunk of an artifact requires no notification, so a task that streams a
+/// thousand chunks is not sent a thousand times.
 fn is_told(event: &LoggedEvent) -> bool {
     match event.event() {
         StreamResponse::ArtifactUpdate(update) => update.last_chunk,

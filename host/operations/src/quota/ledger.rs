@@ -17,7 +17,7 @@ use crate::permits::TurnCounts;
 /// The usage of one tenant in this process.
 pub struct Ledger {
     pub(super) tenant: Arc<str>,
-    /// The current quota, or the last one of an unloaded tenant.
+    /// The current quota. For an unloaded tenant, the last quota.
     quota: Mutex<TenantQuota>,
     pub(super) requests: Bucket,
     /// Reads of the Agent Card, which everyone may make. They do not count as requests of callers.

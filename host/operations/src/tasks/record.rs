@@ -31,7 +31,7 @@ pub(crate) struct Subscription {
     pub(crate) snapshot: TaskSnapshot,
     /// The number of the last entry that the snapshot includes.
     pub(crate) seq: u64,
-    /// `None` if there will be no further events.
+    /// The reader of later events. `None` if no further events can come.
     pub(crate) reader: Option<LogReader>,
 }
 
@@ -59,7 +59,7 @@ struct RecordState {
     number: u64,
     /// The versions of extensions for the next turn, as they are stored.
     pins: Option<Arc<str>>,
-    /// `None` once the task is finished, or cannot be shown any further.
+    /// The log of the task. `None` once the task is finished, or cannot be shown any further.
     log: Option<Arc<TaskLog>>,
     /// The turn of the task in this process. `None` if no turn runs or waits here.
     turn: Option<RunningTurn>,

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct TaskPins {
     /// The versions that the task began with.
     pub(crate) versions: Vec<PinnedVersion>,
-    /// Set if an extension made the task wait, until the next turn of the task.
+    /// The interruption of the task by an extension. `None` if no extension made the task wait, and once the next turn of the
+    /// task has begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) interruption: Option<Interruption>,
 }
@@ -32,7 +33,7 @@ pub(crate) struct PinnedVersion {
 pub(crate) struct Interruption {
     /// The extension, which alone may resume the task.
     pub(crate) by: ExtensionUri,
-    /// The extensions that the client requested, and those that were active without a request.
+    /// The extensions that the client requested, and the extensions that were active without a request.
     pub(crate) requested: Vec<ExtensionUri>,
     /// The number of this interruption, unique among the interruptions of the task.
     pub(crate) number: u64,

@@ -1,4 +1,4 @@
-//! The last event of a turn in its conversation.
+//! Makes the last event that a turn adds to its conversation.
 
 use std::sync::Arc;
 
