@@ -2,14 +2,19 @@
 
 use std::error::Error;
 use std::io::Write;
+use std::time::Duration;
 
 use annex_conversation::{AppendError, Limits, OpenError, PostgresStore, StoreError};
 use annex_database::PostgresConnections;
 use annex_protocol::TaskState;
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 
 use crate::backend::{Backend, on_postgres};
 use crate::cluster::Cluster;
-use crate::support::{Says, add, create, event, events, find, ids, open, state_of};
+use crate::support::{
+    Says, add, create, event, events, find, ids, next_millisecond, open, state_of, sweep_conversations,
+};
 use crate::table;
 
 /// A server of its own, which the test stops. `None`, after saying so, where there is no PostgreSQL.
@@ -107,4 +112,42 @@ async fn the_error_of_a_database_that_is_not_reached_does_not_repeat_the_passwor
         let cause = refused.source().unwrap();
         assert!(!format!("{refused} {refused:?} {cause} {cause:?}").contains("hunter2"));
     }
+}
+
+/// A sweep that waits for the row of the first conversation, which another transaction holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_spares_conversations_that_have_changed_since_it_looked() {
+    on_postgres(async |backend| {
+        let Backend::Postgres(url) = &backend else { unreachable!("it is PostgreSQL") };
+        let store = backend.store().await;
+        for path in ["old", "running", "changed", "old too"] {
+            create(&store, path, "{}").await;
+            next_millisecond().await;
+        }
+        let mut holder = PgConnection::connect(url).await.unwrap();
+        let hold = "BEGIN; UPDATE conversation SET number = number WHERE context_id = 'old'";
+        sqlx::raw_sql(hold).execute(&mut holder).await.unwrap();
+        let sweeping = tokio::spawn({
+            let store = store.clone();
+            async move { sweep_conversations(&store, Duration::ZERO, u64::MAX).await }
+        });
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while backend.number(waiting).await == 0 {
+            assert!(!sweeping.is_finished(), "the sweep waits for nothing");
+        }
+        let running = open(&store, "running").await;
+        running.say(event("e", "{}")).await.unwrap();
+        let changed = open(&store, "changed").await;
+        changed.say(event("e", "{}")).await.unwrap();
+        changed.close().await;
+        sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+        assert_eq!(sweeping.await.unwrap(), 2);
+        running.say(event("f", "{}")).await.unwrap();
+        running.close().await;
+        assert_eq!(ids(&events(&store, "running").await), ["e", "f"]);
+        assert_eq!(ids(&events(&store, "changed").await), ["e"]);
+        assert!(find(&store, "old").await.is_none() && find(&store, "old too").await.is_none());
+    })
+    .await;
 }
