@@ -81,6 +81,15 @@ impl Backend {
         }
     }
 
+    /// Begins the lease of a replica again.
+    pub(crate) async fn begin_lease(&self, replica: &str) {
+        match self {
+            Self::Memory(leases) => drop(leases.0.lock().unwrap().remove(replica)),
+            Self::Sqlite(_) => self.execute(format!("INSERT INTO process (id) VALUES ('{replica}')")).await,
+            Self::Postgres(_) => self.execute(table::endless(replica)).await,
+        }
+    }
+
     /// Waits until the database has ended the work of processes that are gone.
     pub(crate) async fn disconnect(&self) {
         let Self::Postgres(url) = self else { return };

@@ -74,6 +74,7 @@ at_each_statement!(
     a_refusal_is_stored_once_although_an_answer_is_lost,
     a_turn_that_has_entered_without_hearing_so_is_in_nobodys_way,
     a_turn_that_was_taken_without_hearing_so_counts_as_taken,
+    lost_turns_are_all_taken_although_an_answer_is_lost,
     a_turn_that_was_handed_over_without_hearing_so_is_handed_over_once,
 );
 
@@ -214,6 +215,29 @@ async fn a_turn_that_was_taken_without_hearing_so_counts_as_taken(wired: &Wired,
     assert_eq!((taken.attempts, taken.has_begun), (1, true));
     assert!(store.take(&place.into(), &fence, &"three".into()).await.unwrap().is_none());
     end_lost_turn(store.as_ref(), &taken, "gone").await.unwrap().unwrap();
+}
+
+/// Two turns of a process that is gone: one has a message, and the other one has promised nothing to its client.
+async fn lost_turns_are_all_taken_although_an_answer_is_lost(wired: &Wired, place: &str) {
+    let Wired { store, backend, .. } = wired;
+    let (path, other) = (format!("{place}/s"), format!("{place}/other"));
+    let (begun, promised_nothing) = (format!("a-{place}"), format!("b-{place}"));
+    backend.begin_lease("two").await;
+    lose_turn(wired, &path, &begun).await;
+    let fence = lose_turn(wired, &other, &promised_nothing).await;
+    store.leave(&key(&other), &fence, Departure::Refused).await.unwrap();
+    store.enter(&key(&other), submission("two", &promised_nothing), Window::NONE).await.unwrap();
+    backend.end_lease("two").await;
+    let by = "one".into();
+    let mut taken = wired.losing_answer(store.take_lost(&by, 10)).await.unwrap_or_default();
+    // The call is made again and again.
+    taken.extend(store.take_lost(&by, 10).await.unwrap());
+    let tasks: Vec<_> = taken.iter().map(|turn| turn.task.to_string()).collect();
+    assert_eq!(tasks, [begun], "statement {place}");
+    end_lost_turn(store.as_ref(), &taken[0], "gone").await.unwrap().unwrap();
+    let next = store.enter(&key(&other), submission("one", &promised_nothing), Window::NONE).await.unwrap();
+    let Entrance::Runs(fence, _) = next else { panic!("statement {place}: a turn that nobody runs is first") };
+    store.leave(&key(&other), &fence, Departure::Refused).await.unwrap();
 }
 
 async fn a_turn_that_was_handed_over_without_hearing_so_is_handed_over_once(wired: &Wired, place: &str) {
