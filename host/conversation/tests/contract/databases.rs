@@ -5,7 +5,7 @@ use std::sync::Arc;
 use annex_conversation::{
     AppendError, Claim, Entrance, Entry, Event, Limits, MessageKey, Note, StoreError, Window, end_lost_turn,
 };
-use annex_protocol::{Part, TaskPushNotificationConfig, TaskState};
+use annex_protocol::{Message, Part, TaskPushNotificationConfig, TaskState};
 
 use crate::concurrency::at_once;
 use crate::support::{
@@ -20,6 +20,7 @@ on_every_database!(
     turns_of_two_stores_that_set_shared_keys_lose_none,
     two_sweeps_at_once_delete_no_more_than_one_would,
     an_entry_that_cannot_be_stored_changes_nothing_and_may_come_again,
+    a_large_task_whose_entries_go_while_it_is_read_is_not_there,
     a_lost_turn_that_cannot_be_read_keeps_no_other_from_its_end,
 );
 
@@ -190,6 +191,22 @@ async fn an_entry_that_cannot_be_stored_changes_nothing_and_may_come_again(backe
     let found = store.conversation(&turn.key, Window::ALL).await.unwrap();
     assert_eq!((ids(&found.history), found.state.merged().len()), (vec!["e"], 2));
     assert!(store.task(&"t-1".into()).await.unwrap().unwrap().is_finished);
+}
+
+/// A task is read in two steps if it is large, and may be deleted in between. What it has said stays in the history.
+async fn a_large_task_whose_entries_go_while_it_is_read_is_not_there(backend: Backend) {
+    let store = backend.store().await;
+    let mut turn = store.run(&owner("ada"), &working("t-1")).await.unwrap();
+    let large = Message::user_text(&"x".repeat(20_000));
+    let large = Entry::said_by_user(large, "t-1", annex_conversation::StateDelta::new(), None);
+    turn.write(&[large, event("e", "{}").into()], false).await.unwrap();
+    turn.write(&[change(&mut working("t-1"), TaskState::Working, at(2_000)), event("f", "{}").into()], false)
+        .await
+        .unwrap();
+    let stored = store.task(&"t-1".into()).await.unwrap().unwrap();
+    assert_eq!((stored.number, stored.decode().unwrap().history.len()), (5, 1));
+    backend.execute("DELETE FROM log_entry WHERE kind NOT IN ('message', 'event')").await;
+    assert_eq!(store.task(&"t-1".into()).await.unwrap(), None);
 }
 
 async fn a_lost_turn_that_cannot_be_read_keeps_no_other_from_its_end(backend: Backend) {
