@@ -1,12 +1,13 @@
 //! An append as statements: the conversation, its task, its entries, its state and the claim of its message in one step.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use annex_database::{Change, Database, Rows, Step, Value};
 use annex_protocol::{Json, Timestamp};
 
-use super::artifacts::{EncodedArtifact, latest_artifacts};
+use super::artifacts::{EncodedArtifact, artifacts_of};
 use super::leased::Leased;
 use super::scopes::ScopeChange;
 use super::values::{member, named};
@@ -117,7 +118,7 @@ impl Write {
             events: events.len() as u64,
             updated_at: events.last().map(|event| event.timestamp.as_millis()),
             delta,
-            artifacts: latest_artifacts(&events).map_err(StoreError::from)?,
+            artifacts: artifacts_of(&events).map_err(StoreError::from)?,
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
             message: append
                 .submission
@@ -248,9 +249,11 @@ impl Change for Write {
     fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
         let (fence, member) = self.by.as_ref()?;
         let own: Vec<_> = self.delta.within(Scope::Conversation).collect();
+        let artifacts: BTreeSet<_> = self.artifacts.iter().map(|artifact| &artifact.name).collect();
         let is_plain = self.task.is_some()
             && !self.deletes_task()
             && self.artifacts.len() <= FEW
+            && self.artifacts.len() == artifacts.len()
             && self.entries.len() <= FEW
             && own.len() <= FEW
             && self.delta.iter().count() == own.len()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use annex_conversation::{AppendError, Conversation, Event, Limits};
+use annex_conversation::{AppendError, Conversation, Entry, Event, Limits};
 use annex_protocol::Part;
 
 use crate::support::{Backend, Says, Store, add, event, events, find, ids, key, open, refusal, state_of};
@@ -13,6 +13,7 @@ on_every_store!(
     a_scope_takes_keys_up_to_its_limit,
     a_history_has_events_up_to_its_limit,
     artifacts_take_room_up_to_their_limits,
+    each_event_of_an_append_writes_a_version_of_its_artifact,
 );
 
 /// A writer in a conversation of its own.
@@ -137,4 +138,13 @@ async fn artifacts_take_room_up_to_their_limits(backend: Backend) {
         assert_eq!(refused, r#"artifact "a" takes 1001 bytes, the limit is 1000"#);
         assert_eq!(kept(&writer).await, "b");
     }
+}
+
+async fn each_event_of_an_append_writes_a_version_of_its_artifact(backend: Backend) {
+    let store = backend.within(Limits { artifacts: 2, ..Limits::default() }).await;
+    let turn = open(&store, "s").await;
+    let said = [with(&[("b", 100)]), with(&[("a", 100), ("b", 200)]), with(&[("c", 100)]), with(&[("b", 300)])];
+    turn.append(said.map(Entry::from)).await.unwrap();
+    let version = async |name| store.artifact(&key("s"), name).await.unwrap().map(|artifact| artifact.version);
+    assert_eq!((version("a").await, version("b").await, version("c").await), (None, Some(3), Some(1)));
 }
