@@ -1,8 +1,10 @@
 //! An append as statements: the conversation, its task, its entries, its state and the claim of its message in one step.
 
 use std::collections::BTreeSet;
+use std::ops::RangeFrom;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use annex_database::{Change, Database, Rows, Step, Value};
 use annex_protocol::{Json, Timestamp};
@@ -24,8 +26,15 @@ use crate::store::{Append, Outcome, Position};
 
 /// The most entries, and the most keys, of an append that is made in one trip.
 const FEW: usize = 8;
-/// The positions of the artifacts of one append.
+/// The positions for the keys, or the artifacts, of one append.
 const FEW_POSITIONS: i64 = 8;
+
+/// Positions behind those that earlier appends have given.
+fn positions() -> RangeFrom<i64> {
+    // Many appends have the same millisecond, and no two of one conversation have the same microsecond.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    i64::try_from(now).unwrap_or_default().saturating_mul(FEW_POSITIONS)..
+}
 
 /// An append, encoded.
 pub(super) struct Write {
@@ -213,14 +222,11 @@ impl Write {
     }
 
     /// Stores the artifacts, unless there are none.
-    fn put_artifacts(&self, now: i64) -> Option<Step<'_>> {
+    fn put_artifacts(&self) -> Option<Step<'_>> {
         if self.artifacts.is_empty() {
             return None;
         }
-        // Appends of one millisecond have their order by the number of the entry.
-        let number = i64::try_from(self.at.number % 256).unwrap_or_default();
-        let positions = now.saturating_mul(256).saturating_add(number).saturating_mul(FEW_POSITIONS)..;
-        let rows = self.artifacts.iter().zip(positions).map(|(artifact, position)| {
+        let rows = self.artifacts.iter().zip(positions()).map(|(artifact, position)| {
             let size = Value::count(artifact.size);
             [Value::Text(&artifact.name), Value::Text(&artifact.json), size, Value::Int(position)]
         });
@@ -228,12 +234,11 @@ impl Write {
     }
 
     /// Stores the keys of the conversation, unless there are none.
-    fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>, now: i64) -> Option<Step<'a>> {
+    fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>) -> Option<Step<'a>> {
         if own.is_empty() {
             return None;
         }
-        let positions = now.saturating_mul(256)..;
-        let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
+        let rows = own.into_iter().zip(positions()).map(|((name, value), position)| {
             let size = Value::count(name.len() + value.get().len());
             [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]
         });
@@ -265,13 +270,13 @@ impl Change for Write {
         let of_artifacts: usize = self.artifacts.iter().map(|artifact| artifact.size).sum();
         let bytes: usize = own.iter().map(|(name, value)| name.len() + value.get().len()).sum();
         let [tenant, app, user, context] = named(&self.key);
-        let (member, now) = (Value::Text(member), Timestamp::now().as_millis());
+        let member = Value::Text(member);
         // A turn that says nothing may write although its conversation was deleted.
         let orphan = if self.says() { member } else { Value::Text("-") };
         let values = [
             Value::count(self.events),
             Value::MaybeInt(self.updated_at),
-            Value::Int(now),
+            Value::Int(Timestamp::now().as_millis()),
             Value::MaybeText(self.upstream.as_deref()),
             member,
             tenant,
@@ -298,8 +303,8 @@ impl Change for Write {
         if own.iter().any(|(name, _)| encoded_name(name) != **name) {
             return None;
         }
-        steps.extend(self.put_artifacts(now));
-        steps.extend(self.put_keys(own, now));
+        steps.extend(self.put_artifacts());
+        steps.extend(self.put_keys(own));
         Some((steps, self.last(0)))
     }
 

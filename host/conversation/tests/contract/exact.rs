@@ -14,6 +14,7 @@ on_every_store!(
     a_history_has_events_up_to_its_limit,
     artifacts_take_room_up_to_their_limits,
     each_event_of_an_append_writes_a_version_of_its_artifact,
+    keys_that_appends_set_one_after_the_other_keep_that_order,
 );
 
 /// A writer in a conversation of its own.
@@ -147,4 +148,17 @@ async fn each_event_of_an_append_writes_a_version_of_its_artifact(backend: Backe
     turn.append(said.map(Entry::from)).await.unwrap();
     let version = async |name| store.artifact(&key("s"), name).await.unwrap().map(|artifact| artifact.version);
     assert_eq!((version("a").await, version("b").await, version("c").await), (None, Some(3), Some(1)));
+}
+
+async fn keys_that_appends_set_one_after_the_other_keep_that_order(backend: Backend) {
+    for mut writer in Writer::both(&backend, Limits::default()).await {
+        let names: Vec<String> = ('a'..='z').rev().map(|name| name.to_string()).collect();
+        for name in &names {
+            writer.write(event(name, &format!(r#"{{"{name}2":1,"{name}1":1}}"#))).await.unwrap();
+        }
+        let state = find(&writer.store, writer.path).await.unwrap().state;
+        let kept: Vec<_> = state.own().iter().map(|(name, _)| name.to_owned()).collect();
+        let expected: Vec<_> = names.iter().flat_map(|name| [format!("{name}2"), format!("{name}1")]).collect();
+        assert_eq!(kept, expected);
+    }
 }
