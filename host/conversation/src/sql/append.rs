@@ -151,7 +151,7 @@ impl Write {
         }
     }
 
-    fn deletes_task(&self) -> bool {
+    pub(super) fn deletes_task(&self) -> bool {
         self.answer.is_some() || self.is_refused
     }
 
@@ -310,7 +310,7 @@ impl Change for Write {
 
     async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<u64, AppendError> {
         let locked = self.lock::<D>(transaction).await?;
-        if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction).await? {
+        if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction, &locked).await? {
             return Ok(self.last(locked.number));
         }
         self.check_writer::<D>(transaction, &locked).await?;

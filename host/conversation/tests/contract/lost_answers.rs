@@ -70,8 +70,11 @@ at_each_statement!(
     an_append_in_one_statement_is_stored_once_although_its_answer_is_lost,
     an_append_in_a_transaction_is_stored_once_although_an_answer_is_lost,
     an_end_is_stored_once_although_its_answer_is_lost,
+    an_end_without_an_entry_counts_as_stored_although_its_answer_is_lost,
     an_answer_is_stored_once_although_an_answer_of_the_database_is_lost,
+    an_answer_without_an_event_counts_as_stored_although_an_answer_of_the_database_is_lost,
     a_refusal_is_stored_once_although_an_answer_is_lost,
+    a_refusal_without_an_event_counts_as_stored_although_an_answer_is_lost,
     a_turn_that_has_entered_without_hearing_so_is_in_nobodys_way,
     a_turn_that_was_taken_without_hearing_so_counts_as_taken,
     lost_turns_are_all_taken_although_an_answer_is_lost,
@@ -168,12 +171,27 @@ async fn an_end_is_stored_once_although_its_answer_is_lost(wired: &Wired, place:
     end(wired, place, End::Task, last()).await;
 }
 
+async fn an_end_without_an_entry_counts_as_stored_although_its_answer_is_lost(wired: &Wired, place: &str) {
+    end(wired, place, End::Task, Vec::new()).await;
+}
+
 async fn an_answer_is_stored_once_although_an_answer_of_the_database_is_lost(wired: &Wired, place: &str) {
     end(wired, place, End::Answer, last()).await;
 }
 
+async fn an_answer_without_an_event_counts_as_stored_although_an_answer_of_the_database_is_lost(
+    wired: &Wired,
+    place: &str,
+) {
+    end(wired, place, End::Answer, Vec::new()).await;
+}
+
 async fn a_refusal_is_stored_once_although_an_answer_is_lost(wired: &Wired, place: &str) {
     end(wired, place, End::Refusal, last()).await;
+}
+
+async fn a_refusal_without_an_event_counts_as_stored_although_an_answer_is_lost(wired: &Wired, place: &str) {
+    end(wired, place, End::Refusal, Vec::new()).await;
 }
 
 async fn a_turn_that_has_entered_without_hearing_so_is_in_nobodys_way(wired: &Wired, place: &str) {
