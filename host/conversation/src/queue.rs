@@ -55,13 +55,21 @@ pub enum Entrance {
 /// The ways to leave the queue without a last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The message was refused. The turn leaves no trace.
+    /// The message was refused. The turn leaves no trace. A turn that has begun is handed over instead: its message is
+    /// stored, although its process did not learn that.
     Refused,
     /// Another process continues the turn, as if this process had died.
     HandedOver {
         /// True if this process counts as one of the attempts at the turn.
         has_begun: bool,
     },
+}
+
+impl Departure {
+    /// The departure of a turn of which the store knows whether it has begun.
+    pub(crate) fn of_turn(self, has_begun: bool) -> Self {
+        if self == Self::Refused && has_begun { Self::HandedOver { has_begun } } else { self }
+    }
 }
 
 /// The turn that works on a task, as another process sees it.

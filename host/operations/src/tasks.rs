@@ -310,7 +310,7 @@ impl Tasks {
             }
             found => found?,
         };
-        let Some(record) = found.filter(|record| !record.is_running() && record.task_state().is_interrupted()) else {
+        let Some(record) = found.filter(|record| !record.is_running() && !record.is_finished()) else {
             return Ok(false);
         };
         match self.append_alone(&record, failed(&record, reason)).await {

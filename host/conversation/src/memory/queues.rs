@@ -166,6 +166,10 @@ impl TurnInQueue {
         !self.is_left && leases.is_alive(&self.fence.replica)
     }
 
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Marks the turn as begun and its message as accepted. Returns `true` if the message was accepted before.
     pub(super) fn accept(&mut self) -> bool {
         if !self.has_begun {

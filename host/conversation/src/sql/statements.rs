@@ -171,10 +171,11 @@ pub(super) const REMOVE_TURN: &str = "
     UPDATE conversation SET turns = replace(turns, $5, '')
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 RETURNING id";
 
-/// Gives a turn another fence.
+/// Gives a turn another fence. A turn that the queue has lost gets the last place: its task would never end without one.
 pub(super) const MOVE_TURN: &str = "
-    UPDATE conversation SET turns = replace(turns, $2, $3)
-    WHERE id = $1 AND length(replace(turns, $2, '')) < length(turns) RETURNING id";
+    UPDATE conversation SET turns = CASE WHEN length(replace(turns, $2, '')) < length(turns) THEN replace(turns, $2, $3)
+        ELSE turns || $3 END
+    WHERE id = $1";
 
 /// A conversation that exists for its queue alone.
 pub(super) const FORGET_CONVERSATION: &str = "
@@ -348,6 +349,6 @@ pub(super) const SELECT_TURN_OF_TASK: &str = "SELECT id FROM task WHERE id = $1 
 pub(super) const SELECT_ID: &str = "
     SELECT id FROM conversation WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
 
-pub(super) const SELECT_TASK_OF_TURN: &str = "SELECT id FROM task WHERE replica = $1 AND epoch = $2";
+pub(super) const SELECT_TASK_OF_TURN: &str = "SELECT id, has_begun FROM task WHERE replica = $1 AND epoch = $2";
 
 pub(super) const SELECT_NAMES: &str = "SELECT tenant, app, user_id, context_id FROM conversation WHERE id = $1";

@@ -81,7 +81,7 @@ impl Backend {
         }
     }
 
-    async fn execute(&self, sql: String) {
+    pub(crate) async fn execute(&self, sql: String) {
         match self {
             Self::Memory(_) => {}
             Self::Sqlite(file) => {

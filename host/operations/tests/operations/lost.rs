@@ -1,0 +1,76 @@
+//! Messages whose client is gone, and tasks whose turn is.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use annex_conversation::{Append, Position};
+use annex_protocol::{ContextId, StreamResponse, Task, TaskState, TaskStatus, Timestamp};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::fixture::{Settings, anonymous, door_in_file, door_with, say};
+use crate::in_words::status;
+
+/// Drops `work` after it was polled so many times, when all that it waits for is under way. `None` if it was not ready by
+/// then.
+async fn for_steps<F: Future>(work: F, steps: usize) -> Option<F::Output> {
+    let mut work = Box::pin(work);
+    let mut polls = 0;
+    let ended = poll_fn(|context| {
+        polls += 1;
+        match work.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if polls < steps => Poll::Pending,
+            Poll::Pending => Poll::Ready(None),
+        }
+    });
+    let ended = ended.await;
+    for _ in 0..4 {
+        yield_now().await;
+    }
+    ended
+}
+
+#[tokio::test]
+async fn a_client_may_hang_up_at_any_moment_and_send_its_message_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let door = door_in_file(&folder.path().join("conversations.db")).await;
+    for steps in 1.. {
+        let said = say("work, artifact done").by("ada").context(&format!("c-{steps}")).id(&format!("m-{steps}"));
+        let answered = for_steps(door.send(said.clone()), steps).await;
+        let again = timeout(Duration::from_secs(60), door.task(said)).await;
+        assert_eq!(again.map(|task| status(&task)).as_deref(), Ok("COMPLETED"), "after {steps} steps");
+        if answered.is_some() {
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_neither_a_turn_nor_an_end_fails_when_it_is_old() {
+    let mut settings = Settings::default();
+    settings.store.waiting.age = Duration::from_secs(60);
+    let door = door_with(settings).await;
+    for state in [TaskState::Submitted, TaskState::Working, TaskState::InputRequired] {
+        let status = TaskStatus { state, message: None, timestamp: Some(Timestamp::from_millis(1_000)) };
+        let (id, context_id) = (state.name().into(), ContextId::new("c"));
+        let task = Task { id, context_id, status, ..Task::default() };
+        let entries = [StreamResponse::Task(task.clone()).into()];
+        let key = annex_conversation::ConversationKey::of(crate::agent::NAME, &anonymous().owner, &task.context_id);
+        let (at, task) = (Position::of_task(task.id.clone(), 0), task.into());
+        let append = Append { entries: &entries, task: Some(&task), ..Append::default() };
+        door.store.append(&key, &at, append).await.expect("a stored task");
+    }
+    let (stop, tasks) = (CancellationToken::new(), door.handler.tasks.clone());
+    tokio::select! {
+        () = tasks.keep_house(&door.handler.views.keys, stop.clone()) => {}
+        // The first sweep comes at once.
+        () = tokio::time::sleep(Duration::from_secs(1)) => {}
+    }
+    for task in [TaskState::Submitted, TaskState::Working, TaskState::InputRequired] {
+        let task = door.get(&anonymous(), &task.name().into()).await.expect("a task");
+        assert!(status(&task).starts_with("FAILED: The task waited for too long"), "{}", status(&task));
+    }
+}
