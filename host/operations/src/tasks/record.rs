@@ -273,9 +273,9 @@ impl TaskRecord {
         }
     }
 
-    /// Cancels the turn of this process, if there is one. The turn then cancels the task.
-    pub(crate) fn stop_turn(&self) {
-        if let Some(turn) = &self.lock().turn {
+    /// Cancels the turn of this process with this fence, unless it has ended. The turn then cancels the task.
+    pub(super) fn stop_turn(&self, fence: &Fence) {
+        if let Some(turn) = self.lock().turn.as_ref().filter(|turn| turn.fence == *fence) {
             turn.cancel.cancel();
         }
     }
