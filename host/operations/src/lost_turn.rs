@@ -34,7 +34,7 @@ const PERMIT_ATTEMPTS: usize = 60;
 enum NotHere {
     #[error("on_lost_turn of the agent has changed since the turn began")]
     Otherwise,
-    #[error("the turn is not continued, because its task was cancelled or it has no attempt left")]
+    #[error("the turn is not continued, because its task is finished or cancelled, or it has no attempt left")]
     Over,
     #[error("the stored data of the turn cannot be read")]
     Unreadable(#[from] serde_json::Error),
@@ -127,9 +127,13 @@ impl RequestHandler {
         if on_lost != self.on_lost_turn {
             return Err(NotHere::Otherwise);
         }
-        tell(lost);
         let owner = lost.key.owner().clone();
         let record = self.tasks.open(&owner, &lost.task).await?;
+        if record.is_finished() {
+            // The last event of the agent is stored, but the turn has not left the queue.
+            return Err(NotHere::Over);
+        }
+        tell(lost);
         let call = ServiceParameters { requested, owner, ..ServiceParameters::default() };
         let incoming = self.incoming_again(call, (&record, TurnStart::LostTurn))?;
         let extensions = self.extensions.current()?;

@@ -1,15 +1,23 @@
 //! Messages whose client is gone, and tasks whose turn is.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use annex_conversation::{Append, Position};
-use annex_protocol::{ContextId, StreamResponse, Task, TaskState, TaskStatus, Timestamp};
+use annex_conversation::{
+    Append, Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Departure, Entry, Position, StateDelta,
+    Submission,
+};
+use annex_operations::on_lost_turn::OnLostTurn;
+use annex_protocol::{
+    ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::NAME;
 use crate::fixture::{Settings, anonymous, door_in_file, door_with, say};
 use crate::in_words::status;
 
@@ -58,7 +66,7 @@ async fn a_task_that_has_neither_a_turn_nor_an_end_fails_when_it_is_old() {
         let (id, context_id) = (state.name().into(), ContextId::new("c"));
         let task = Task { id, context_id, status, ..Task::default() };
         let entries = [StreamResponse::Task(task.clone()).into()];
-        let key = annex_conversation::ConversationKey::of(crate::agent::NAME, &anonymous().owner, &task.context_id);
+        let key = ConversationKey::of(NAME, &anonymous().owner, &task.context_id);
         let (at, task) = (Position::of_task(task.id.clone(), 0), task.into());
         let append = Append { entries: &entries, task: Some(&task), ..Append::default() };
         door.store.append(&key, &at, append).await.expect("a stored task");
@@ -72,5 +80,37 @@ async fn a_task_that_has_neither_a_turn_nor_an_end_fails_when_it_is_old() {
     for task in [TaskState::Submitted, TaskState::Working, TaskState::InputRequired] {
         let task = door.get(&anonymous(), &task.name().into()).await.expect("a task");
         assert!(status(&task).starts_with("FAILED: The task waited for too long"), "{}", status(&task));
+    }
+}
+
+/// The process has stored the last event of its agent, and ends before its turn leaves the queue.
+#[tokio::test(start_paused = true)]
+async fn a_lost_turn_whose_task_is_finished_is_not_run_again() {
+    let door = door_with(Settings { on_lost_turn: OnLostTurn::Rerun, ..Settings::default() }).await;
+    for state in [TaskState::Completed, TaskState::Working] {
+        let (task, context_id) = (TaskId::new(state.name()), ContextId::new(state.name()));
+        let key = ConversationKey::of(NAME, &anonymous().owner, &context_id);
+        let resume = Some(r#"{"on_lost":"rerun"}"#.into());
+        let submission = Submission { resume, ..Submission::of_process("two".into(), task.clone()) };
+        let opens = Some(submission.since);
+        let beginning = Beginning { task: None, limits: Settings::default().limits, history: 0 };
+        let store: Arc<dyn ConversationStore> = door.store.clone();
+        let arrival = Conversation::enter(&store, key, submission, beginning).await.expect("a place");
+        let Arrival::Runs(turn) = arrival else { panic!("another turn runs") };
+        let hello = Entry::said_by_user(Message::user_text("work"), task.clone(), StateDelta::new(), opens);
+        let status = TaskStatus { state, message: None, timestamp: Some(Timestamp::now()) };
+        let update = TaskStatusUpdateEvent { task_id: task, context_id, status, ..TaskStatusUpdateEvent::default() };
+        turn.append([hello, StreamResponse::StatusUpdate(update).into()]).await.expect("stored entries");
+        turn.leave(Departure::HandedOver { has_begun: true }).await.expect("a turn without a process");
+    }
+    for lost in door.handler.tasks.take_lost().await.expect("lost turns") {
+        door.handler.go_on_with(lost);
+    }
+    door.turns_over().await;
+    assert_eq!(door.agent.turns(), 1, "the one that was not finished");
+    for state in [TaskState::Completed, TaskState::Working] {
+        let task = door.get(&anonymous(), &state.name().into()).await.expect("a task");
+        assert_eq!(status(&task), "COMPLETED");
+        assert_eq!(status(&door.task(say("work").context(state.name())).await), "COMPLETED", "its turn is over");
     }
 }
