@@ -61,6 +61,7 @@ pub(crate) struct Settings {
     pub(crate) extended_card: Option<AgentCard>,
     pub(crate) shows_all_anonymous: bool,
     pub(crate) on_lost_turn: OnLostTurn,
+    pub(crate) agent_is_remote: bool,
 }
 
 impl Default for Settings {
@@ -77,6 +78,7 @@ impl Default for Settings {
             extended_card: None,
             shows_all_anonymous: false,
             on_lost_turn: OnLostTurn::Fail,
+            agent_is_remote: false,
         }
     }
 }
@@ -150,7 +152,7 @@ pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: S
         extensions: ExtensionSets::new(Arc::new(set)),
         app: crate::agent::NAME.into(),
         agent: executor,
-        agent_is_remote: false,
+        agent_is_remote: settings.agent_is_remote,
         on_lost_turn: settings.on_lost_turn,
         input_modes: InputModes::new(&settings.input_modes),
         push,
