@@ -94,7 +94,7 @@ pub struct LostTurn {
     pub resume: Option<Arc<str>>,
     /// True if the message is in the log. If not, the text of the submission has the message.
     pub has_begun: bool,
-    /// The number of processes that have begun the turn before.
+    /// The number of attempts at the turn since it has begun or, if it has only waited, of the processes that took it over.
     pub attempts: u32,
     /// True if its task is to be cancelled.
     pub is_cancelled: bool,
@@ -103,12 +103,16 @@ pub struct LostTurn {
 impl LostTurn {
     /// Times that a turn is begun at most.
     pub const MAX_ATTEMPTS: u32 = 2;
+    /// Times that a turn which has not begun is taken over at most. Its process may have ended while the turn waited, or
+    /// because of its message.
+    pub const MAX_TAKES: u32 = 5;
 
     /// True if the turn may go on: the turn has a text, was not cancelled, and has attempts left.
     ///
-    /// A second attempt may repeat effects of the first. A turn that only waited had no attempt.
+    /// A second attempt may repeat effects of the first. A turn that has only waited has had no effect.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
-        self.resume.is_some() && !self.is_cancelled && self.attempts < Self::MAX_ATTEMPTS
+        let most = if self.has_begun { Self::MAX_ATTEMPTS } else { Self::MAX_TAKES };
+        self.resume.is_some() && !self.is_cancelled && self.attempts < most
     }
 }

@@ -102,6 +102,9 @@ impl RequestHandler {
             let left = self.tasks.store().leave(&lost.key, &lost.fence, Departure::Refused).await;
             return Ok(left.map_err(fault::of_store)?);
         };
+        if !lost.may_go_on() {
+            return Err(NotHere::Over);
+        }
         let (request, requested) = serde_json::from_str::<StoredRequest>(text)?.into_request();
         tell(lost);
         let owner = lost.key.owner().clone();

@@ -36,8 +36,8 @@ pub(super) static PUT_TASK: Rows = Rows {
         replica = excluded.replica, epoch = excluded.epoch,
         resume = CASE WHEN excluded.replica IS NULL THEN NULL WHEN task.has_begun = 0 THEN excluded.resume
             ELSE task.resume END,
-        attempts = CASE WHEN excluded.replica IS NOT NULL AND task.attempts > excluded.attempts THEN task.attempts
-            ELSE excluded.attempts END,
+        attempts = CASE WHEN excluded.replica IS NOT NULL AND task.has_begun = 1 AND task.attempts > excluded.attempts
+            THEN task.attempts ELSE excluded.attempts END,
         is_accepted = excluded.is_accepted, has_begun = excluded.has_begun,
         is_cancelled = CASE WHEN excluded.replica IS NULL THEN 0 ELSE task.is_cancelled END",
     of_first: Some(OfFirst {
@@ -200,7 +200,7 @@ pub(super) const REST_TASK: &str = "
 
 /// What taking a turn returns, of a turn that was taken.
 pub(super) const SELECT_TAKEN: &str = "
-    SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted FROM task
+    SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - 1, is_cancelled, is_accepted FROM task
     WHERE replica = $1 AND epoch = $2 AND id = $3";
 
 /// Leaves the turn of a task to other processes. No replica has an empty id.

@@ -22,6 +22,7 @@ on_every_store!(
     a_turn_that_is_handed_over_is_taken_at_once,
     a_turn_is_begun_twice_at_most,
     a_turn_that_was_not_begun_here_does_not_count,
+    a_turn_that_waits_is_taken_over_a_few_times_at_most,
     a_turn_without_a_text_is_ended,
     a_lost_turn_ends_with_an_event_and_a_failed_task,
     a_lost_turn_that_was_to_be_cancelled_is_cancelled,
@@ -190,6 +191,31 @@ async fn a_turn_that_was_not_begun_here_does_not_count(backend: Backend) {
         assert!(turn.may_go_on(), "{turn:?}");
         store.leave(&key("s"), &turn.fence, Departure::HandedOver { has_begun: false }).await.unwrap();
     }
+}
+
+async fn a_turn_that_waits_is_taken_over_a_few_times_at_most(backend: Backend) {
+    let store = backend.store().await;
+    let first = open(&store, "s").await;
+    let Arrival::Waits(turn) = arrive(&store, "s", submission("one", "t-2")).await.unwrap() else {
+        panic!("another turn runs")
+    };
+    let handed_over = async |fence: &Fence, has_begun| {
+        store.leave(&key("s"), fence, Departure::HandedOver { has_begun }).await.unwrap();
+        lost(&store, "two").await.remove(0)
+    };
+    let mut turn = handed_over(turn.fence(), true).await;
+    for attempts in 0..LostTurn::MAX_TAKES {
+        assert!(turn.may_go_on() && turn.attempts == attempts, "{turn:?}");
+        // A process that has not tried does not count.
+        turn = handed_over(&turn.fence, false).await;
+        turn = handed_over(&turn.fence, true).await;
+    }
+    assert!(!turn.may_go_on(), "{turn:?}");
+    first.say(event("e", "{}")).await.unwrap();
+    first.close().await;
+    go_on(&store, &turn.fence, "t-2", "begins").await.unwrap();
+    let begun = handed_over(&turn.fence, true).await;
+    assert!(begun.has_begun && begun.attempts == 1, "the takes before do not count: {begun:?}");
 }
 
 async fn a_turn_without_a_text_is_ended(backend: Backend) {

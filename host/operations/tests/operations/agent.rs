@@ -127,6 +127,9 @@ impl AgentExecutor for Agent {
         if text == "not this" {
             return Err(A2aError::UnsupportedOperation { reason: "not this".to_owned() });
         }
+        if text == "refuse at length" {
+            return Err(A2aError::UnsupportedOperation { reason: "x".repeat(64 << 10) });
+        }
         if text.contains("with a delta") {
             delta.insert("before", Json::string("the turn"));
         }

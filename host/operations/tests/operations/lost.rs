@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use annex_conversation::{
-    Append, Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Departure, Entry, Position, StateDelta,
-    Submission,
+    Append, Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Departure, Entry, LostTurn, Position,
+    StateDelta, Submission,
 };
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_protocol::{
@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::NAME;
-use crate::fixture::{Settings, anonymous, door_in_file, door_with, say};
-use crate::in_words::status;
+use crate::fixture::{Door, Settings, anonymous, door_in_file, door_with, say};
+use crate::in_words::{rest, status};
 
 /// Drops `work` after it was polled so many times, when all that it waits for is under way. `None` if it was not ready by
 /// then.
@@ -39,6 +39,18 @@ async fn for_steps<F: Future>(work: F, steps: usize) -> Option<F::Output> {
         yield_now().await;
     }
     ended
+}
+
+/// The conversation of an anonymous client.
+fn key(context: &str) -> ConversationKey {
+    ConversationKey::of(NAME, &anonymous().owner, &ContextId::new(context))
+}
+
+/// Enters a turn of another process.
+async fn enter(door: &Door, context: &str, submission: Submission) -> Arrival {
+    let beginning = Beginning { task: None, limits: Settings::default().limits, history: 0 };
+    let store: Arc<dyn ConversationStore> = door.store.clone();
+    Conversation::enter(&store, key(context), submission, beginning).await.expect("a place")
 }
 
 #[tokio::test]
@@ -66,10 +78,9 @@ async fn a_task_that_has_neither_a_turn_nor_an_end_fails_when_it_is_old() {
         let (id, context_id) = (state.name().into(), ContextId::new("c"));
         let task = Task { id, context_id, status, ..Task::default() };
         let entries = [StreamResponse::Task(task.clone()).into()];
-        let key = ConversationKey::of(NAME, &anonymous().owner, &task.context_id);
         let (at, task) = (Position::of_task(task.id.clone(), 0), task.into());
         let append = Append { entries: &entries, task: Some(&task), ..Append::default() };
-        door.store.append(&key, &at, append).await.expect("a stored task");
+        door.store.append(&key("c"), &at, append).await.expect("a stored task");
     }
     let (stop, tasks) = (CancellationToken::new(), door.handler.tasks.clone());
     tokio::select! {
@@ -89,14 +100,10 @@ async fn a_lost_turn_whose_task_is_finished_is_not_run_again() {
     let door = door_with(Settings { on_lost_turn: OnLostTurn::Rerun, ..Settings::default() }).await;
     for state in [TaskState::Completed, TaskState::Working] {
         let (task, context_id) = (TaskId::new(state.name()), ContextId::new(state.name()));
-        let key = ConversationKey::of(NAME, &anonymous().owner, &context_id);
         let resume = Some(r#"{"on_lost":"rerun"}"#.into());
         let submission = Submission { resume, ..Submission::of_process("two".into(), task.clone()) };
         let opens = Some(submission.since);
-        let beginning = Beginning { task: None, limits: Settings::default().limits, history: 0 };
-        let store: Arc<dyn ConversationStore> = door.store.clone();
-        let arrival = Conversation::enter(&store, key, submission, beginning).await.expect("a place");
-        let Arrival::Runs(turn) = arrival else { panic!("another turn runs") };
+        let Arrival::Runs(turn) = enter(&door, state.name(), submission).await else { panic!("another turn runs") };
         let hello = Entry::said_by_user(Message::user_text("work"), task.clone(), StateDelta::new(), opens);
         let status = TaskStatus { state, message: None, timestamp: Some(Timestamp::now()) };
         let update = TaskStatusUpdateEvent { task_id: task, context_id, status, ..TaskStatusUpdateEvent::default() };
@@ -114,4 +121,45 @@ async fn a_lost_turn_whose_task_is_finished_is_not_run_again() {
     }
     let again = door.agent.heard().into_iter().filter(|text| text == "work").count();
     assert_eq!(again, 1, "the one that was not finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_refusal_is_too_large_for_its_task_is_refused_in_short() {
+    let mut settings = Settings::default();
+    settings.limits.bytes = 48 << 10;
+    let door = door_with(settings).await;
+    door.waiting_turn(say("work, wait").context("c")).await;
+    let refused = door.sending(say("refuse at length").context("c"));
+    yield_now().await;
+    door.agent.go_on();
+    let refused = refused.await.expect("a task");
+    assert_eq!(status(&refused), "REJECTED: The message was refused, and the reason cannot be stored with it.");
+    assert_eq!(status(&door.task(say("work").context("c")).await), "COMPLETED", "the queue goes on");
+}
+
+/// Each process that takes the message over ends before the turn has begun.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_fails_when_it_was_taken_over_too_often() {
+    let door = door_with(Settings::default()).await;
+    let Arrival::Runs(_first) = enter(&door, "c", Submission::of_process("two".into(), "t-1".into())).await else {
+        panic!("another turn runs")
+    };
+    let message = serde_json::to_string(&Message::user_text("work")).expect("JSON");
+    let request = format!(r#"{{"requested":[],"message":{message},"metadata":{{}},"accepted_output_modes":[]}}"#);
+    let submission = Submission::of_process("two".into(), "t-2".into());
+    let waits = Submission { request: Some(request.into()), max_waiting: 1, ..submission };
+    let Arrival::Waits(waits) = enter(&door, "c", waits).await else { panic!("no other turn runs") };
+    let mut fence = waits.fence().clone();
+    let lost = loop {
+        door.store.leave(&key("c"), &fence, Departure::HandedOver { has_begun: true }).await.expect("a departure");
+        let lost = door.handler.tasks.take_lost().await.expect("a lost turn").remove(0);
+        if lost.attempts == LostTurn::MAX_TAKES {
+            break lost;
+        }
+        fence = lost.fence;
+    };
+    door.handler.go_on_with(lost);
+    let stream = door.subscribe(&anonymous(), &"t-2".into()).await.expect("a stream");
+    let stopped = "FAILED: The server stopped while the task ran; send the message again.";
+    assert_eq!(rest(stream).await, ["task SUBMITTED", stopped]);
 }
