@@ -13,7 +13,6 @@ use annex_conversation::{Conversation, Departure, LostTurn, QueuedTurn, Submissi
 use annex_protocol::{A2aError, ExtensionUri, Timestamp};
 use tokio::time::sleep;
 
-use crate::activation::{self, Occasion};
 use crate::fault;
 use crate::on_lost_turn::{OnLostTurn, RequestToStore, StoredRequest, StoredTurn};
 use crate::permits::TurnPermit;
@@ -110,12 +109,11 @@ impl RequestHandler {
         let owner = lost.key.owner().clone();
         let record = self.tasks.open(&owner, &lost.task).await?;
         let extensions = self.extensions.current()?;
-        let occasion = Occasion::again(&requested, &request);
-        let active = activation::negotiate(&extensions.installed, &extensions.passed_on, &occasion)?;
-        let permit = self.permit_of(lost).await?;
         let call = ServiceParameters { requested: requested.clone(), owner, ..ServiceParameters::default() };
-        let steps = self.counted(crate::send_message::steps_for(&active));
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(&record));
+        let active = self.active_again(&incoming, &extensions)?;
+        let permit = self.permit_of(lost).await?;
+        let steps = self.counted(crate::send_message::steps_for(&active));
         let incoming = Incoming { lasting: requested, steps, ..incoming };
         let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.running.token());
         self.forward(&record).await;
