@@ -93,9 +93,8 @@ async fn try_take<D: Leased>(
     let id = row.int(0)?;
     let (before, after) = (member(from), member(fence));
     let moved = [Value::Int(id), Value::Text(&before), Value::Text(&after)];
-    if is_first && D::query(&mut transaction, statements::MOVE_TURN, &moved).await?.is_empty() {
-        // It has just left the queue.
-        return Ok(None);
+    if is_first {
+        D::execute(&mut transaction, statements::MOVE_TURN, &moved).await?;
     }
     let names = D::query(&mut transaction, statements::SELECT_NAMES, &[Value::Int(id)]).await?;
     let name = names.first().ok_or(sqlx::Error::RowNotFound)?;
