@@ -439,6 +439,10 @@ impl Hold {
     }
 
     async fn leave(&self, departure: Departure) -> Result<(), StoreError> {
+        // The turn is not this process's any more. Others decide by what is stored.
+        if self.standing() == Standing::Over {
+            return Ok(());
+        }
         self.store.leave(&self.key, &self.fence, departure).await?;
         self.set(Standing::Over);
         Ok(())

@@ -5,7 +5,7 @@
 //! other processes. Hints can be lost, so a waiting repetition also tries to claim the message from time to time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_conversation::{AppendError, Claim, ConversationStore, MessageKey};
@@ -113,13 +113,13 @@ impl Claims {
                 return Err(A2aError::Overloaded { reason: reason.to_owned() });
             }
             // A notification before this subscription is missed, but the next claim sees its effect.
-            let decided = self.decided(&decided_elsewhere);
+            let repetition = self.repetition(&decided_elsewhere);
             tokio::select! {
-                () = decided.notified() => {}
+                () = repetition.decided.notified() => {}
                 () = hints.get_or_insert_with(|| self.wake.hints()).of(decided_elsewhere.as_str()) => {}
                 () = sleep(pause) => {}
             }
-            self.forget(&decided_elsewhere, &decided);
+            drop(repetition);
             pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
@@ -165,29 +165,40 @@ impl Claims {
         }
     }
 
-    /// The signal that fires when this process has accepted or refused the message of `task`.
-    fn decided(&self, task: &TaskId) -> Arc<Notify> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(waiting.entry(task.clone()).or_default())
-    }
-
-    /// Removes the signal of a task if no repetition waits.
-    fn forget(&self, task: &TaskId, decided: &Arc<Notify>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // This one, and the one in the map.
-        if Arc::strong_count(decided) <= 2 {
-            waiting.remove(task);
-        }
+    /// Waits for the decision about the message of a task.
+    fn repetition<'a>(&'a self, task: &'a TaskId) -> WaitingRepetition<'a> {
+        let decided = Arc::clone(self.waiting().entry(task.clone()).or_default());
+        WaitingRepetition { claims: self, task, decided }
     }
 
     /// Wakes the repetitions that wait for the message of `task`, in this process and in other processes.
     fn tell(&self, task: &TaskId) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(decided) = waiting.get(task) {
+        if let Some(decided) = self.waiting().get(task) {
             decided.notify_waiters();
         }
-        drop(waiting);
         self.wake.tell(task.as_str(), 0);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Notify>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A repetition that waits. The task is forgotten with its last one.
+struct WaitingRepetition<'a> {
+    claims: &'a Claims,
+    task: &'a TaskId,
+    /// Fires when this process has decided about the message of the task.
+    decided: Arc<Notify>,
+}
+
+impl Drop for WaitingRepetition<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.claims.waiting();
+        // This one, and the one in the map.
+        if Arc::strong_count(&self.decided) <= 2 {
+            waiting.remove(self.task);
+        }
     }
 }
 
@@ -240,5 +251,29 @@ impl Drop for HeldClaim {
         if release.as_mut().now_or_never().is_none() {
             runtime.spawn(release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use annex_conversation::{MemoryBounds, MemoryStore, MessageKey};
+    use annex_leases::wake::LocalWake;
+    use annex_protocol::{Owner, TaskId};
+    use tokio::time::timeout;
+
+    use super::{Arc, Claimed, Claims};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repetition_whose_client_hangs_up_is_forgotten() {
+        let claims = Claims::new(Arc::new(MemoryStore::new(MemoryBounds::default())), Arc::new(LocalWake));
+        let (owner, by) = (Owner::default(), "one".into());
+        let key = MessageKey { context: "c".into(), message: "m".into(), digest: [1; 32] };
+        let (first, again) = (TaskId::new("t-1"), TaskId::new("t-2"));
+        let held = claims.claim(&owner, &key, &first, &by).await;
+        assert!(matches!(held, Ok(Claimed::New(_))));
+        let repeated = timeout(Duration::from_secs(1), claims.claim(&owner, &key, &again, &by)).await;
+        assert!(repeated.is_err() && claims.waiting().is_empty());
     }
 }

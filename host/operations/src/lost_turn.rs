@@ -13,7 +13,6 @@ use annex_conversation::{Conversation, Departure, LostTurn, QueuedTurn, Submissi
 use annex_protocol::{A2aError, ExtensionUri, Timestamp};
 use tokio::time::sleep;
 
-use crate::activation::{self, Occasion};
 use crate::fault;
 use crate::on_lost_turn::{OnLostTurn, RequestToStore, StoredRequest, StoredTurn};
 use crate::permits::TurnPermit;
@@ -35,7 +34,7 @@ const PERMIT_ATTEMPTS: usize = 60;
 enum NotHere {
     #[error("on_lost_turn of the agent has changed since the turn began")]
     Otherwise,
-    #[error("the turn is not continued, because its task was cancelled or it has no attempt left")]
+    #[error("the turn is not continued, because its task is finished or cancelled, or it has no attempt left")]
     Over,
     #[error("the stored data of the turn cannot be read")]
     Unreadable(#[from] serde_json::Error),
@@ -107,17 +106,19 @@ impl RequestHandler {
             let left = self.tasks.store().leave(&lost.key, &lost.fence, Departure::Refused).await;
             return Ok(left.map_err(fault::of_store)?);
         };
+        if !lost.may_go_on() {
+            return Err(NotHere::Over);
+        }
         let (request, requested) = serde_json::from_str::<StoredRequest>(text)?.into_request();
         tell(lost);
         let owner = lost.key.owner().clone();
         let record = self.tasks.open(&owner, &lost.task).await?;
         let extensions = self.extensions.current()?;
-        let occasion = Occasion::again(&requested, &request);
-        let active = activation::negotiate(&extensions.installed, &extensions.passed_on, &occasion)?;
-        let permit = self.permit_of(lost).await?;
         let call = ServiceParameters { requested: requested.clone(), owner, ..ServiceParameters::default() };
-        let steps = self.counted(crate::send_message::steps_for(&active));
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(&record));
+        let active = self.active_again(&incoming, &extensions)?;
+        let permit = self.permit_of(lost).await?;
+        let steps = self.counted(crate::send_message::steps_for(&active));
         let incoming = Incoming { lasting: requested, steps, ..incoming };
         let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.running.token());
         self.forward(&record).await;
@@ -132,9 +133,13 @@ impl RequestHandler {
         if on_lost != self.on_lost_turn {
             return Err(NotHere::Otherwise);
         }
-        tell(lost);
         let owner = lost.key.owner().clone();
         let record = self.tasks.open(&owner, &lost.task).await?;
+        if record.is_finished() {
+            // The last event of the agent is stored, but the turn has not left the queue.
+            return Err(NotHere::Over);
+        }
+        tell(lost);
         let call = ServiceParameters { requested, owner, ..ServiceParameters::default() };
         let incoming = self.incoming_again(call, (&record, TurnStart::LostTurn))?;
         let extensions = self.extensions.current()?;

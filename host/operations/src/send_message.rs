@@ -13,8 +13,8 @@
 //!              └ the task or the answer of the first arrival
 //! ```
 //!
-//! A message that is refused before Begun leaves nothing behind. Begun is one append. After this append the turn continues even
-//! if the client disconnects.
+//! A message that is refused on the way to Begun leaves nothing behind. Begun is one append: from its beginning on no client
+//! is needed.
 
 use std::sync::Arc;
 
@@ -158,8 +158,8 @@ impl RequestHandler {
             Claiming::Repeated(outcome) => return Ok((Reception::Repeated, outcome)),
         };
         let outcome = match self.entered(*claimed).await? {
-            QueueStanding::Runs(entered) => match self.asked_and_begun(*entered).await {
-                Ok(begun) => begun.run().await?,
+            QueueStanding::Runs(entered) => match self.asked(*entered).await {
+                Ok(asked) => self.begun_and_answered(asked).await?,
                 Err(refused) => return Err(refused.leave_nothing().await),
             },
             QueueStanding::Waits(accepted) => self.wait_for_turn(*accepted).await?,

@@ -312,24 +312,27 @@ impl Tasks {
             }
             found => found?,
         };
-        let Some(record) = found.filter(|record| !record.is_running() && record.task_state().is_interrupted()) else {
+        let Some(record) = found.filter(|record| !record.is_running()) else { return Ok(false) };
+        let seen = record.numbered();
+        if seen.0.state().is_terminal() {
             return Ok(false);
-        };
-        match self.append_alone(&record, failed(&record, reason)).await {
+        }
+        match self.append_alone(&record, seen, failed(&record, reason)).await {
             Ok(()) => Ok(record.is_finished()),
             Err(AppendError::Store(error)) => Err(error),
-            // The task was deleted, or its client has answered.
+            // The task was deleted, or has gone on.
             Err(_) => Ok(false),
         }
     }
 
-    /// Stores an update of a task that no turn works on.
+    /// Stores an update of a task that no turn works on, if the task is still as the caller has seen it.
     pub(crate) async fn append_alone(
         self: &Arc<Self>,
         record: &Arc<TaskRecord>,
+        seen: (TaskSnapshot, u64),
         update: StreamResponse,
     ) -> Result<(), AppendError> {
-        let appended = record.append_alone(update).await?;
+        let appended = record.append_alone(seen, update).await?;
         self.follow(&appended);
         self.leave_if_finished(record);
         Ok(())

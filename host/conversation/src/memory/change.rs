@@ -7,7 +7,7 @@ use annex_protocol::{Message, TaskId};
 use super::bounds::MemoryBounds;
 use super::claims::Claims;
 use super::conversations::Conversations;
-use super::queues::Queues;
+use super::queues::{Queues, TurnInQueue};
 use super::shares::RoomWanted;
 use super::slot::Slot;
 use super::tasks::{Consequences, TaskChange, Tasks};
@@ -94,7 +94,8 @@ impl Contents {
 
     pub(super) fn leave(&mut self, key: &ConversationKey, fence: &Fence, departure: Departure) {
         let Some(index) = self.queues.index(key, fence) else { return };
-        match departure {
+        let has_begun = self.queues.turns(key).nth(index).is_some_and(TurnInQueue::has_begun);
+        match departure.of_turn(has_begun) {
             Departure::HandedOver { has_begun } => self.queues.hand_over(key, fence, has_begun),
             Departure::Refused => self.forget_turn(key, index),
         }

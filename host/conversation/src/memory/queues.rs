@@ -31,7 +31,7 @@ pub(super) struct TurnInQueue {
     is_accepted: bool,
     /// True once the turn has appended.
     has_begun: bool,
-    /// The number of processes that have begun the turn.
+    /// The number of attempts at the turn, as in [`LostTurn`].
     attempts: u32,
     pub(super) is_cancelled: bool,
     /// True if its process has handed the turn over to other processes.
@@ -135,7 +135,7 @@ impl Queues {
         (turn.fence, turn.is_left, turn.moved) = (fence.clone(), false, None);
         let attempts = turn.attempts;
         // Counted now: a turn that ends each process which begins with it must come to an end.
-        turn.attempts += u32::from(turn.has_begun);
+        turn.attempts += 1;
         Some(LostTurn {
             key: key.clone(),
             task: turn.submission.task.clone(),
@@ -166,10 +166,14 @@ impl TurnInQueue {
         !self.is_left && leases.is_alive(&self.fence.replica)
     }
 
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Marks the turn as begun and its message as accepted. Returns `true` if the message was accepted before.
     pub(super) fn accept(&mut self) -> bool {
         if !self.has_begun {
-            (self.has_begun, self.attempts) = (true, self.attempts.max(1));
+            (self.has_begun, self.attempts) = (true, 1);
         }
         std::mem::replace(&mut self.is_accepted, true)
     }

@@ -1,13 +1,16 @@
 //! Makes the statements of an append. The steps store the conversation, its task, its entries, its state and the claim of its
 //! message.
 
+use std::collections::BTreeSet;
+use std::ops::RangeFrom;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use annex_database::{Change, Database, Rows, Step, Value};
 use annex_protocol::{Json, Timestamp};
 
-use super::artifacts::{EncodedArtifact, latest_artifacts};
+use super::artifacts::{EncodedArtifact, artifacts_of};
 use super::leased::Leased;
 use super::scopes::ScopeChange;
 use super::values::{member, named};
@@ -24,10 +27,17 @@ use crate::store::{Append, Outcome, Position};
 
 /// The maximum number of entries, of keys and of artifacts in an append that takes one round trip.
 const FEW: usize = 8;
-/// The number of positions that are reserved for the artifacts of one append.
+/// The number of positions that are reserved for the keys, and for the artifacts, of one append.
 const FEW_POSITIONS: i64 = 8;
 
-/// An append in the form in which a database stores it.
+/// Positions that are greater than those of earlier appends.
+fn positions() -> RangeFrom<i64> {
+    // Many appends have the same millisecond, and no two of one conversation have the same microsecond.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    i64::try_from(now).unwrap_or_default().saturating_mul(FEW_POSITIONS)..
+}
+
+/// An append, encoded.
 pub(super) struct Write {
     pub(super) key: ConversationKey,
     pub(super) at: Position,
@@ -118,7 +128,7 @@ impl Write {
             events: events.len() as u64,
             updated_at: events.last().map(|event| event.timestamp.as_millis()),
             delta,
-            artifacts: latest_artifacts(&events).map_err(StoreError::from)?,
+            artifacts: artifacts_of(&events).map_err(StoreError::from)?,
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
             message: append
                 .submission
@@ -142,7 +152,7 @@ impl Write {
         }
     }
 
-    fn deletes_task(&self) -> bool {
+    pub(super) fn deletes_task(&self) -> bool {
         self.answer.is_some() || self.is_refused
     }
 
@@ -212,28 +222,24 @@ impl Write {
         steps
     }
 
-    /// The step that stores the artifacts. `None` if the append has no artifacts.
-    fn put_artifacts(&self, now: i64) -> Option<Step<'_>> {
+    /// Stores the artifacts, unless there are none.
+    fn put_artifacts(&self) -> Option<Step<'_>> {
         if self.artifacts.is_empty() {
             return None;
         }
-        // Appends of one millisecond have their order by the number of the entry.
-        let number = i64::try_from(self.at.number % 256).unwrap_or_default();
-        let positions = now.saturating_mul(256).saturating_add(number).saturating_mul(FEW_POSITIONS)..;
-        let rows = self.artifacts.iter().zip(positions).map(|(artifact, position)| {
+        let rows = self.artifacts.iter().zip(positions()).map(|(artifact, position)| {
             let size = Value::count(artifact.size);
             [Value::Text(&artifact.name), Value::Text(&artifact.json), size, Value::Int(position)]
         });
         Some(self.rows(&statements::PUT_ARTIFACTS, rows.collect::<Vec<_>>()))
     }
 
-    /// The step that stores the keys of the conversation. `None` if the append changes no keys.
-    fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>, now: i64) -> Option<Step<'a>> {
+    /// Stores the keys of the conversation, unless there are none.
+    fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>) -> Option<Step<'a>> {
         if own.is_empty() {
             return None;
         }
-        let positions = now.saturating_mul(256)..;
-        let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
+        let rows = own.into_iter().zip(positions()).map(|((name, value), position)| {
             let size = Value::count(name.len() + value.get().len());
             [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]
         });
@@ -250,9 +256,11 @@ impl Change for Write {
     fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
         let (fence, member) = self.by.as_ref()?;
         let own: Vec<_> = self.delta.within(Scope::Conversation).collect();
+        let artifacts: BTreeSet<_> = self.artifacts.iter().map(|artifact| &artifact.name).collect();
         let is_plain = self.task.is_some()
             && !self.deletes_task()
             && self.artifacts.len() <= FEW
+            && self.artifacts.len() == artifacts.len()
             && self.entries.len() <= FEW
             && own.len() <= FEW
             && self.delta.iter().count() == own.len()
@@ -264,13 +272,13 @@ impl Change for Write {
         let of_artifacts: usize = self.artifacts.iter().map(|artifact| artifact.size).sum();
         let bytes: usize = own.iter().map(|(name, value)| name.len() + value.get().len()).sum();
         let [tenant, app, user, context] = named(&self.key);
-        let (member, now) = (Value::Text(member), Timestamp::now().as_millis());
+        let member = Value::Text(member);
         // A turn that says nothing may write although its conversation was deleted.
         let orphan = if self.says() { member } else { Value::Text("-") };
         let values = [
             Value::count(self.events),
             Value::MaybeInt(self.updated_at),
-            Value::Int(now),
+            Value::Int(Timestamp::now().as_millis()),
             Value::MaybeText(self.upstream.as_deref()),
             member,
             tenant,
@@ -297,14 +305,14 @@ impl Change for Write {
         if own.iter().any(|(name, _)| encoded_name(name) != **name) {
             return None;
         }
-        steps.extend(self.put_artifacts(now));
-        steps.extend(self.put_keys(own, now));
+        steps.extend(self.put_artifacts());
+        steps.extend(self.put_keys(own));
         Some((steps, self.last(0)))
     }
 
     async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<u64, AppendError> {
         let locked = self.lock::<D>(transaction).await?;
-        if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction).await? {
+        if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction, &locked).await? {
             return Ok(self.last(locked.number));
         }
         self.check_writer::<D>(transaction, &locked).await?;

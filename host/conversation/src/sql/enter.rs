@@ -158,34 +158,30 @@ pub(super) async fn leave<D: Leased>(
     departure: Departure,
 ) -> Result<(), StoreError> {
     let own = member(fence);
-    let epoch = Value::count(fence.epoch);
+    let (replica, epoch) = (Value::Text(fence.replica.id()), Value::count(fence.epoch));
     let mut transaction = database.begin().await?;
     let [tenant, app, user, context] = named(key);
-    let rows =
-        D::query(&mut transaction, statements::SELECT_TASK_OF_TURN, &[Value::Text(fence.replica.id()), epoch]).await?;
-    let task = rows.first().map(|row| row.text(0)).transpose()?;
-    match (departure, task) {
-        (Departure::HandedOver { has_begun }, Some(task)) => {
+    // An append of the turn that is under way ends first. What is stored then decides.
+    D::query(&mut transaction, D::STATEMENTS.lock, &[tenant, app, user, context, replica]).await?;
+    let rows = D::query(&mut transaction, statements::SELECT_TASK_OF_TURN, &[replica, epoch]).await?;
+    let task = rows.first().map(|row| Ok::<_, sqlx::Error>((row.text(0)?, row.int(1)? == 1))).transpose()?;
+    match (departure.of_turn(task.as_ref().is_some_and(|(_, has_begun)| *has_begun)), task) {
+        (Departure::HandedOver { has_begun }, Some((task, _))) => {
             let left = Fence { replica: "".into(), epoch: next_number() };
-            let values = [
-                Value::Text(&task),
-                Value::Text(fence.replica.id()),
-                epoch,
-                Value::count(left.epoch),
-                Value::Int(i64::from(!has_begun)),
-            ];
+            let values =
+                [Value::Text(&task), replica, epoch, Value::count(left.epoch), Value::Int(i64::from(!has_begun))];
             let rows = D::query(&mut transaction, statements::HAND_OVER, &values).await?;
             if let Some(row) = rows.first() {
                 let left = member(&left);
                 let values = [Value::Int(row.int(0)?), Value::Text(&own), Value::Text(&left)];
-                D::query(&mut transaction, statements::MOVE_TURN, &values).await?;
+                D::execute(&mut transaction, statements::MOVE_TURN, &values).await?;
             }
         }
         (_, task) => {
             let values = [tenant, app, user, context, Value::Text(&own)];
             D::query(&mut transaction, statements::REMOVE_TURN, &values).await?;
-            if let Some(task) = task {
-                let values = [Value::Text(&task), Value::Text(fence.replica.id()), epoch];
+            if let Some((task, _)) = task {
+                let values = [Value::Text(&task), replica, epoch];
                 D::execute(&mut transaction, statements::REST_TASK, &values).await?;
                 // It was stored only because its turn had to wait.
                 D::execute(&mut transaction, statements::FORGET_TASK, &[Value::Text(&task)]).await?;

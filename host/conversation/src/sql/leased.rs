@@ -180,11 +180,11 @@ macro_rules! statements {
             ),
             take: concat!(
                 "
-    UPDATE task SET replica = $1, epoch = $2, attempts = attempts + has_begun
+    UPDATE task SET replica = $1, epoch = $2, attempts = attempts + 1
     WHERE id = $3 AND replica = $4 AND epoch = $5 AND ",
                 $alive!("$1"),
                 "
-    RETURNING conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted"
+    RETURNING conversation_id, coalesce(resume, ''), has_begun, attempts - 1, is_cancelled, is_accepted"
             ),
             forget_first: concat!(
                 "

@@ -141,9 +141,10 @@ async fn large_task<D: Database>(
     let unreadable = |source| StoreError::unreadable_task(id, source);
     let mut entries: Vec<Entry> = Vec::new();
     while (entries.len() as u64) < number {
-        let batch = entries_after(database, id, entries.len() as u64, (BATCH, usize::MAX)).await?;
-        if batch.is_empty() {
-            // The task is being deleted, and its entries go with it.
+        let read = entries.len() as u64;
+        let batch = entries_after(database, id, read, (BATCH, usize::MAX)).await?;
+        if batch.is_empty() || (read + 1..).zip(&batch).any(|(number, entry)| entry.number != number) {
+            // The task is being deleted. The entries that the history does not need go with it.
             return Ok(None);
         }
         for entry in &batch {

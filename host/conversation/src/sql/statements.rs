@@ -36,8 +36,8 @@ pub(super) static PUT_TASK: Rows = Rows {
         replica = excluded.replica, epoch = excluded.epoch,
         resume = CASE WHEN excluded.replica IS NULL THEN NULL WHEN task.has_begun = 0 THEN excluded.resume
             ELSE task.resume END,
-        attempts = CASE WHEN excluded.replica IS NOT NULL AND task.attempts > excluded.attempts THEN task.attempts
-            ELSE excluded.attempts END,
+        attempts = CASE WHEN excluded.replica IS NOT NULL AND task.has_begun = 1 AND task.attempts > excluded.attempts
+            THEN task.attempts ELSE excluded.attempts END,
         is_accepted = excluded.is_accepted, has_begun = excluded.has_begun,
         is_cancelled = CASE WHEN excluded.replica IS NULL THEN 0 ELSE task.is_cancelled END",
     of_first: Some(OfFirst {
@@ -172,10 +172,11 @@ pub(super) const REMOVE_TURN: &str = "
     UPDATE conversation SET turns = replace(turns, $5, '')
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 RETURNING id";
 
-/// Replaces the fence of a turn in the queue of its conversation.
+/// Gives a turn another fence. A turn that the queue has lost gets the last place: its task would never end without one.
 pub(super) const MOVE_TURN: &str = "
-    UPDATE conversation SET turns = replace(turns, $2, $3)
-    WHERE id = $1 AND length(replace(turns, $2, '')) < length(turns) RETURNING id";
+    UPDATE conversation SET turns = CASE WHEN length(replace(turns, $2, '')) < length(turns) THEN replace(turns, $2, $3)
+        ELSE turns || $3 END
+    WHERE id = $1";
 
 /// Deletes a conversation without events, turns and tasks. Such a row was only inserted for its queue.
 pub(super) const FORGET_CONVERSATION: &str = "
@@ -200,7 +201,7 @@ pub(super) const REST_TASK: &str = "
 
 /// Selects a turn that a process has taken over, in the columns that the statement `take` returns.
 pub(super) const SELECT_TAKEN: &str = "
-    SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted FROM task
+    SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - 1, is_cancelled, is_accepted FROM task
     WHERE replica = $1 AND epoch = $2 AND id = $3";
 
 /// Leaves the turn of a task to other processes. The empty id stands for no replica.
@@ -348,6 +349,6 @@ pub(super) const SELECT_TURN_OF_TASK: &str = "SELECT id FROM task WHERE id = $1 
 pub(super) const SELECT_ID: &str = "
     SELECT id FROM conversation WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
 
-pub(super) const SELECT_TASK_OF_TURN: &str = "SELECT id FROM task WHERE replica = $1 AND epoch = $2";
+pub(super) const SELECT_TASK_OF_TURN: &str = "SELECT id, has_begun FROM task WHERE replica = $1 AND epoch = $2";
 
 pub(super) const SELECT_NAMES: &str = "SELECT tenant, app, user_id, context_id FROM conversation WHERE id = $1";

@@ -20,7 +20,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
         let rows = database.read(upkeep_statements::OLD_CONVERSATIONS, &values).await?;
         for row in &rows {
             let key = ConversationKey::new(row.text(0)?, row.text(1)?, row.text(2)?, row.text(3)?);
-            swept.conversations += u64::from(delete::conversation(database, &key).await?);
+            swept.conversations += u64::from(delete::old_conversation(database, &key, row.int(4)?).await?);
         }
         if rows.len() < BATCH {
             break;

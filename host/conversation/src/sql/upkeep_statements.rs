@@ -14,13 +14,27 @@ pub(super) const USERS_IN: &str = "
     SELECT user_id FROM conversation WHERE tenant = $1 AND app = $2 AND context_id = $3 AND number > 0
     ORDER BY user_id LIMIT CAST($4 AS BIGINT)";
 
-/// Ends the history of a conversation, and returns its id and its queue. The running turn must not begin a new history,
-/// so [`SET_ORPHAN`] then stores the fence of that turn.
-pub(super) const CLEAR_CONVERSATION: &str = "
+/// Ends the history of a conversation, and returns its id and its queue.
+macro_rules! clear {
+    ($more:literal) => {
+        concat!(
+            "
     UPDATE conversation SET number = 0, upstream = NULL,
         cleared = coalesce((SELECT max(seq) FROM log_entry WHERE log_entry.conversation_id = conversation.id), 0)
-    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND number > 0
-    RETURNING id, turns";
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND number > 0",
+            $more,
+            "
+    RETURNING id, turns"
+        )
+    };
+}
+
+/// Ends the history at once. The running turn must not begin a new history, so [`SET_ORPHAN`] then stores the fence of that
+/// turn.
+pub(super) const CLEAR_CONVERSATION: &str = clear!("");
+
+/// Ends the history, unless a turn has begun or the conversation has changed since [`OLD_CONVERSATIONS`] found it.
+pub(super) const CLEAR_OLD_CONVERSATION: &str = clear!(" AND turns = '' AND changed_at = $5");
 
 pub(super) const SET_ORPHAN: &str = "UPDATE conversation SET orphan = $2 WHERE id = $1";
 
@@ -39,7 +53,7 @@ pub(super) const COUNT_HOLDINGS: &str = "
 /// Selects conversations without a turn that a sweep deletes, of all tenants. A conversation is selected if it is too old, or
 /// if its tenant has too many newer conversations.
 pub(super) const OLD_CONVERSATIONS: &str = "
-    SELECT tenant, app, user_id, context_id FROM (
+    SELECT tenant, app, user_id, context_id, changed_at FROM (
         SELECT tenant, app, user_id, context_id, turns, changed_at,
             row_number() OVER (PARTITION BY tenant ORDER BY changed_at DESC, id DESC) AS position
         FROM conversation WHERE number > 0) AS kept

@@ -88,7 +88,47 @@ impl Backend {
         sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap()
     }
 
-    async fn execute(&self, sql: String) {
+    /// Begins the lease of a replica again.
+    pub(crate) async fn begin_lease(&self, replica: &str) {
+        match self {
+            Self::Memory(leases) => drop(leases.0.lock().unwrap().remove(replica)),
+            Self::Sqlite(_) => self.execute(format!("INSERT INTO process (id) VALUES ('{replica}')")).await,
+            Self::Postgres(_) => self.execute(table::endless(replica)).await,
+        }
+    }
+
+    /// Waits until the database has ended the work of processes that are gone.
+    pub(crate) async fn disconnect(&self) {
+        let Self::Postgres(url) = self else { return };
+        let mut connection = PgConnection::connect(url).await.unwrap();
+        let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::raw_sql(end).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// A number that is read past the store.
+    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
+        match self {
+            Self::Memory(_) => unreachable!("it is no database"),
+            Self::Sqlite(file) => {
+                let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
+            }
+            Self::Postgres(url) => {
+                let mut connection = PgConnection::connect(url).await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
+            }
+        }
+    }
+
+    /// Executes SQL past the store.
+    pub(crate) async fn execute(&self, sql: impl Into<String>) {
+        let sql = sql.into();
         match self {
             Self::Memory(_) => {}
             Self::Sqlite(file) => {

@@ -29,6 +29,8 @@ use crate::turn::{Outcome, Running, TaskOutcome, TurnResult, closing_event};
 
 /// The status message of a task whose turn waited in a process that has ended.
 const SHUTTING_DOWN: &str = "The server is shutting down; send the message again.";
+/// The status message of a task whose message was refused, if the reason cannot be stored.
+const UNSTORED: &str = "The message was refused, and the reason cannot be stored with it.";
 
 /// The reasons why the wait of a turn ends.
 enum Comes {
@@ -186,7 +188,15 @@ impl RequestHandler {
             entries.push(closing_event(&conversation, record.id(), Some((state, Some(error.to_string())))).into());
         }
         entries.push(update(&record, state, Some(&error.to_string())));
-        let ended = conversation.end(&entries).await;
+        let mut ended = conversation.end(&entries).await;
+        if let Err(unstored) = &ended
+            && !conversation.is_over()
+        {
+            // They may be too large. A turn that did not end would be tried again.
+            fault::log(unstored);
+            entries = vec![update(&record, state, Some(UNSTORED))];
+            ended = conversation.end(&entries).await;
+        }
         let task = conversation.task().await;
         self.show_end(&record, &fence, (&entries, task, state), ended);
     }

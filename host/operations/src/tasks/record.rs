@@ -274,9 +274,9 @@ impl TaskRecord {
         }
     }
 
-    /// Cancels the turn of this process, if there is one. The turn then cancels the task.
-    pub(crate) fn stop_turn(&self) {
-        if let Some(turn) = &self.lock().turn {
+    /// Cancels the turn of this process with this fence, unless it has ended. The turn then cancels the task.
+    pub(super) fn stop_turn(&self, fence: &Fence) {
+        if let Some(turn) = self.lock().turn.as_ref().filter(|turn| turn.fence == *fence) {
             turn.cancel.cancel();
         }
     }
@@ -330,28 +330,29 @@ impl TaskRecord {
         TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
     }
 
-    /// Stores an update of a task that no turn works on.
-    pub(super) async fn append_alone(&self, update: StreamResponse) -> Result<Appended, AppendError> {
+    /// Stores an update of a task that no turn works on, if the task is still as the caller has seen it
+    /// ([`numbered`](Self::numbered)).
+    pub(super) async fn append_alone(
+        &self,
+        (seen, number): (TaskSnapshot, u64),
+        update: StreamResponse,
+    ) -> Result<Appended, AppendError> {
         let _reading = self.reading.lock().await;
         let entries = [Entry::from(update)];
-        match self.try_append_alone(&entries).await {
-            // The task has had other turns since this record was read.
-            Err(AppendError::Stale { .. }) => {
-                self.reload().await?;
-                self.try_append_alone(&entries).await
-            }
-            other => other,
-        }
-    }
-
-    async fn try_append_alone(&self, entries: &[Entry]) -> Result<Appended, AppendError> {
-        let (before, number) = self.numbered();
-        let task = before.with(entries);
-        let append = Append { entries, task: Some(&task), ..Append::default() };
+        let task = seen.with(&entries);
+        let append = Append { entries: &entries, task: Some(&task), ..Append::default() };
         let at = Position::of_task(self.id.clone(), number);
-        let appended = self.store.append(&self.key, &at, append).await?;
-        self.show(entries, appended.number, task);
-        Ok(appended)
+        match self.store.append(&self.key, &at, append).await {
+            Ok(appended) => {
+                self.show(&entries, appended.number, task);
+                Ok(appended)
+            }
+            Err(stale @ AppendError::Stale { .. }) => {
+                self.reload().await?;
+                Err(stale)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads and shows the entries that other processes have stored.

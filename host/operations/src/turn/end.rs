@@ -131,11 +131,13 @@ impl Turn {
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
         let tasks = &self.handler.tasks;
-        self.count(self.record.task_state().into());
+        let seen = self.record.numbered();
+        let state = seen.0.state();
+        self.count(state.into());
         self.record.end_turn(self.context.conversation.fence(), false);
-        if self.context.cancel.is_cancelled() && !self.record.is_finished() {
+        if self.context.cancel.is_cancelled() && !state.is_terminal() {
             // The turn was cancelled just when it had interrupted its task.
-            if let Err(error) = tasks.append_alone(&self.record, self.record.canceled()).await {
+            if let Err(error) = tasks.append_alone(&self.record, seen, self.record.canceled()).await {
                 fault::log(&error);
             }
         }
