@@ -55,8 +55,8 @@ pub enum Entrance {
 /// The ways to leave the queue without a last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The message was refused. The turn leaves no trace. A turn that has begun is handed over instead: its message is
-    /// stored, although its process did not learn that.
+    /// The message was refused. The turn leaves no trace, unless it has begun. A turn that has begun is handed over instead,
+    /// because its message is stored although its process did not learn this.
     Refused,
     /// Another process continues the turn, as if this process had died.
     HandedOver {
@@ -66,7 +66,7 @@ pub enum Departure {
 }
 
 impl Departure {
-    /// The departure of a turn of which the store knows whether it has begun.
+    /// Returns the departure that the store makes. A refused turn that has begun according to the store is handed over.
     pub(crate) fn of_turn(self, has_begun: bool) -> Self {
         if self == Self::Refused && has_begun { Self::HandedOver { has_begun } } else { self }
     }
@@ -95,7 +95,8 @@ pub struct LostTurn {
     pub resume: Option<Arc<str>>,
     /// True if the message of the turn is in the log. Otherwise `resume` contains the message.
     pub has_begun: bool,
-    /// The number of processes that have begun the turn. For a turn that has only waited: that have taken it over.
+    /// The number of earlier processes that have begun the turn. For a turn that has only waited, the number of earlier
+    /// processes that have taken it over.
     pub attempts: u32,
     /// True if the task of the turn is to be cancelled.
     pub is_cancelled: bool,
@@ -104,13 +105,13 @@ pub struct LostTurn {
 impl LostTurn {
     /// The maximum number of times that a turn is begun.
     pub const MAX_ATTEMPTS: u32 = 2;
-    /// Times that a turn which has not begun is taken over at most. Its process may have ended while the turn waited, or
+    /// The maximum number of times that a turn which has not begun is taken over. Its processes may have ended by chance, or
     /// because of its message.
     pub const MAX_TAKES: u32 = 5;
 
     /// True if another process may continue the turn: the turn has a text, was not cancelled, and has attempts left.
     ///
-    /// A second attempt may repeat effects of the first. A turn that has only waited has had no effect.
+    /// A second attempt may repeat effects of the first attempt. A turn that has only waited has had no effect.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
         let most = if self.has_begun { Self::MAX_ATTEMPTS } else { Self::MAX_TAKES };

@@ -60,7 +60,8 @@ impl<D> fmt::Debug for SqlStore<D> {
 #[derive(Debug, Default)]
 struct Hints(Mutex<HashMap<ConversationKey, Arc<Notify>>>);
 
-/// A turn that waits for hints about its conversation. The conversation is forgotten with its last turn.
+/// A turn that waits for hints about its conversation. When the last waiting turn of a conversation is dropped, the signal of
+/// the conversation is removed.
 struct WaitingTurn<'a> {
     hints: &'a Hints,
     key: &'a ConversationKey,

@@ -213,7 +213,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// message is dropped, because its client sends the message again.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when no turn was taken. After a later failure the turns that were taken are returned.
+    /// [`StoreError::Database`], if no turn was taken before the failure. Otherwise returns the turns that were taken.
     async fn take_lost(&self, by: &Replica, limit: usize) -> Result<Vec<LostTurn>, StoreError>;
 
     /// Deletes records beyond the limits, oldest first. Also deletes claims without a result after a day. Conversations and

@@ -200,7 +200,7 @@ async fn open_writer(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConne
 }
 
 /// Connects to a file that may be new. If several processes switch a new file to write-ahead mode at the same time, SQLite
-/// refuses all but one of them at once. This function tries again for up to five seconds.
+/// accepts one process and refuses the others without a wait. This function tries again for up to five seconds.
 async fn connect_first(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {

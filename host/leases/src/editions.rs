@@ -322,7 +322,7 @@ impl Editions {
     }
 
     /// Withdraws proposals whose proposer lost its lease or whose time limit has passed. Deletes old editions, but keeps the
-    /// last eight editions of each agent and the edition in force. Also deletes components that no edition uses.
+    /// current edition and the last eight editions of each agent. Also deletes components that no edition uses.
     ///
     /// # Errors
     /// When the database fails.

@@ -165,7 +165,7 @@ impl Claims {
         }
     }
 
-    /// Waits for the decision about the message of a task.
+    /// Registers a repetition that waits for the decision about the message of `task`.
     fn repetition<'a>(&'a self, task: &'a TaskId) -> WaitingRepetition<'a> {
         let decided = Arc::clone(self.waiting().entry(task.clone()).or_default());
         WaitingRepetition { claims: self, task, decided }
@@ -184,11 +184,12 @@ impl Claims {
     }
 }
 
-/// A repetition that waits. The task is forgotten with its last one.
+/// A repetition that waits for the decision about a message. When the last waiting repetition of a task is dropped, the signal
+/// of the task is removed.
 struct WaitingRepetition<'a> {
     claims: &'a Claims,
     task: &'a TaskId,
-    /// Fires when this process has decided about the message of the task.
+    /// The signal that fires when this process has accepted or refused the message of the task.
     decided: Arc<Notify>,
 }
 

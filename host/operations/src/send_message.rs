@@ -13,8 +13,8 @@
 //!              └ the task or the answer of the first arrival
 //! ```
 //!
-//! A message that is refused on the way to Begun leaves nothing behind. Begun is one append: from its beginning on no client
-//! is needed.
+//! A message that is refused before Begun leaves nothing behind. Begun is one append. Once this append has started, the turn
+//! continues even if the client disconnects.
 
 use std::sync::Arc;
 

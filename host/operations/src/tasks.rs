@@ -325,7 +325,8 @@ impl Tasks {
         }
     }
 
-    /// Stores an update of a task that no turn works on, if the task is still as the caller has seen it.
+    /// Stores an update of a task that no turn works on. Refuses the update if the task has changed since the caller read it
+    /// (`seen`).
     pub(crate) async fn append_alone(
         self: &Arc<Self>,
         record: &Arc<TaskRecord>,

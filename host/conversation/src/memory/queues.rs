@@ -31,7 +31,7 @@ pub(super) struct TurnInQueue {
     is_accepted: bool,
     /// True once the turn has appended.
     has_begun: bool,
-    /// The number of attempts at the turn, as in [`LostTurn`].
+    /// The number of attempts at the turn, counted as in [`LostTurn::attempts`].
     attempts: u32,
     pub(super) is_cancelled: bool,
     /// True if its process has handed the turn over to other processes.

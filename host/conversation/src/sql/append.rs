@@ -27,17 +27,17 @@ use crate::store::{Append, Outcome, Position};
 
 /// The maximum number of entries, of keys and of artifacts in an append that takes one round trip.
 const FEW: usize = 8;
-/// The number of positions that are reserved for the keys, and for the artifacts, of one append.
+/// The number of positions that are reserved for the keys of one append, and for its artifacts.
 const FEW_POSITIONS: i64 = 8;
 
-/// Positions that are greater than those of earlier appends.
+/// Returns positions that are greater than the positions of all earlier appends to the conversation.
 fn positions() -> RangeFrom<i64> {
     // Many appends have the same millisecond, and no two of one conversation have the same microsecond.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
     i64::try_from(now).unwrap_or_default().saturating_mul(FEW_POSITIONS)..
 }
 
-/// An append, encoded.
+/// An append in the form in which a database stores it.
 pub(super) struct Write {
     pub(super) key: ConversationKey,
     pub(super) at: Position,
@@ -222,7 +222,7 @@ impl Write {
         steps
     }
 
-    /// Stores the artifacts, unless there are none.
+    /// The step that stores the artifacts. `None` if the append has no artifacts.
     fn put_artifacts(&self) -> Option<Step<'_>> {
         if self.artifacts.is_empty() {
             return None;
@@ -234,7 +234,7 @@ impl Write {
         Some(self.rows(&statements::PUT_ARTIFACTS, rows.collect::<Vec<_>>()))
     }
 
-    /// Stores the keys of the conversation, unless there are none.
+    /// The step that stores the keys of the conversation. `None` if the append changes no keys.
     fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>) -> Option<Step<'a>> {
         if own.is_empty() {
             return None;

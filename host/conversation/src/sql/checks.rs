@@ -94,7 +94,9 @@ impl Write {
         }
     }
 
-    /// True if an earlier attempt has stored the append: the entries of the task after its position are exactly these. Of an end without entries: if the turn has left.
+    /// True if an earlier attempt has stored the append. In that case the entries of the task after the position of the append
+    /// are exactly the entries of the append. If the append has no entries and ends the turn, true if the turn has left the
+    /// queue.
     pub(super) async fn is_stored<D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -117,8 +119,8 @@ impl Write {
         Ok(true)
     }
 
-    /// True if the turn has left the queue with its task as this append leaves it. A turn that another process has taken over
-    /// has not left: its task has another fence, or further entries.
+    /// True if the turn has left the queue, and the task is as this append leaves it. If another process has taken the turn
+    /// over, the task has another fence or further entries, and the result is false.
     async fn has_left<D: Database>(
         &self,
         transaction: &mut D::Transaction,

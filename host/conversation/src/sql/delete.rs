@@ -12,7 +12,7 @@ pub(super) async fn conversation<D: Database>(database: &D, key: &ConversationKe
     clear(database, key, (upkeep_statements::CLEAR_CONVERSATION, &named(key))).await
 }
 
-/// Deletes a conversation without a turn that was last changed at this time.
+/// Deletes a conversation, if it has no turn and its last change was at `changed_at`.
 pub(super) async fn old_conversation<D: Database>(
     database: &D,
     key: &ConversationKey,

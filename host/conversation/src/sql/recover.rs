@@ -52,7 +52,7 @@ pub(super) async fn cancel<D: Leased>(database: &D, task: &TaskId) -> Result<Opt
     Ok(rows.first().map(turn).transpose().map_err(|error: sqlx::Error| error)?)
 }
 
-/// True if the database was lost, so that a change may have been made all the same.
+/// True if the connection to the database was lost. The change may have been stored nevertheless.
 fn is_lost(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(error) if may_pass(error))
 }
@@ -135,7 +135,7 @@ pub(super) async fn take_lost<D: Leased>(
     Ok(taken)
 }
 
-/// Takes one turn, unless another process was faster or the turn is forgotten.
+/// Takes one turn over. `None` if another process was faster, or if the turn was removed instead.
 async fn take_one<D: Leased>(
     database: &D,
     task: &TaskId,

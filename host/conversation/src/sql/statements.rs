@@ -172,7 +172,8 @@ pub(super) const REMOVE_TURN: &str = "
     UPDATE conversation SET turns = replace(turns, $5, '')
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 RETURNING id";
 
-/// Gives a turn another fence. A turn that the queue has lost gets the last place: its task would never end without one.
+/// Replaces the fence of a turn in the queue of its conversation. A turn that is missing in the queue is added at the end,
+/// because its task would otherwise never end.
 pub(super) const MOVE_TURN: &str = "
     UPDATE conversation SET turns = CASE WHEN length(replace(turns, $2, '')) < length(turns) THEN replace(turns, $2, $3)
         ELSE turns || $3 END

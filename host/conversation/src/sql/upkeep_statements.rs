@@ -14,7 +14,7 @@ pub(super) const USERS_IN: &str = "
     SELECT user_id FROM conversation WHERE tenant = $1 AND app = $2 AND context_id = $3 AND number > 0
     ORDER BY user_id LIMIT CAST($4 AS BIGINT)";
 
-/// Ends the history of a conversation, and returns its id and its queue.
+/// Ends the history of a conversation that matches `$more`, and returns the id and the queue of the conversation.
 macro_rules! clear {
     ($more:literal) => {
         concat!(
@@ -29,11 +29,11 @@ macro_rules! clear {
     };
 }
 
-/// Ends the history at once. The running turn must not begin a new history, so [`SET_ORPHAN`] then stores the fence of that
-/// turn.
+/// Ends the history of a conversation, even if a turn runs. The running turn must not begin a new history, so [`SET_ORPHAN`]
+/// then stores the fence of that turn.
 pub(super) const CLEAR_CONVERSATION: &str = clear!("");
 
-/// Ends the history, unless a turn has begun or the conversation has changed since [`OLD_CONVERSATIONS`] found it.
+/// Ends the history of a conversation, unless the conversation has a turn or has changed since [`OLD_CONVERSATIONS`] found it.
 pub(super) const CLEAR_OLD_CONVERSATION: &str = clear!(" AND turns = '' AND changed_at = $5");
 
 pub(super) const SET_ORPHAN: &str = "UPDATE conversation SET orphan = $2 WHERE id = $1";

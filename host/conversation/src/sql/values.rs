@@ -41,8 +41,8 @@ pub(super) fn replica_of(member: &str) -> &str {
     inner.rsplit_once('/').map_or(inner, |(replica, _)| replica)
 }
 
-/// A number that no process has returned before. Each process counts from a random number, because turns that two processes
-/// have handed over differ only by their numbers.
+/// A number that no process has returned before. Each process counts from a random number. Without that, two turns that
+/// different processes have handed over could be confused, because only their numbers differ.
 pub(super) fn next_number() -> u64 {
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(Uuid::new_v4().as_u64_pair().0 >> 2));
     NEXT.fetch_add(1, Ordering::Relaxed)

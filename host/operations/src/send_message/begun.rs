@@ -40,8 +40,8 @@ impl RequestHandler {
         self.begun(self.asked(entered).await?).await
     }
 
-    /// Stores the message and waits for the answer to its client, to the end even if the client hangs up: a message whose
-    /// append is under way may be accepted, and its turn must run then.
+    /// Stores the message and waits for the answer to its client. This continues to the end even if the client disconnects:
+    /// once the append has started, the message may be accepted, and then its turn must run.
     pub(super) async fn begun_and_answered(&self, asked: Asked) -> Result<Outcome, A2aError> {
         let handler = match self.upgraded() {
             Ok(handler) => handler,

@@ -29,7 +29,7 @@ use crate::turn::{Outcome, Running, TaskOutcome, TurnResult, closing_event};
 
 /// The status message of a task whose turn waited in a process that has ended.
 const SHUTTING_DOWN: &str = "The server is shutting down; send the message again.";
-/// The status message of a task whose message was refused, if the reason cannot be stored.
+/// The status message of a task whose message was refused for a reason that cannot be stored.
 const UNSTORED: &str = "The message was refused, and the reason cannot be stored with it.";
 
 /// The reasons why the wait of a turn ends.

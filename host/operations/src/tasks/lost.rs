@@ -121,7 +121,7 @@ impl Tasks {
         }
     }
 
-    /// The tasks with a turn in this process.
+    /// The tasks with a turn in this process, each with the fence of the turn.
     fn running(&self) -> HashMap<TaskId, (Arc<TaskRecord>, Fence)> {
         let live = self.live();
         let running = live.records.values().filter_map(|record| Some((Arc::clone(record), record.fence()?)));
@@ -169,7 +169,7 @@ mod tests {
         Tasks::new((store, Process::with_memory()), Arc::new(Pins::default()), bounds, Arc::new(LocalWake))
     }
 
-    /// A turn that has this number in process `one`.
+    /// Makes a turn with this number in the process `one`.
     fn turn(epoch: u64) -> (Fence, CancellationToken, RunningTurn) {
         let (fence, cancel) = (Fence { replica: "one".into(), epoch }, CancellationToken::new());
         (fence.clone(), cancel.clone(), RunningTurn::new(cancel, fence, true))

@@ -274,7 +274,8 @@ impl TaskRecord {
         }
     }
 
-    /// Cancels the turn of this process with this fence, unless it has ended. The turn then cancels the task.
+    /// Cancels the turn of this process that has this fence, unless the turn has ended. The cancelled turn then cancels the
+    /// task.
     pub(super) fn stop_turn(&self, fence: &Fence) {
         if let Some(turn) = self.lock().turn.as_ref().filter(|turn| turn.fence == *fence) {
             turn.cancel.cancel();
@@ -330,8 +331,8 @@ impl TaskRecord {
         TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
     }
 
-    /// Stores an update of a task that no turn works on, if the task is still as the caller has seen it
-    /// ([`numbered`](Self::numbered)).
+    /// Stores an update of a task that no turn works on. Refuses the update if the task has changed since the caller read it
+    /// with [`numbered`](Self::numbered).
     pub(super) async fn append_alone(
         &self,
         (seen, number): (TaskSnapshot, u64),
