@@ -31,7 +31,7 @@ pub enum Claim {
     /// The caller processes the message for this task. It is the task of the call, unless a dead process had claimed
     /// the message for another task. Only one of several concurrent callers gets this result.
     New(TaskId),
-    /// Another caller is deciding about the message. If that caller accepts the message, it goes to this task.
+    /// Another caller is deciding about the message. If that caller accepts the message, the message belongs to this task.
     Open(TaskId),
     /// The message came before, and went to this task.
     Repeated(TaskId),

@@ -24,11 +24,11 @@ pub struct Submission {
     pub since: Timestamp,
     /// The claim of the message of the turn. The message is accepted when the turn waits, or at the first append.
     pub message: Option<MessageKey>,
-    /// The text by which any process can run the turn, stored while the turn waits. `None` for a turn that ends with its
-    /// process.
+    /// The text by which any process can run the turn, stored while the turn waits. `None` for a turn that no
+    /// other process may run.
     pub request: Option<Arc<str>>,
-    /// The text by which another process can continue the turn once it has begun. `None` for a turn that fails with its
-    /// process.
+    /// The text by which another process can continue a turn that has begun. `None` for a turn that fails when its process
+    /// ends.
     pub resume: Option<Arc<str>>,
     /// The limit on the turns that wait behind the running turn.
     pub max_waiting: usize,

@@ -198,7 +198,7 @@ impl Database for PostgresDatabase {
         Ok((transaction, changed))
     }
 
-    /// Sends a single statement without `BEGIN` and `COMMIT`, because it is a transaction of its own in PostgreSQL.
+    /// Sends a single statement without `BEGIN` and `COMMIT`, because PostgreSQL runs such a statement as a transaction.
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
         let _stage = enter(Stage::Store);
         if let [step] = steps {

@@ -35,8 +35,8 @@ pub struct SqliteDatabase {
     readers: Readers,
 }
 
-/// Connections for reading. A pool of sqlx would ping each connection when it is returned, which costs as much as a
-/// read.
+/// Connections for reading. They are not a pool of sqlx, because such a pool pings each returned connection, which costs as
+/// much as a read.
 #[derive(Debug)]
 struct Readers {
     options: SqliteConnectOptions,
@@ -111,9 +111,9 @@ impl SqliteDatabase {
         Ok(Self::on(options, connection))
     }
 
-    /// Like [`open`](Self::open), for a store that kept its version in `PRAGMA user_version` before it had a table of
-    /// migrations. Migrations up to that version are skipped. The last migration must set `user_version` to its own number, so
-    /// that older software still finds the version.
+    /// Opens the file like [`open`](Self::open), for a store that kept its version in `PRAGMA user_version` before it had a
+    /// table of migrations. Migrations up to that version are skipped. The last migration must set `user_version` to its own
+    /// number, so that older software still finds the version.
     ///
     /// # Errors
     /// The errors of [`SqliteDatabase::open`]. If the version is later than the last migration, the source of
@@ -275,7 +275,8 @@ impl SqliteTransaction {
         self.noted(result)
     }
 
-    /// If the file was read-only, marks the connection so that it is replaced before the next transaction.
+    /// Passes the result on. If the error says that the file was read-only, the connection is marked, and replaced before the
+    /// next transaction.
     fn noted<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().err().and_then(code_of) == Some(READONLY) {
             self.writer()?.left = WriterCondition::ReadOnly;

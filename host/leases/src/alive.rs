@@ -1,5 +1,4 @@
-//! The SQL that tells which replicas are alive. Other crates embed this SQL, so that they never name the table of
-//! leases.
+//! The SQL that tells which replicas are alive. Other crates embed this SQL, so that only this crate names the table of leases.
 
 /// SQL that is true while the lease of a replica is valid by the clock of the database.
 ///

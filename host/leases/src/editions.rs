@@ -153,7 +153,7 @@ impl Editions {
         Ok(rows.first().map(edition).transpose()?)
     }
 
-    /// The edition with this number; `None` if it was withdrawn or deleted.
+    /// The edition with this number. `None` if the edition was withdrawn or deleted.
     ///
     /// # Errors
     /// When the database fails.

@@ -69,7 +69,7 @@ impl<'a> Occasion<'a> {
         }
     }
 
-    /// The extensions that are active without a request by the client, and the extensions that they depend on.
+    /// The extensions that are active without a request by the client. All dependencies of these extensions are included.
     pub(crate) fn unasked<'i>(&self, installed: &'i Installed) -> Vec<&'i ExtensionUri> {
         let mut unasked = Vec::new();
         // Collected lazily, because few extensions are activated by metadata.

@@ -51,7 +51,7 @@ pub(crate) enum Claimed {
     Answered(Box<Message>),
 }
 
-/// The claim of a message that is not yet accepted or refused. Dropping it without [`settle`](Self::settle) releases the
+/// The claim of a message that is not yet accepted or refused. Dropping the claim without [`settle`](Self::settle) releases the
 /// message, as if it had never arrived.
 pub(crate) struct HeldClaim {
     claims: Arc<Claims>,

@@ -21,7 +21,7 @@ pub struct ExtensionSet {
 /// A check of the current set. Returns the reason why no request may use the set now, or `None` if requests may use it.
 pub type Bar = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Provides the current set. A request takes the set once, when it is accepted, and so never sees a mixture of two
+/// Provides the current set. A request takes the set once, when the request is accepted, so it never sees a mixture of two
 /// sets.
 pub struct ExtensionSets {
     current: RwLock<Arc<ExtensionSet>>,

@@ -353,7 +353,7 @@ impl Tasks {
         }));
     }
 
-    /// Drops a task from memory, because it was deleted.
+    /// Drops a deleted task from memory.
     pub(crate) fn let_go(&self, id: &TaskId) {
         self.pins.release(id);
         let record = self.live().records.remove(id);

@@ -109,7 +109,7 @@ impl Json {
         portable::nests_deeper_than(self.get(), limit)
     }
 
-    /// Wraps valid JSON. Fails if it is not portable.
+    /// Wraps valid JSON. Fails if the JSON is not portable.
     fn checked(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         // serde_json skips over a raw value without looking at its levels, escapes and digits.
         portable::check(raw.get()).map_err(serde::de::Error::custom)?;

@@ -140,7 +140,7 @@ thread_local! {
 
 /// Runs `decode` on a text that [`check`] has accepted, so that its values are not checked again.
 pub(crate) fn checked<T>(decode: impl FnOnce() -> T) -> T {
-    /// Restores the previous flag when it is dropped, even if decoding panics.
+    /// Restores the previous flag when this value is dropped, even if decoding panics.
     struct RestoreFlag(bool);
     impl Drop for RestoreFlag {
         fn drop(&mut self) {

@@ -27,7 +27,7 @@ pub(super) struct Queues {
 pub(super) struct TurnInQueue {
     pub(super) fence: Fence,
     pub(super) submission: Submission,
-    /// True once the message of the turn is accepted: the turn has had to wait, or has appended.
+    /// True once the message of the turn is accepted. That is when the turn has to wait, or at its first append.
     is_accepted: bool,
     /// True once the turn has appended.
     has_begun: bool,

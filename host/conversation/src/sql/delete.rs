@@ -1,4 +1,4 @@
-//! The deletion of a conversation.
+//! Deletes conversations.
 
 use annex_database::{Database, Row, Value};
 

@@ -54,7 +54,7 @@ pub(super) async fn sweep_tenant<D: Database>(database: &D, tenant: &str, count:
     delete_tasks(database, upkeep_statements::OLD_TASKS_OF_TENANT, &values).await
 }
 
-/// Deletes the tasks that a statement finds, until it finds no more.
+/// Deletes the tasks that the statement `find` selects. Repeats this until the statement selects no more tasks.
 async fn delete_tasks<D: Database>(database: &D, find: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
     let mut deleted = 0;
     loop {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::hints::Hint;
 
-/// The least time between two batches.
+/// The shortest time between two batches.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The maximum number of bytes of a notification's text. PostgreSQL accepts less than 8,000.
 const MAX_BYTES: usize = 7_900;

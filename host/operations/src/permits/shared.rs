@@ -100,8 +100,8 @@ impl SharedPlaces {
         }
     }
 
-    /// Takes a place in the database, for a turn beyond the share of this process. `None` if all places are taken. The
-    /// caller must not drop the future before it completes.
+    /// Takes a place in the database, for a turn beyond the share of this process. `None` if all places are taken. The caller
+    /// must poll the future to its end and not drop it earlier.
     ///
     /// # Errors
     /// When the database fails.

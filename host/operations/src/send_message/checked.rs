@@ -17,7 +17,7 @@ use crate::send_message::request_check;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::TaskRecord;
 
-/// A checked message with its task, if it names one, and its active extensions.
+/// A checked message with its active extensions, and with its task if the message names a task.
 pub(super) struct Checked {
     pub(super) incoming: Incoming,
     pub(super) extensions: Arc<ExtensionSet>,
@@ -25,7 +25,7 @@ pub(super) struct Checked {
 }
 
 impl RequestHandler {
-    /// Checks the request, finds the task that it names, and negotiates the extensions.
+    /// Checks the request, finds the task that the message names, and negotiates the extensions.
     pub(super) async fn checked(
         &self,
         call: &ServiceParameters,

@@ -73,8 +73,8 @@ impl RequestHandler {
         Ok(Claiming::Claimed(Box::new(Claimed { incoming, extensions, active, claim, replica })))
     }
 
-    /// The outcome of a repeated message: its task. Waits until it is known whether the first arrival was answered with
-    /// the task. `None` if it was answered with a message, or if the task was deleted.
+    /// The outcome of a message that was sent before: its task. Waits until it is known whether the first arrival was answered
+    /// with the task. `None` if the first arrival was answered with a message, or if the task was deleted.
     async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Option<Outcome>, A2aError> {
         let record = match self.tasks.open(owner, task).await {
             // The turn has just answered without the task, or the task was swept, and the claim with it.

@@ -25,8 +25,8 @@ fn check_ids(message: &Message) -> Result<(), A2aError> {
     }
 }
 
-/// Checks the references to other tasks. They are hints for the agent (A2A 1.0 section 3.4.3), so none is looked up: an
-/// unknown, deleted or foreign task is no error.
+/// Checks the references to other tasks. References are hints for the agent (A2A 1.0 section 3.4.3), so no task is looked up:
+/// an unknown, deleted or foreign task is no error.
 fn check_references(message: &Message) -> Result<(), A2aError> {
     let references = &message.reference_task_ids;
     if references.len() > MAX_REFERENCES {

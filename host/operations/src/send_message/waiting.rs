@@ -79,7 +79,7 @@ impl RequestHandler {
         (record, cancel)
     }
 
-    /// Waits in the queue with a turn that another process left when it ended.
+    /// Waits in the queue with a turn that a process has left there when the process ended.
     pub(crate) fn wait_again(&self, mut accepted: Accepted) -> Result<Running, A2aError> {
         let shown = self.show_accepted(&mut accepted);
         self.run_when_it_comes(accepted, shown)

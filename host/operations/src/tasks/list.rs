@@ -1,4 +1,4 @@
-//! ListTasks (A2A 1.0 section 3.1.4), and the limit on the shown history.
+//! Performs ListTasks (A2A 1.0 section 3.1.4), and cuts the history of a task to the requested length.
 
 use std::sync::Arc;
 

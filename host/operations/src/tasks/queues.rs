@@ -28,7 +28,7 @@ impl WaitingQueues {
         WaitingTurn { queues: self, name }
     }
 
-    /// Wakes the turns that wait here in the queue that the hint names.
+    /// Wakes the turns of this process that wait in the queue named by the hint.
     pub(super) fn hint(&self, hint: &str, store: &dyn ConversationStore) {
         if let Some((key, _)) = self.lock().get(hint) {
             store.hint(key);

@@ -35,7 +35,7 @@ pub(crate) struct Subscription {
     pub(crate) reader: Option<LogReader>,
 }
 
-/// A task while it has a turn or a reader.
+/// A task in memory. It stays in memory while the task has a turn or a reader.
 pub(crate) struct TaskRecord {
     id: TaskId,
     key: ConversationKey,

@@ -56,7 +56,7 @@ impl Turn {
         }
     }
 
-    /// Processes the events that the agent had sent before it returned.
+    /// Processes the events that the agent had sent before the agent returned.
     async fn drain(&mut self, result: Result<(), AgentError>, events: &mut mpsc::Receiver<AgentEvent>) -> Ending {
         match self.take(events.try_recv().ok(), events).await {
             Ok(Progress::GoesOn) => Ending::Returned(result, None),

@@ -15,7 +15,7 @@ impl Turn {
         conversation.is_over() || conversation.fence().replica.is_over()
     }
 
-    /// Hands the turn over to another process that can continue it. True if it was handed over. Called when the server
+    /// Hands the turn over to another process that can continue it. True if the turn was handed over. Called when the server
     /// cannot wait for the turn any longer.
     pub(super) async fn is_handed_over(&mut self) -> bool {
         let on_lost = self.handler.on_lost_turn;

@@ -48,7 +48,7 @@ impl Turn {
         }
     }
 
-    /// Sends the error to the client, if it has no answer yet.
+    /// Sends the error to the client, if the client has no answer yet.
     pub(super) fn tell_error(&mut self, error: A2aError) {
         if let Some(client) = self.take_client() {
             // A client that has hung up needs no answer.
