@@ -23,12 +23,13 @@ mod numbers;
 use body::WatchedBody;
 pub(crate) use numbers::RequestNumbers;
 
-/// The names of the bindings, spelled as on the Agent Card.
+/// The name of the JSON-RPC binding. The names here are spelled as on the Agent Card.
 pub(crate) const JSONRPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 pub(crate) const GRPC: &str = "GRPC";
 
-/// The operations that the log names but A2A does not define. This one is a request for the public card.
+/// The name that the log has for a request for the public Agent Card. A2A defines no name for this and the following
+/// operations.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
 /// A preflight request of a browser (CORS).
 pub(crate) const PREFLIGHT: &str = "Preflight";
@@ -40,7 +41,8 @@ const EXTENSION_METHOD: &str = "ExtensionMethod";
 /// JSON-RPC request is in the body, which the server reads only after it has authenticated the caller.
 const UNKNOWN: &str = "Unknown";
 
-/// The reasons for refusing a request before an operation is called.
+/// The reason for refusing a connection that does not send HTTP. This reason and the next four are for requests that
+/// are refused before an operation is called.
 pub(crate) const MALFORMED: &str = "malformed";
 pub(crate) const FOREIGN_HOST: &str = "foreign_host";
 pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
@@ -239,7 +241,7 @@ pub(crate) fn names_tenant(tenant: &str) {
     with(|request| note(&request.tenant, cut(tenant).into()));
 }
 
-/// Notes the counters of the request's tenant. The end of the request is counted there as well.
+/// Notes the counters of the request's tenant. When the request ends, it is also counted in these counters.
 pub(crate) fn counts_in(counts: &Arc<OutcomeCounts>) {
     with(|request| note(&request.counts, Arc::clone(counts)));
 }

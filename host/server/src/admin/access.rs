@@ -18,8 +18,8 @@ pub(crate) struct AccessRules {
     pub(super) tokens: Tokens,
     /// Tokens that open only `/metrics`.
     metrics: Option<Tokens>,
-    /// True if requests on the listener of `/metrics` must name an allowed host. False if other machines may reach that
-    /// listener, because they may call it by any name.
+    /// True if requests on the listener of `/metrics` must name an allowed host. False if other machines can reach this
+    /// listener, because such machines may use any name for this server.
     pub(super) checks_metrics_hosts: bool,
     /// The host names under which clients may call the listener.
     pub(super) hosts: Hosts,

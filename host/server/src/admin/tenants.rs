@@ -179,7 +179,8 @@ async fn change(
     whole(caller, changing, move |rev| format!("{told} (change {rev})")).await
 }
 
-/// The revision that `If-Match` names, or the absence that `If-None-Match: *` requires.
+/// Reads the condition of a change from the header. `If-Match` names the expected revision. `If-None-Match: *` requires
+/// that no tenant has the name.
 fn expectation(headers: &HeaderMap) -> Result<Expectation, AdminError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
