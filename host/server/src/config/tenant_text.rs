@@ -72,8 +72,8 @@ pub(crate) struct TenantText {
     extensions: Vec<TextExtension>,
 }
 
-/// A text in which each name of a secret is replaced by the secret's environment variable or file. Components still
-/// have their names.
+/// The tables of a text in which each name of a secret is replaced by the secret's environment variable or file. The
+/// names of components are not replaced yet.
 pub(crate) struct AdmittedTenant {
     pub(crate) quota: TenantQuota,
     pub(crate) card: CardConfig,
@@ -81,7 +81,7 @@ pub(crate) struct AdmittedTenant {
     pub(crate) extensions: Vec<ExtensionConfig>,
 }
 
-/// A text after its check, which may have found mistakes.
+/// The usable tables of a text after its check. The mistakes that the check found are returned separately.
 pub(crate) struct CheckedText {
     quota: TenantQuota,
     card: CardConfig,
@@ -91,7 +91,7 @@ pub(crate) struct CheckedText {
 }
 
 impl CheckedText {
-    /// Returns the tenant.
+    /// Returns the tenant of the checked text.
     ///
     /// # Errors
     /// When the text has no usable agent. The error has the extensions of the text, which the caller can still check.

@@ -10,7 +10,7 @@ pub(super) enum Mistake {
         /// A further reason from the decoder, such as `` of an agent of kind `template` ``. Empty if there is none.
         of: String,
     },
-    /// A value outside of the accepted ones.
+    /// A value that the key does not accept.
     UnknownValue { value: String, accepted: Vec<String> },
     /// A required key without a value.
     MissingKey { key: String, needed: String },

@@ -22,7 +22,7 @@ pub(super) struct EntryPath {
     pub(super) is_key: bool,
 }
 
-/// The entry of a path. If the entry does not exist, its innermost existing parent.
+/// The entry at a path. If the entry does not exist, its innermost existing parent.
 #[derive(Debug)]
 pub(super) struct Nearest {
     /// The first byte of the entry. `None` for the whole text.

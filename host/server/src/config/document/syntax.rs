@@ -14,8 +14,8 @@ pub(in crate::config) const DUPLICATE: &str = "duplicate key";
 const ABOUT_VALUES: [&str; 4] =
     ["string values must be quoted", "invalid boolean", "invalid float", "invalid mantissa"];
 
-/// The beginning of the parser's message about text behind a complete value. A text without quotes that contains a
-/// comma also causes this message.
+/// The beginning of the parser's message about text that follows a complete value. A text without quotes that contains
+/// a comma also causes this message.
 const ABOUT_REST: &str = "unexpected key or value";
 
 /// A name that replaces a repeated key in a copy of the text. The parser then finds the table with the key.
@@ -77,7 +77,7 @@ fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
     }
 }
 
-/// A value without quotes that needs them, or another value that TOML does not have.
+/// A value that TOML does not have, such as a text without quotes.
 struct Unquoted {
     /// The first byte of the value.
     start: usize,
