@@ -197,7 +197,7 @@ async fn play(
     }
 }
 
-/// A value of one version in a difference, redacted for operators.
+/// Encodes one side of a difference as JSON for operators, with hidden values replaced.
 fn shown(value: &serde_json::Value, hiding: &RecordingRedactor) -> String {
     match Json::parse(value.to_string()) {
         Ok(json) => hiding.json(&json).get().to_owned(),

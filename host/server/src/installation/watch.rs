@@ -22,11 +22,11 @@ use look::{PolledPath, is_installed};
 pub(crate) use watcher::FileWatcher;
 use watcher::Number;
 
-/// A file counts as completely written after this time without a change.
+/// The time without a change after which a file counts as completely written.
 const QUIET: Duration = Duration::from_millis(250);
 /// The longest time that further changes can delay a rescan.
 const MAX_UNREST: Duration = Duration::from_secs(5);
-/// The pause before watching a missing folder is tried again.
+/// The pause before another attempt to watch a missing folder.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Notifies one installer of changed files.

@@ -29,10 +29,10 @@ pub(crate) struct Folder {
 pub(super) struct FolderEntry {
     pub(super) name: String,
     pub(super) component: PathBuf,
-    /// The settings, or the fault in them.
+    /// The settings, or the reason why they cannot be used.
     pub(super) settings: Result<ExtensionConfig, String>,
-    /// True if a server may start without the extension. False if the settings require the extension, or if they are
-    /// broken and may require it: a required extension must not be missing unnoticed.
+    /// True if a server may start without the extension. False if the settings require the extension. Also false if the
+    /// settings have mistakes and could require the extension without these mistakes.
     pub(super) is_optional: bool,
 }
 
@@ -109,7 +109,7 @@ impl Folder {
         fs::rename(component, file)
     }
 
-    /// Writes a temporary file, which the caller then renames to `file`. No reader sees half a file in this way.
+    /// Writes a temporary file, which the caller then renames to `file`. Thus no reader sees a partly written file.
     fn aside(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.path.join(format!(".{name}.new"));

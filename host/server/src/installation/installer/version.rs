@@ -23,7 +23,7 @@ pub enum Origin {
         /// The file's name without `.wasm`.
         name: String,
     },
-    /// The admin API. Without other processes the extension lasts until the restart.
+    /// The admin API. If no other process serves the agent, the extension lasts only until the server restarts.
     Added {
         /// The name in the request.
         name: String,
@@ -38,7 +38,7 @@ impl Origin {
     }
 
     /// The position of the first of `keys` that the `[[extension]]` has, as `FILE:LINE:COLUMN`. If it has none of these
-    /// keys, its own position. `None` unless the origin is a config.
+    /// keys, the position of the `[[extension]]`. `None` unless the origin is a config.
     pub(crate) fn place<S: AsRef<str>>(&self, keys: &[S]) -> Option<String> {
         let Self::Config { place, .. } = self else { return None };
         place.locate(&keys.iter().map(|key| key.as_ref().to_owned()).collect::<Vec<_>>())
