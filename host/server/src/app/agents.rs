@@ -1,4 +1,4 @@
-//! Loading and checking the agent of a config.
+//! Loads and checks the agent of a config.
 
 use std::sync::{Arc, Weak};
 

@@ -36,7 +36,7 @@ pub(crate) struct AnswerBody {
 }
 
 impl AnswerBody {
-    /// A body in one piece.
+    /// Makes a body from bytes that are complete.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for this body.
@@ -45,11 +45,11 @@ impl AnswerBody {
         Ok(Self { caller, body: Body::empty(), next: None, rest, _place: None })
     }
 
-    /// A body that is produced while it is sent. A first frame that is ready is read at once: if there is no room for
-    /// the frame, the client can still get an error instead of the answer.
+    /// Makes a body from `body`, which is produced while it is sent. If the first frame of `body` is ready, reads this
+    /// frame now. If there is no room for the frame, the client can still get an error instead of the answer.
     ///
     /// # Errors
-    /// As [`AnswerBody::whole`].
+    /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for the first frame.
     pub(crate) fn begun(caller: Caller, mut body: Body) -> Result<Self, A2aError> {
         // Until the first byte is sent, a lack of room can still be the answer itself.
         let first = body.frame().now_or_never().flatten();

@@ -1,4 +1,4 @@
-//! The listener: the limits on the number of connections, and their end when the server stops.
+//! Accepts connections up to the limits on their number, and ends them when the server stops.
 
 use std::collections::HashMap;
 use std::io;

@@ -15,7 +15,7 @@ use crate::access_log;
 use crate::connections::budget::Holding;
 use crate::connections::caller::Caller;
 
-/// The reasons for not reading a body to its end.
+/// The reasons why a body is not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the body took longer than {} seconds", .0.as_secs())]
@@ -70,7 +70,8 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// [`BodyError::TooLarge`] if the body has more than `max` bytes, or any other reason to stop reading.
+    /// [`BodyError::TooLarge`] if the body has more than `max` bytes. Another [`BodyError`] if the body breaks off,
+    /// takes too long, or finds no room in the budget.
     pub(crate) async fn whole(&mut self, max: usize) -> Result<Bytes, BodyError> {
         // A declared length above the limit is refused before the body is read.
         if self.body.size_hint().lower() > max as u64 {

@@ -54,7 +54,8 @@ fn memory(config: &Config) -> Finding {
     Finding::fine("limits", text)
 }
 
-/// The memory in bytes of the machine or of this process's control group, whichever is less, and its name for messages.
+/// The available memory in bytes: the memory of the machine, or the limit of this process's control group if it is
+/// lower. The text says for messages which of the two it is.
 fn available() -> Option<(u64, &'static str)> {
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     match (of_group(), of_machine) {

@@ -87,7 +87,8 @@ async fn open_store(
     })
 }
 
-/// Opens the store while a server may use it, only to read and delete. The caller cannot run turns.
+/// Opens the store for a program that only reads and deletes. A server may use the store at the same time. No turn can
+/// run with the result.
 pub(crate) async fn open_beside(
     config: &Config,
     folder: &Path,

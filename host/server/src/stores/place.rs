@@ -13,7 +13,7 @@ pub(super) enum StorePlace {
     Memory,
 }
 
-/// The values of one table of the config that can name a place, each with its config key. The keys are for errors.
+/// The two settings of a config table that can name the place of a store. Each has its config key, for errors.
 pub(super) struct PlaceConfig<'a> {
     pub(super) data_dir: (&'static str, Option<&'a PathBuf>),
     pub(super) postgres_env: (&'static str, Option<&'a String>),

@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::loading::Attempt;
 use crate::config::TenantConfig;
 
-/// The longest time that a start or a reload waits for the agents of all tenants together. Even an unreachable upstream
-/// agent causes no longer delay.
+/// The longest time that a start or a reload waits for the agents of all tenants together. An unreachable upstream
+/// agent delays the start or reload by no more than this time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// The failure of a tenant whose first load has not ended.
+/// The reason why a tenant is not served while its first load runs.
 const LOADING: &str = "it is being loaded";
-/// The pause before the first retry of failed tenants, and the longest pause. The pause doubles with each retry.
+/// The pause before the first retry of failed tenants. The pause doubles with each retry, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -31,7 +31,7 @@ pub(crate) type Load<T> =
 /// A function that gets the serving parts of each loaded tenant.
 pub(crate) type LoadListener<T> = Box<dyn Fn(&T) + Send + Sync>;
 
-/// The tenants of a config. `T` is the serving parts of one tenant.
+/// The tenants of a config. `T` is the type of the parts that serve one tenant.
 pub(crate) struct Directory<T> {
     tenants: RwLock<BTreeMap<String, Arc<Tenant<T>>>>,
     load: Load<T>,

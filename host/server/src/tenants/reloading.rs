@@ -1,5 +1,5 @@
-//! The outcome of a reload: the changed keys that apply now, and the changed keys that need a restart. A failed reload
-//! reports both as well.
+//! The outcome of a reload: the changed keys that apply now, and the changed keys that need a restart. The error of a
+//! failed reload has only the keys that need a restart.
 
 use futures::future::BoxFuture;
 
