@@ -23,7 +23,7 @@ mod numbers;
 use body::WatchedBody;
 pub(crate) use numbers::RequestNumbers;
 
-/// The name of the JSON-RPC binding. The names here are spelled as on the Agent Card.
+/// The name of the JSON-RPC binding. All names of bindings are spelled as on the Agent Card.
 pub(crate) const JSONRPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 pub(crate) const GRPC: &str = "GRPC";
@@ -82,8 +82,8 @@ impl AccessLog {
     }
 }
 
-/// A request and its answer. The request counts as ended by a disconnected client if this value is dropped before the
-/// answer ends.
+/// A request and its answer. If this value is dropped before the answer ends, the request counts as broken off by the
+/// client.
 pub(crate) struct Exchange {
     log: Arc<AccessLog>,
     request: Arc<Request>,
@@ -123,7 +123,8 @@ impl Exchange {
         }
     }
 
-    /// The outcome of the request. All outcomes except success have a reason.
+    /// The outcome of the request, and the reason. The reason is `None` if the request succeeded or the client
+    /// disconnected.
     fn verdict(&self) -> (Outcome, Option<&'static str>) {
         if let Some(&(outcome, reason)) = self.request.verdict.get() {
             return (outcome, Some(reason));

@@ -280,7 +280,8 @@ impl Config {
         }
     }
 
-    /// Checks the `[card]` of an agent, either the config's own or a tenant's. Returns pairs of key and reason.
+    /// Checks the `[card]` of the config's own agent or of a tenant's agent. Returns each mistake as a pair of key and
+    /// reason.
     fn check_card(&self, card: &CardConfig, agent: Option<&AgentConfig>) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         if !matches!(agent, Some(AgentConfig::Upstream { .. })) {

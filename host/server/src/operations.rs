@@ -39,7 +39,7 @@ impl<'a> Operations<'a> {
         Self { tenants, headers, of_path: None }
     }
 
-    /// The operations for a request whose path may name the tenant. A field of the request may repeat the name.
+    /// Sets the tenant that the request's path names. A field of the request may repeat the name.
     pub(crate) fn at_path(self, tenant: Option<&'a str>) -> Self {
         Self { of_path: tenant, ..self }
     }
@@ -92,9 +92,9 @@ impl<'a> Operations<'a> {
         Ok((handler, call.with_headers(headers)))
     }
 
-    /// Makes the operation that calls a method of an extension. For bindings in which a client names the tenant among
-    /// the parameters. If the path names the tenant, or if the server has no tenants, all parameters belong to the
-    /// extension.
+    /// Makes the operation that calls a method of an extension. Used by bindings in which a client names the tenant
+    /// among the parameters. If the path names the tenant, or if the server has no tenants, all parameters belong to
+    /// the extension.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for a tenant that is not a string.

@@ -54,7 +54,8 @@ impl Redaction {
         self.without(value, Texts { change: text, depth: MAX_TEXTS }).unwrap_or_else(|| value.clone())
     }
 
-    /// Like [`Self::json`], for a text that may be JSON. Any other text is returned unchanged.
+    /// A copy of the text. If the text is JSON, hidden values in it are replaced by [`HIDDEN`]. Any other text stays
+    /// the same.
     pub(crate) fn text(&self, text: &str) -> String {
         self.text_without(text, Texts { change: &str::to_owned, depth: MAX_TEXTS }).unwrap_or_else(|| text.to_owned())
     }

@@ -92,8 +92,8 @@ impl Tenants {
         !self.others.is_empty()
     }
 
-    /// The handler of the named tenant, or of the agent of the config itself if `name` is `None`. A tenant that the
-    /// principal may not call gives the same error as an unknown one.
+    /// The handler of the named tenant, or of the agent of the config itself if `name` is `None`. The error for a
+    /// tenant that the principal may not call is the error for an unknown tenant.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while the tenant is not served.
@@ -179,8 +179,8 @@ impl Installers {
         &self.others
     }
 
-    /// The installer of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name. If
-    /// `tenant` is `None`, the installer of the agent of the config itself. An added tenant is loaded first.
+    /// Finds the installer of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name.
+    /// If `tenant` is `None`, finds the installer of the agent of the config itself. An added tenant is loaded first.
     pub async fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
         let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
         Some(self.others.find(name).await?.map(|serving| serving.installer))

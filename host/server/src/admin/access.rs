@@ -50,8 +50,8 @@ impl AccessRules {
         self.metrics.as_ref().is_some_and(|metrics| metrics.name_of(headers).is_some())
     }
 
-    /// True if the request may read `/metrics` on the listener that serves only this page. Every request may if the
-    /// config sets no token for `/metrics`.
+    /// True if the request may read `/metrics` on the listener that serves only this page. If the config sets no token
+    /// for `/metrics`, every request may read the page.
     pub(super) fn reads_metrics_alone(&self, headers: &HeaderMap) -> bool {
         self.metrics.is_none() || self.reads_metrics(headers) || self.tokens.name_of(headers).is_some()
     }

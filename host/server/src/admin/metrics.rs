@@ -137,7 +137,7 @@ pub(super) struct Sources<'a> {
     pub(super) running_turns: usize,
 }
 
-/// The page's text with the current numbers.
+/// Writes the current numbers and returns the text of the page.
 pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     let Sources { counters, numbers, own_agent, running_turns } = *sources;
     let mut page = Exposition::default();
@@ -240,7 +240,7 @@ fn loads(page: &mut Exposition, shown: &[(String, Arc<Installer>)]) {
     }
 }
 
-/// The numbers of all extensions together, including those of tenants that the page does not show.
+/// Writes the numbers of all extensions together. This includes the extensions of tenants that the page does not show.
 fn totals(page: &mut Exposition, installers: &Installers) {
     // All tenants share these totals, so the own installer has them.
     let totals = installers.own().totals();

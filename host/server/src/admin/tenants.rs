@@ -45,7 +45,7 @@ impl Admin {
         self.installers.others().added.as_ref().ok_or_else(AdminError::no_added_tenants)
     }
 
-    /// The added tenants, for a change of tenant `name`. Fails if the config defines tenant `name`.
+    /// Returns the added tenants for a change of the tenant `name`. Fails if this tenant is defined in the config.
     fn to_change(&self, name: &str) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
         if self.installers.others().named.has(name) {
             let message = format!("tenant {name:?} stands in the config of the server; change it there, and reload it");

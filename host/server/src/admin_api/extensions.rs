@@ -15,12 +15,12 @@ use crate::config::GrantsConfig;
 pub struct List<Text = String> {
     /// The number of the current edition. Every change of the installed extensions increases the number.
     pub edition: u64,
-    /// The names of the tenants. The extensions of a tenant are not in this list: each tenant has a separate list.
+    /// The installed extensions.
     pub extensions: Vec<Summary<Text>>,
     /// The sources that could not be installed. The list of the config's own agent also has an entry for each tenant
     /// that is not served.
     pub failures: Vec<NotInstalled<Text>>,
-    /// The names of the tenants. Each tenant has a list of its own.
+    /// The names of the tenants. The extensions of a tenant are not in this list: each tenant has a separate list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<Text>,
 }
@@ -64,7 +64,7 @@ pub struct Summary<Text = String> {
     pub kept: usize,
     /// The number of waiting tasks that are pinned to this version.
     pub pinned_tasks: usize,
-    /// The answer to a request when the extension fails: `reject` or `skip`.
+    /// The effect of a failure of the extension on a request: `reject` or `skip`.
     #[serde(default)]
     pub on_failure: Text,
     /// The calls of the extension's hooks since its URI was first installed, over all versions.
@@ -233,7 +233,7 @@ pub struct ReplacedVersion<Text = String, Grants = GrantsConfig> {
     pub pinned_tasks: usize,
 }
 
-/// One change of the installed version of a URI.
+/// One change of the version that is installed for a URI.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct VersionChange<Text = String> {
     /// The time of the change.

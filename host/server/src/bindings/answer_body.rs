@@ -63,7 +63,7 @@ impl AnswerBody {
         Ok(begun)
     }
 
-    /// Stores the next frame of the inner body, until it is sent.
+    /// Stores the next frame of the inner body until the client has read the frame.
     fn accept(&mut self, frame: Frame<Bytes>) -> Result<(), A2aError> {
         match frame.into_data() {
             Ok(data) if data.len() > SMALL_ANSWER => self.rest = Some(self.caller.hold_answer(data)?),
@@ -73,7 +73,7 @@ impl AnswerBody {
         Ok(())
     }
 
-    /// The next chunk of the long piece, if there is one.
+    /// Takes the next chunk of the long piece that is being sent. `None` if no long piece is being sent.
     fn chunk(&mut self) -> Result<Option<Bytes>, A2aError> {
         let Some(rest) = &mut self.rest else { return Ok(None) };
         let chunk = rest.take(CHUNK)?;
@@ -85,7 +85,7 @@ impl AnswerBody {
     }
 }
 
-/// The body of an answer in text. A long text counts against the caller's share until the client has read it.
+/// Makes the body of an answer from a text. A long text counts against the caller's share until the client has read it.
 ///
 /// # Errors
 /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for the text.

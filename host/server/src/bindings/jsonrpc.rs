@@ -141,7 +141,7 @@ fn stream(caller: &Caller, place: Option<StreamPlace>, id: RequestId, events: Ev
     answer_body::stream(caller, place, answer)
 }
 
-/// A successful response. Fails before the result is copied if the caller's share has no room for the response.
+/// Makes a successful response. If the caller's share has no room for the response, fails before the result is copied.
 pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<Response, A2aError> {
     success_in_pieces(caller, id, &[result])
 }

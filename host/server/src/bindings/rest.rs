@@ -65,7 +65,7 @@ pub(crate) fn note_operation(method: &HttpMethod, path: &str) {
     }
 }
 
-/// The answer to a request that does not reach the handler: the server is not ready, or the body cannot be read.
+/// Answers a request that does not reach the handler, because the server is not ready or the body cannot be read.
 pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) -> Response {
     let mut response = failure(error);
     *response.status_mut() = status;

@@ -204,7 +204,7 @@ impl ExtensionConfig {
     /// `[[extension]]` except `component`. Relative paths start at `folder`.
     ///
     /// # Errors
-    /// The key and the reason, or the message of the parser.
+    /// When a setting cannot be parsed or used. The error is the key and the reason, or the message of the parser.
     pub fn read_installation(settings: &str, folder: &Path) -> Result<Installation, String> {
         let config = Self::from_settings("component", settings)?;
         // Without a server there is no `[runtime.ceiling]`, so only the engine's own maximum applies.

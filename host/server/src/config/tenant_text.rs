@@ -35,11 +35,11 @@ const MAX_ALLOWED: usize = 1_000;
 pub struct TenantTextError {
     /// The key or the line of the mistake. If there are several mistakes, their number.
     place: String,
-    /// The reason. Several reasons begin with a line break, and each is on a line of its own.
+    /// The reason. If there are several reasons, the text begins with a line break, and each reason is on its own line.
     reason: String,
 }
 
-/// The separator between place and reason.
+/// The separator between the place and the reason of a mistake.
 fn gap(reason: &str) -> &'static str {
     if reason.starts_with('\n') { "" } else { " " }
 }
@@ -49,7 +49,7 @@ impl TenantTextError {
         Self { place: place.into(), reason: reason.into() }
     }
 
-    /// An error for several mistakes, which are pairs of key and reason.
+    /// Makes one error from several mistakes. Each mistake is a pair of key and reason.
     pub(crate) fn of(wrong: Vec<Wrong>) -> Self {
         let (place, reason) = mistakes::listed(wrong);
         Self { place, reason }

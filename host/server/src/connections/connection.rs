@@ -26,7 +26,8 @@ pub(crate) use beginning::Beginning;
 
 /// The most bytes of an answer that wait in memory for a slow client, for each request over HTTP/2.
 const SEND_BUFFER: usize = 16 << 10;
-/// The most bytes of a buffer for an HTTP/1 connection, which holds the head of a request or an unread answer.
+/// The maximum size of the buffer of an HTTP/1 connection, in bytes. The buffer holds the head of a request or an
+/// unread answer.
 const HTTP1_BUFFER: usize = 64 << 10;
 
 type ServeResult = Result<(), Box<dyn Error + Send + Sync>>;

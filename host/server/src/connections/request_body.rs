@@ -99,7 +99,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// The caller of the request. The body no longer counts against the caller's budget.
+    /// Ends the count of the body's bytes against the caller's budget, and returns the caller.
     pub(crate) fn into_caller(self) -> Caller {
         self.caller
     }
@@ -107,7 +107,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
     /// Called while the body is not complete. Starts or checks the deadline, and counts the received bytes.
     ///
     /// # Errors
-    /// The deadline has passed, or the budget has no room.
+    /// When the deadline has passed, or when the budget has no room.
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         let caller = &self.caller;
         let timeout = self.timeout;

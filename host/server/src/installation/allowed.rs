@@ -42,7 +42,7 @@ impl AllowedComponents {
         }
     }
 
-    /// The allowed file with this digest. The function reads files, so it may block.
+    /// Finds the allowed file with this digest. The function reads files, so it may block.
     pub(crate) fn find(&self, digest: &str) -> Option<PathBuf> {
         self.files.iter().find(|file| self.digest(file).is_some_and(|of_file| of_file == digest)).cloned()
     }

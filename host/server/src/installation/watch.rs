@@ -129,8 +129,8 @@ impl WatchedFiles {
         files.chain(self.folder.clone().map(PolledPath::Folder)).collect()
     }
 
-    /// The real paths of the watched files, and the folders that do not exist. Files in such a folder are not in the
-    /// result.
+    /// Returns the watched files and the managed folder under their real paths. The second value has the folders that
+    /// cannot be resolved, such as missing folders. Files in such a folder are missing in the first value.
     fn real(self) -> (Self, Vec<(PathBuf, notify::Error)>) {
         let mut refused = Vec::new();
         let mut real = BTreeMap::new();

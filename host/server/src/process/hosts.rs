@@ -17,8 +17,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::config::{AdminConfig, Config};
 
-/// The header field with the relation between the sending page and the server (W3C Fetch Metadata). Pages cannot set
-/// this field.
+/// The header field in which a browser says whether the sending page belongs to the server (W3C Fetch Metadata). Pages
+/// cannot set this field.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// The host names that a listener accepts, in addition to loopback names.

@@ -199,8 +199,8 @@ impl ReadinessGate {
         Ok((app, identity))
     }
 
-    /// The answer for `/readyz`. The first value is true if requests are served: the phase allows requests, the stores
-    /// answer, and the config's own agent is not barred.
+    /// Makes the answer for `/readyz`. The first value is true if requests are served. This is the case if the phase
+    /// allows requests, the stores answer, and the config's own agent is not barred.
     pub(crate) async fn readiness(&self) -> (bool, Readiness) {
         let is_ready = self.phase() == Phase::Ready;
         let stores_answer = match self.app.get().filter(|_| is_ready) {

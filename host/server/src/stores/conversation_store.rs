@@ -87,8 +87,8 @@ async fn open_store(
     })
 }
 
-/// Opens the store for a program that only reads and deletes. A server may use the store at the same time. No turn can
-/// run with the result.
+/// Opens the store for a program that only reads and deletes. A server may use the store at the same time. The opened
+/// store cannot run turns.
 pub(crate) async fn open_beside(
     config: &Config,
     folder: &Path,

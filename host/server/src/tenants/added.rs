@@ -36,17 +36,17 @@ const PAGE: usize = 1_000;
 /// The time after which all entries are dropped if no query for changes succeeds, because the process may have missed a
 /// change. The store keeps removals for twice this time.
 const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
-/// The time for which an unknown name is remembered, and the most unknown names that are remembered.
+/// The time for which an unknown name is remembered. At most [`MAX_UNKNOWN`] names are remembered.
 const UNKNOWN: Duration = Duration::from_secs(1);
 const MAX_UNKNOWN: usize = 10_000;
 
-/// The shortest and the longest pause between two searches for idle tenants.
+/// The shortest pause between two searches for idle tenants. The longest pause is [`LONGEST_ROUND`].
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);
 const LONGEST_ROUND: Duration = Duration::from_secs(30);
 
 /// Loads tenants. `T` is the type of the parts that serve one tenant.
 pub(crate) trait TenantLoader<T>: Send + Sync {
-    /// Reads from the text of a tenant which principals may call the tenant. `None` if all may. The error is the
+    /// Reads the principals that may call the tenant from the tenant's text. `None` if all may. The error is the
     /// reason, without secrets.
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 

@@ -74,7 +74,7 @@ pub(crate) struct Changes<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Directory<T> {
-    /// The tenants of a config. No tenant is loaded yet.
+    /// Makes the directory of the tenants of a config. Loads no tenant yet.
     pub(crate) fn new(tenants: &[TenantConfig], load: Load<T>) -> Arc<Self> {
         let tenants =
             tenants.iter().map(|config| (config.name.clone(), Arc::new(Tenant::new(config.clone())))).collect();

@@ -168,7 +168,7 @@ fn write(app: &App, caller: &Caller, reply: Reply) -> Result<Response, A2aError>
     Ok(echo(response, &active))
 }
 
-/// The extended card in the form of 0.3. The public card if there is no extended card of that form.
+/// Answers with the extended card in the form of 0.3. If no extended card has this form, answers with the public card.
 fn card(app: &App, caller: &Caller, extended: Option<&AgentCard>) -> Result<Response, A2aError> {
     let Some(extended) = extended.and_then(v0_3::AgentCard::of) else {
         return body(caller, app.installer().publisher().current().card_v0_3.clone());

@@ -33,7 +33,7 @@ pub(in crate::config) struct SyntaxMistake {
     pub(in crate::config) example: Option<String>,
 }
 
-/// The mistake at `span`. `message` is the message of the parser.
+/// Describes the mistake at `span`. `message` is the message of the parser.
 pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str) -> SyntaxMistake {
     let message = message.trim().replace('\n', " ");
     if message == DUPLICATE {
@@ -51,7 +51,8 @@ pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str)
     SyntaxMistake { start, key, reason: reason.to_owned(), example }
 }
 
-/// The key that is repeated at `span`, and the reason, which names the line of its first occurrence.
+/// Finds the key that is repeated at `span`. Returns the key and the reason. The reason names the line of the key's
+/// first occurrence.
 fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
     let name = text.get(span.clone()).unwrap_or_default().trim_matches(['"', '\'']).to_owned();
     let lines = until_line_end(text, span);

@@ -33,7 +33,7 @@ pub(crate) struct Agreement {
     pub(super) peers: Peers,
     /// Held while an edition is proposed, tried or applied.
     pub(super) door: tokio::sync::Mutex<()>,
-    /// Held by a task that follows other processes, so that only one such task runs at a time.
+    /// Held by a task that follows the editions of other processes, so that only one such task runs at a time.
     pub(crate) work: Arc<tokio::sync::Mutex<()>>,
     standing: Mutex<AgreementStanding>,
 }

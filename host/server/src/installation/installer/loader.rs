@@ -300,7 +300,7 @@ impl Loader {
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
 
-    /// The digests of the components that the config names, in the order of the config.
+    /// Reads the components of the config and returns their digests, in the order of the config.
     pub(super) async fn digests(&self, config: &[ExtensionConfig]) -> Result<Vec<Digest>, InstallError> {
         let mut digests = Vec::new();
         for extension in config {
@@ -351,7 +351,7 @@ impl Loader {
     }
 }
 
-/// The version in `there` with this source, these settings, this digest and these grants.
+/// Finds the version in `there` that has this source, these settings, this digest and these grants.
 fn same(
     origin: &Origin,
     settings: &ExtensionConfig,
@@ -367,7 +367,7 @@ fn same(
 }
 
 impl Loader {
-    /// Loads a component as a shadow. Its calls are not counted with those of the installed version.
+    /// Loads a component as a shadow. Its calls are not counted with the calls of the installed version.
     pub(super) async fn load_aside(
         &self,
         origin: &Origin,
@@ -380,7 +380,8 @@ impl Loader {
     }
 }
 
-/// How the component's file was found: named by the operator, or in the managed folder.
+/// The purpose for which a component's file is opened. The purpose differs between a file that the operator named and a
+/// file in the managed folder.
 fn purpose(origin: &Origin) -> Purpose {
     match origin {
         Origin::Config { .. } => Purpose::Named,
@@ -421,7 +422,7 @@ fn tolerate(
     }
 }
 
-/// The version that is installed from this source. The source's file may have changed since.
+/// Finds the version that is installed from this source. The source's file may have changed since.
 fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version> {
     let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
     let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);

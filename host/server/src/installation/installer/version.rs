@@ -31,8 +31,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin for an error text. For an `[[extension]]`, the text begins with the position of the first of `keys`
-    /// that the `[[extension]]` has.
+    /// Describes the origin in an error text. For an `[[extension]]`, the text begins with the position of the first of
+    /// `keys` that the `[[extension]]` has.
     pub(crate) fn at<S: AsRef<str>>(&self, keys: &[S]) -> String {
         self.place(keys).map_or_else(|| self.to_string(), |place| format!("{place}: {self}"))
     }
