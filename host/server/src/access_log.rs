@@ -31,14 +31,16 @@ pub(crate) const GRPC: &str = "GRPC";
 /// The name that the log has for a request for the public Agent Card. A2A defines no name for this and the following
 /// operations.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
-/// A preflight request of a browser (CORS).
+/// The name that the log has for a preflight request of a browser (CORS).
 pub(crate) const PREFLIGHT: &str = "Preflight";
-/// `/livez`, `/readyz`, and the health and reflection services of gRPC.
+/// The name that the log has for requests for `/livez` and `/readyz`, and for calls of the health and reflection
+/// services of gRPC.
 pub(crate) const HEALTH: &str = "Health";
-/// A method of an extension.
+/// The name that the log has for a call of an extension's method.
 const EXTENSION_METHOD: &str = "ExtensionMethod";
-/// A request for an unknown operation, or a request that was refused before its operation was read. The operation of a
-/// JSON-RPC request is in the body, which the server reads only after it has authenticated the caller.
+/// The name that the log has for a request for an unknown operation, and for a request that was refused before its
+/// operation was read. The operation of a JSON-RPC request is in the body, which the server reads only after it has
+/// authenticated the caller.
 const UNKNOWN: &str = "Unknown";
 
 /// The reason for refusing a connection that does not send HTTP. This reason and the next four are for requests that

@@ -55,13 +55,13 @@ pub struct ShadowAddition {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recording {
-    /// The most turns. Absent: 50.
+    /// The most turns that are recorded. Absent: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u64>,
-    /// The most bytes. Absent: 16 MiB.
+    /// The most bytes that are sent. Absent: 16 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The longest time in seconds. Absent: 60.
+    /// The longest time of the recording in seconds. Absent: 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }

@@ -332,7 +332,7 @@ impl SharedParts {
         })
     }
 
-    /// The parts whose settings a reload of the config changes.
+    /// The parts of the process whose settings can change with a reload of the config.
     fn settings(&self, access: Option<Access>) -> SettingsOf {
         SettingsOf {
             authentication: self.authentication.clone(),

@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 /// A function that applies a new config to a part of the process.
 pub(crate) type ConfigListener = Box<dyn Fn(&Config) + Send + Sync>;
 
-/// The parts of the process whose settings a reload changes.
+/// The parts of the process whose settings can change with a reload of the config.
 pub(crate) struct SettingsOf {
     pub(crate) authentication: Option<Authentication>,
     pub(crate) access: Option<Access>,

@@ -13,7 +13,7 @@ use crate::process::hosts::Hosts;
 #[derive(Clone)]
 pub(crate) struct Access(Arc<RwLock<Arc<AccessRules>>>);
 
-/// The rules from one reading of the config.
+/// The access rules from one reading of the config.
 pub(crate) struct AccessRules {
     pub(super) tokens: Tokens,
     /// Tokens that open only `/metrics`.
@@ -23,7 +23,7 @@ pub(crate) struct AccessRules {
     pub(super) checks_metrics_hosts: bool,
     /// The host names under which clients may call the listener.
     pub(super) hosts: Hosts,
-    /// `admin.allow_recording`
+    /// The value of `admin.allow_recording`: true if holders of a token may record turns.
     pub(super) allow_recording: bool,
 }
 

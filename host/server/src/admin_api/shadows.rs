@@ -58,11 +58,11 @@ pub struct Differ<Text = String> {
 pub struct Cost<Text = String> {
     /// The name of the hook.
     pub hook: Text,
-    /// Calls of the installed version.
+    /// The number of calls of the hook in the installed version.
     pub calls_in_force: u64,
     /// Mean thread time of the installed version, in microseconds. Absent before its first call.
     pub mean_us_in_force: Option<f64>,
-    /// Calls of the shadow.
+    /// The number of calls of the hook in the shadow.
     pub calls: u64,
     /// Mean thread time of the shadow, in microseconds. Absent before its first call.
     pub mean_us: Option<f64>,

@@ -5,7 +5,7 @@ use annex_protocol::{A2aError, ExtensionUri};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 
-/// Adds `A2A-Extensions` with the extensions that were active.
+/// Adds the field `A2A-Extensions`, which lists the extensions that were active.
 pub(crate) fn echo(response: Response, active: &[ExtensionUri]) -> Response {
     echo_as(A2A_EXTENSIONS, response, active)
 }

@@ -83,7 +83,7 @@ impl AgentConfig {
     }
 }
 
-/// `[agent]` with `kind = "template"`.
+/// The table `[agent]` of an agent of the kind `template`.
 #[derive(Clone, Debug)]
 pub struct TemplateConfig {
     /// The agent's name: the author of its events and the app of its sessions.

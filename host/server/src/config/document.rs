@@ -64,7 +64,7 @@ impl ConfigText {
     }
 }
 
-/// A key without the indices of list elements.
+/// A key without the indices of list elements, such as `tenant.name` for `tenant[3].name`.
 pub(super) fn without_indices(key: &str) -> String {
     place::dotted(&place::steps(key))
 }
@@ -158,7 +158,7 @@ impl<'a> Document<'a> {
         Some(Problem { path, place, key, reason: reason.into(), example: None })
     }
 
-    /// The text under a key, such as `agent.instruction`.
+    /// The value of a key that has a text as its value, such as `agent.instruction`. `None` for any other key.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         place::at(&self.root, &place::steps(key)).and_then(|value| value.get_ref().as_str())
     }

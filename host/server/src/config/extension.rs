@@ -48,7 +48,7 @@ pub struct ExtensionConfig {
     /// The number of turns that a kept instance serves before a new one replaces it. Default 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_turns: Option<u32>,
-    /// Parameters for the extension itself.
+    /// The parameters that are passed to the extension.
     #[serde(default)]
     pub parameters: toml::Table,
 }
@@ -126,7 +126,7 @@ pub enum OnFailureConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstancesConfig {
-    /// A new instance per turn.
+    /// Each turn gets a new instance.
     #[default]
     Fresh,
     /// One instance serves several turns, one after the other. It is reset between them.

@@ -95,7 +95,7 @@ pub struct HttpRuleConfig {
     /// A host name, an address, or a pattern such as `*.example.com` for all names below `example.com`.
     #[serde(deserialize_with = "host", serialize_with = "text")]
     pub host: HostPattern,
-    /// The port. Default: that of the scheme.
+    /// The port. Default: the usual port of the scheme.
     pub port: Option<u16>,
     /// The allowed path, including all paths below. Default `/`.
     #[serde(default = "root")]
@@ -136,10 +136,10 @@ fn host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HostPattern, D::Er
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HttpSchemeConfig {
-    /// With TLS.
+    /// HTTP over TLS.
     #[default]
     Https,
-    /// Without encryption.
+    /// HTTP without encryption.
     Http,
 }
 
@@ -195,11 +195,11 @@ pub struct SessionStateGrantConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateScopeConfig {
-    /// `user:` keys.
+    /// The scope of `user:` keys.
     User,
-    /// `app:` keys.
+    /// The scope of `app:` keys.
     App,
-    /// `temp:` keys.
+    /// The scope of `temp:` keys.
     Temp,
 }
 

@@ -102,7 +102,7 @@ impl ServedConfig {
         wrong
     }
 
-    /// The agent.
+    /// The agent that is served.
     ///
     /// # Errors
     /// The config has no `[agent]`.

@@ -19,7 +19,7 @@ use extension::TextExtension;
 use lent::{Admission, Wrong};
 pub(crate) use mistakes::with_hint;
 
-/// The most bytes of a text.
+/// The maximum size of a tenant's text in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
 /// The most extensions of a text. Loading the tenant compiles each extension or reads it from the cache, and tries it
@@ -177,7 +177,7 @@ impl TenantText {
     }
 }
 
-/// Checks the number of bytes. The error is the reason.
+/// Checks that a text has at most [`MAX_TEXT_BYTES`] bytes. The error is the reason.
 pub(crate) fn check_length(text: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT_BYTES { Err(format!("has more than {MAX_TEXT_BYTES} bytes")) } else { Ok(()) }
 }

@@ -49,7 +49,7 @@ pub(crate) struct RequestBody<B> {
     body: B,
     caller: Caller,
     timeout: Duration,
-    /// Bytes that were read.
+    /// The number of bytes that were read.
     read: usize,
     /// The deadline and the counted bytes. `None` until the server has to wait for bytes of the body.
     wait: Option<Box<Wait>>,

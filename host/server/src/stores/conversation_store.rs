@@ -28,9 +28,9 @@ pub enum ConversationStoreError {
     /// The name of this process cannot be read from the environment.
     #[error("{key}: {reason}")]
     Replica {
-        /// The key of the config.
+        /// The config key that is at fault.
         key: &'static str,
-        /// The fault of the key's value.
+        /// The reason why the value of the key cannot be used.
         reason: String,
     },
     /// The process ended while the store was opened.

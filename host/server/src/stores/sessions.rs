@@ -52,7 +52,7 @@ pub struct SessionName {
     pub context: String,
 }
 
-/// The filter and the page of a list of sessions.
+/// Selects which sessions are listed, and which page of the list is returned.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
     /// The tenant. `None` for the agent of the config itself.

@@ -55,7 +55,7 @@ struct Tenant<T> {
 pub struct TenantFailure {
     /// The reason, for operators: it may name files and hosts, and has no secrets.
     pub reason: String,
-    /// The time of the last attempt.
+    /// The time of the last attempt to load the tenant.
     pub at: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Applies a config that was read again to all served agents.
+//! Applies the config to all served agents after the config was read again.
 
 use std::iter;
 use std::sync::Arc;

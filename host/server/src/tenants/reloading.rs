@@ -11,7 +11,7 @@ use crate::installation::installer::{InstallError, ReloadOutcome};
 #[derive(Debug, thiserror::Error)]
 #[error("the config was not reloaded in full")]
 pub struct ReloadError {
-    /// The cause.
+    /// The first failure of the reload.
     #[source]
     pub error: Box<InstallError>,
     /// The changed keys that apply only after a restart, each with the reason. The operator may have changed one of

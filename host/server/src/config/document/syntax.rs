@@ -127,9 +127,9 @@ fn unquoted(text: &str, span: &Range<usize>) -> Option<Unquoted> {
     Some(Unquoted { start: begin, key: place::dotted(&path), reason, example })
 }
 
-/// The reason for a value that is a text.
+/// The reason for refusing a text without quotes.
 const WITHOUT_QUOTES: &str = "is a text without quotes";
-/// The reason for a value such as `yes`.
+/// The reason for refusing a value such as `yes`.
 const YES_OR_NO: &str = "is neither true nor false, and a text needs quotes";
 
 /// The text from its beginning to the end of the line in which `span` ends.

@@ -28,7 +28,7 @@ pub(crate) struct Peers {
     pub(crate) share_cards: bool,
 }
 
-/// The agreement about one agent.
+/// The agreement of this process with other processes about the extensions of one agent.
 pub(crate) struct Agreement {
     pub(super) peers: Peers,
     /// Held while an edition is proposed, tried or applied.
@@ -96,7 +96,7 @@ impl Agreement {
         (!may_serve).then_some("this replica has to find out which extensions are in force")
     }
 
-    /// [`bar`](Self::bar) as a function for the handlers of requests.
+    /// Returns [`bar`](Self::bar) as a function that the handlers of requests can call.
     pub(super) fn as_bar(self: &Arc<Self>) -> Bar {
         let agreement = Arc::clone(self);
         Box::new(move || agreement.bar().map(ToOwned::to_owned))

@@ -59,7 +59,7 @@ pub enum InstallError {
         origin: Origin,
         /// The config key of the setting.
         key: &'static str,
-        /// The fault of the value.
+        /// The reason why the value is unusable.
         reason: String,
     },
     /// A component is refused.

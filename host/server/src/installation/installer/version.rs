@@ -44,7 +44,7 @@ impl Origin {
         place.locate(&keys.iter().map(|key| key.as_ref().to_owned()).collect::<Vec<_>>())
     }
 
-    /// The name in the source.
+    /// The name that the extension has in its source.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Config { component: name, .. } | Self::Folder { name } | Self::Added { name } => name,
