@@ -46,7 +46,7 @@ fn retain_keys(metadata: &mut Metadata, keys: &[String]) {
     metadata.retain_keys(|key| keys.iter().any(|own| own == key));
 }
 
-/// Calls `visit` for all metadata of the event, in the order of the specification's fields.
+/// Calls `visit` for each metadata object of the event, in the order in which the specification lists the fields.
 fn each_metadata(event: &mut StreamResponse, visit: &mut impl FnMut(&mut Metadata)) {
     match event {
         StreamResponse::Task(task) => of_task(task, visit),

@@ -21,7 +21,7 @@ use crate::confinement::grants::HttpGrant;
 use crate::load::source::Source;
 use crate::overrides::{HttpListener, ServiceOverrides, Unreachable};
 
-/// Limit for the header fields of a request or a response, in bytes of memory.
+/// Maximum size of the header fields of a request or a response, in bytes of memory.
 pub(crate) const FIELD_BYTES: usize = 32 << 10;
 
 /// Sends the requests of one extension.
@@ -122,8 +122,8 @@ pub(crate) fn request_line(method: &Method, url: &str) -> String {
     format!("{method} {url}")
 }
 
-/// Passes the answer on to the guest as it arrives, and copies it. The listener gets the copy when the guest has read
-/// or dropped the answer.
+/// Passes the answer on to the guest as it arrives, and makes a copy. After the guest has read or dropped the answer,
+/// the listener gets the copy.
 fn overheard(
     listener: Arc<dyn HttpListener>,
     line: String,
@@ -140,7 +140,7 @@ fn overheard(
     Ok(Response::from_parts(head, body.boxed_unsync()))
 }
 
-/// Most bytes of an answer that are copied for a listener.
+/// Maximum size of the copy of an answer's body for a listener, in bytes.
 const MAX_HEARD: usize = 1 << 20;
 
 /// An answer while the guest reads it.

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Linear memory in bytes, over all memories of the instance. Growth beyond the limit traps.
     pub memory: usize,
-    /// Most elements of all tables together.
+    /// Maximum number of elements of all tables together.
     pub table_elements: usize,
     /// CPU time in the guest and in host calls that do not wait. Checked at each tick ([`crate::TICK`]) and after
     /// each wait.
@@ -22,20 +22,21 @@ pub struct Limits {
     pub wall: Duration,
     /// Wall-clock time of all calls in the turn. Time between the calls does not count.
     pub turn_wall: Duration,
-    /// Most calls to imports in the whole turn.
+    /// Maximum number of calls to imports in the whole turn.
     pub host_calls: u32,
-    /// Most bytes passed to one hook: metadata on the way in, an event as JSON on the way out.
+    /// Maximum size of the data passed to one hook, in bytes: metadata on the way in, an event as JSON on the way out.
     pub input: usize,
-    /// Most bytes that one call may pass to the host: a hook's result, or an import's arguments.
+    /// Maximum size of the data that one call may pass to the host, in bytes: a hook's result, or an import's
+    /// arguments.
     pub output: usize,
-    /// Most log lines in the whole turn.
+    /// Maximum number of log lines in the whole turn.
     pub log_lines: u32,
-    /// Most bytes of one log line. A longer line is cut.
+    /// Maximum length of one log line, in bytes. A longer line is cut.
     pub log_line: usize,
-    /// Most bytes of all log lines in the whole turn.
+    /// Maximum size of all log lines in the whole turn, in bytes.
     pub log_bytes: usize,
-    /// Most concurrent turns of the extension. A further turn waits for at most as long as for an instance, and is then
-    /// refused.
+    /// Maximum number of concurrent turns of the extension. A further turn waits as long as it would wait for an
+    /// instance, and is then refused.
     pub turns: u32,
 }
 

@@ -125,8 +125,9 @@ impl Member {
         self.settled(Hook::Response, responded)
     }
 
-    /// Begins a step of the recording. Returns `None` if the turn is not recorded, or if neither the extension nor its
-    /// shadow wants the step, as `is_asked` tells.
+    /// Begins a step of the recording. Returns `None`, and begins no step, if the turn is not recorded or if nobody
+    /// needs the step. `is_asked` tells whether an extension needs the step, and is called for this extension and for
+    /// its shadow.
     fn noting(
         &self,
         is_asked: impl Fn(&Attention) -> bool,

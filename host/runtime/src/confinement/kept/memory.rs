@@ -17,8 +17,7 @@ use std::{process, ptr};
 
 /// The address range of a linear memory in this process.
 ///
-/// The memory belongs to one instance. Keep this beside the store of that instance, and drop it no later than the
-/// store.
+/// The memory belongs to one instance. A `MemoryRange` must not outlive the store of that instance.
 #[derive(Debug)]
 pub(super) struct MemoryRange {
     address: usize,
@@ -64,8 +63,8 @@ impl MemoryRange {
         Ok(())
     }
 
-    /// Writes the bytes of `snapshot` over all pages that may have changed. The module explains why other pages cannot
-    /// differ from the snapshot.
+    /// Writes the bytes of `snapshot` over all pages that may have changed. The documentation of this module explains
+    /// why all other pages still equal the snapshot.
     ///
     /// The caller must hold the only handle of the store that owns the memory. No guest may run in it, and the memory
     /// must not have grown since [`MemoryRange::of`].
@@ -183,8 +182,8 @@ fn pagemap() -> Option<&'static File> {
     (*owner == process::id()).then_some(file)
 }
 
-/// Calls `found` for each run of pages that are not part of the image: first byte, byte after the last, and whether
-/// the run is the zero page.
+/// Calls `found` for each run of pages that are not part of the image. The arguments are the address of the first byte,
+/// the address after the last byte, and whether the run maps the zero page.
 fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize, bool) -> Option<()>) -> io::Result<()> {
     let unknown = || io::Error::other("the kernel lists pages that were not asked for");
     let file = pagemap().ok_or_else(|| io::Error::other("the kernel lists no pages"))?;
