@@ -192,7 +192,8 @@ impl Extension {
         self.digest
     }
 
-    /// Digest of the operator's settings, without the values of secrets. Equal in all processes of the same version.
+    /// Digest of the operator's settings, without the values of secrets. It is the same in all processes that run the
+    /// same version of Annex.
     #[must_use]
     pub fn settings(&self) -> Digest {
         self.settings
@@ -210,7 +211,7 @@ impl Extension {
         self.load_time
     }
 
-    /// True if loading compiled the component. False if the code was in use or in the compile cache.
+    /// True if loading compiled the component. False if its code was already in use, or came from the compile cache.
     #[must_use]
     pub fn was_compiled(&self) -> bool {
         self.compiled

@@ -35,13 +35,14 @@ pub trait TurnObserver: Send + Sync {
     /// called for each such turn.
     fn wants(&self) -> bool;
 
-    /// The events and data that another version receives, if it will replay the turn. Data that only that version
-    /// receives is recorded too. `None` if there is no other version.
+    /// The events and data that another version of the extension receives, if that version will replay the turn. They
+    /// are recorded too, even if the extension itself does not receive them. `None` if no other version will replay the
+    /// turn.
     fn beside(&self) -> Option<&Attention> {
         None
     }
 
-    /// True if steps without a hook call are recorded too, so that turns of different versions have the same steps.
+    /// True if steps without a hook call are recorded too. Recordings of different versions then have the same steps.
     fn wants_all_steps(&self) -> bool {
         false
     }
@@ -49,7 +50,8 @@ pub trait TurnObserver: Send + Sync {
     /// Called with each recorded turn when the turn has ended.
     fn ended(&self, turn: RecordedTurn);
 
-    /// Called for a turn that is not recorded: it was too large, or was cancelled before a step ended.
+    /// Called for a turn that the observer wanted and that was not recorded. The turn was too large, or was cancelled
+    /// before a step ended.
     fn left_out(&self) {}
 }
 
@@ -117,13 +119,14 @@ pub struct RecordedTurn {
     pub at: Timestamp,
     /// The A2A operation, or the method of the extension.
     pub operation: String,
-    /// Ids of the turn, including those of a new task or conversation.
+    /// Ids of the turn. If the turn created its task or its conversation, these are the ids of the new task or
+    /// conversation.
     #[serde(default)]
     pub ids: TurnIds,
-    /// The conversation that the client named.
+    /// The conversation that the client named in its request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<ContextId>,
-    /// The task that the client named.
+    /// The task that the client named in its request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
     /// Extension URIs that the client requested.

@@ -25,12 +25,13 @@ pub trait TurnView: Send + Sync {
         None
     }
 
-    /// An observer for this turn, instead of those of the extensions.
+    /// An observer for this turn, in place of the observers of its extensions. `None` leaves the observers of the
+    /// extensions.
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
         None
     }
 
-    /// JSON text of a session-scope key.
+    /// The value of a session-scope key as JSON text. `None` if the key is not set.
     fn session_value(&self, _key: &str) -> Option<String> {
         None
     }
@@ -84,7 +85,7 @@ pub struct TurnIds {
     pub context_id: Option<String>,
 }
 
-/// An empty view for calls outside of a turn, such as on the calling side.
+/// An empty view, for calls that belong to no turn, such as the calls of the hook `client`.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTurn;
 

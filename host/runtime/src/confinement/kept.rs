@@ -31,8 +31,8 @@ pub(crate) struct InstanceKeeper {
     memories: Vec<ComponentExportIndex>,
     /// Initial memories of the first instance. The initial memories of all other instances must be equal to these.
     snapshots: OnceLock<Snapshots>,
-    /// True while instances can be kept. Becomes false when an instance has a different initial state than the first
-    /// one. Each later turn gets a fresh instance.
+    /// True while instances can be kept. Becomes false when the memories of a new instance differ from those of the
+    /// first instance, or are too large. Each later turn gets a fresh instance.
     is_possible: AtomicBool,
     pub(crate) parking: Arc<Parking<GuestInstance>>,
     /// Maximum number of turns of an instance.
@@ -65,7 +65,8 @@ impl InstanceKeeper {
         })
     }
 
-    /// True while instances can be kept. False after an instance had a different initial state than the first one.
+    /// True while instances can be kept. False after the memories of a new instance differed from those of the first
+    /// instance, or were too large.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_possible.load(Ordering::Relaxed)
     }

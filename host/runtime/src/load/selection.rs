@@ -71,7 +71,8 @@ impl Selection {
         }
     }
 
-    /// The description with a note about activation for the card. The allowed callers are not public.
+    /// Adds a note to the description of a card entry that says when the extension is active. The note does not name
+    /// the allowed callers, because the card is public.
     pub(crate) fn described(&self, description: &str) -> String {
         let active = match self.activate {
             Activate::Requested => None,

@@ -124,7 +124,8 @@ fn text(text: &str, hide: &dyn Hide) -> String {
     hide.json(&Json::string(text)).to().unwrap_or_else(|_| HIDDEN.to_owned())
 }
 
-/// Applies `hide` to the value's JSON. `None` if the result no longer has the type.
+/// Converts a value to JSON, applies `hide`, and converts it back. `None` if the JSON no longer has the form of the
+/// type.
 fn decoded<T: Serialize + DeserializeOwned>(value: &T, hide: &dyn Hide) -> Option<T> {
     hide.json(&Json::from_serialize(value).ok()?).to().ok()
 }
