@@ -30,15 +30,15 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key of the state.
     pub state_key: String,
-    /// The JSON Schema of the state; `None` if any object will do.
+    /// The JSON Schema of the state; `None` if any object is valid.
     pub state_schema: Option<StateSchema>,
     /// The description on the card.
     pub description: String,
 }
 
 impl Parameters {
-    /// Reads the parameters one by one with `get`, which returns a string or JSON text. So a turn parses no other
-    /// parameters.
+    /// Reads each parameter with `get`, which returns a string or JSON text. The JSON object with all parameters need
+    /// not be parsed then.
     pub fn look_up(get: impl Fn(&str) -> Result<Option<String>, String>) -> Result<Self, String> {
         let uri = get("uri")?.unwrap_or_else(|| DEFAULT_URI.to_owned());
         let state_key = get("state_key")?.unwrap_or_else(|| default_state_key(&uri));

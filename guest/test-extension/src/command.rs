@@ -123,7 +123,8 @@ impl<'a> Command<'a> {
             .collect()
     }
 
-    /// For the command `turn`: returns true after the number of calls in its argument. Counts the call.
+    /// Counts the call. The command `turn` behaves well in as many calls as its argument says. Returns true in each
+    /// later call.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
     }

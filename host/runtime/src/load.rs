@@ -418,7 +418,7 @@ async fn declare(
     finished_entry(card, installation)
 }
 
-/// Adds the note about activation to the description of a card entry, and refuses an entry that is too large. With such
+/// Adds the notes about activation to the description of a card entry, and refuses an entry that is too large. With such
 /// an entry clients could not read the card, and could not reach the agent.
 fn finished_entry(mut entry: AgentExtension, installation: &Installation) -> Result<AgentExtension, LoadError> {
     entry.description = installation.selection.described(&entry.description);

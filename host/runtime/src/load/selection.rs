@@ -71,8 +71,8 @@ impl Selection {
         }
     }
 
-    /// Adds a note to the description of a card entry that says when the extension is active. The note does not name
-    /// the allowed callers, because the card is public.
+    /// Adds notes to the description of a card entry: when the extension is active, and that only some callers may use
+    /// it. The callers are not named, because the card is public.
     pub(crate) fn described(&self, description: &str) -> String {
         let active = match self.activate {
             Activate::Requested => None,
