@@ -92,7 +92,7 @@ impl Decoder {
     }
 }
 
-/// Splits chunks of bytes into lines without the empty ones.
+/// Splits chunks of bytes into lines, and skips empty lines.
 #[derive(Default)]
 pub(crate) struct Lines {
     line: Vec<u8>,

@@ -9,7 +9,7 @@
 
 use crate::size::Size;
 
-/// Nanoseconds for checking one value with one part of a schema.
+/// Nanoseconds for checking one value against one part of a schema.
 const VISIT: u64 = 60;
 /// Nanoseconds for reading one byte of a string or key.
 const BYTE: u64 = 3;
@@ -21,16 +21,16 @@ const COMPARED_BYTE: u64 = 12;
 const AUTOMATON_BYTE: u64 = 24;
 /// Nanoseconds for copying one byte into a violation.
 const COPIED_BYTE: u64 = 1;
-/// Bytes of a violation, without the path and the value that it quotes.
+/// Bytes of a violation, in addition to its path and the value that it quotes.
 const VIOLATION_BYTES: u64 = 512;
-/// Bytes of a compiled part of a schema, without its path.
+/// Bytes of a compiled part of a schema, in addition to its path.
 const PART_BYTES: u64 = 1 << 10;
 /// Bytes of a pattern's matcher, per byte of the automaton for one direction.
 const MATCHER: u64 = 16;
 /// Bytes of the tables that a pattern's matcher fills while reading.
 pub(crate) const MATCHER_TABLES: u64 = 160 << 10;
 
-/// Counts for a schema in which every `$ref` is replaced by its target.
+/// The cost of a schema, as counts. In the counted schema every `$ref` is replaced by its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Number of parts that check a value.
@@ -94,8 +94,8 @@ impl Cost {
         self.assertions.saturating_mul(quoted)
     }
 
-    /// Upper bound in nanoseconds for listing all violations. To list those of a branch of `anyOf` and similar
-    /// keywords, the validator first checks the branch again.
+    /// Upper bound in nanoseconds for listing all violations. Before the validator lists the violations of a branch of
+    /// `anyOf` or a similar keyword, it checks the branch a second time.
     pub(crate) fn to_list(self, size: &Size) -> u64 {
         let judged = self.to_judge(size).saturating_mul(self.height.saturating_add(2));
         judged.saturating_add(self.violations(size).saturating_mul(COPIED_BYTE))
