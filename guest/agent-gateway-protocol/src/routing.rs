@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub const ROUTE_NOT_FOUND: i32 = -32_200;
 /// The error code if no route of the capability meets the constraints.
 pub const POLICY_VIOLATION: i32 = -32_201;
-/// The error code if the capability has routes, but all of them are expired announcements.
+/// The error code if the capability has only routes that are expired announcements.
 pub const TABLE_STALE: i32 = -32_202;
 /// The error code if the store for the routes is not available now.
 pub const OUT_OF_ORDER: i32 = -32_209;

@@ -97,7 +97,7 @@ pub struct CheckedCart {
 /// such a cart, so it is not recorded as used.
 ///
 /// # Errors
-/// The mandate has faults. Each violation names one of them.
+/// The mandate has faults. Each violation names one fault.
 pub fn check(
     parameters: &Parameters,
     pointer: &str,

@@ -60,10 +60,10 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
     Err(Rejection::Violations(violations))
 }
 
-/// Checks the carts in an artifact that this agent sends, and returns them.
+/// Checks the carts in an artifact that this agent sends, and returns these carts.
 ///
 /// # Errors
-/// A cart has faults. Each violation names one of them.
+/// A cart has faults. Each violation names one fault.
 pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, Vec<Violation>> {
     let mut violations = Vec::new();
     let found = find(artifact, "/artifact/parts", &mut violations);

@@ -32,7 +32,7 @@ struct Response {
     method_name: String,
 }
 
-/// A payment, with the pointer to it in the request.
+/// A payment and its JSON pointer in the request.
 struct Payment<'a> {
     parameters: &'a Parameters,
     pointer: &'a str,

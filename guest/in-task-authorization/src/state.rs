@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::HMAC;
 
-/// The text that is signed together with the task's id. Because of it, a code that was made for another purpose is not
+/// The text that is signed together with the task's id. A code for another purpose signs another text and is not
 /// accepted here.
 const PURPOSE: &str = "in-task-authorization state: ";
 

@@ -1,5 +1,5 @@
-//! The functions that the host provides. In a component these are the imports of the contract, elsewhere the functions
-//! of [`crate::native`].
+//! The functions that the host provides. In a component these are the imports of the contract. Outside of a component
+//! these are the functions of [`crate::native`].
 
 #[cfg(target_arch = "wasm32")]
 pub(crate) use crate::bindings::capabilities::annex::extension::{

@@ -1,7 +1,7 @@
 //! The caller's record of which events each agent has: a list of conversations per agent, of limited length.
 //!
-//! If a conversation is missing from the list, all of its events are shared again, and the agent ignores events that it
-//! already has. An entry may be lost because of the limit or a concurrent call. The loss only costs bytes.
+//! If a conversation is missing from the list, all of its events are shared again, and the agent ignores the events
+//! that are not new. An entry may be lost because of the limit or a concurrent call. The loss only costs bytes.
 
 use annex_sdk::json;
 use serde::{Deserialize, Serialize};

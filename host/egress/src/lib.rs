@@ -1,7 +1,7 @@
 //! Protects requests to URLs that strangers chose (specification section 13.2). This crate provides:
 //!
-//! - [`Screen`], which decides which addresses may be called. It checks each URL that a client or an extension has given,
-//!   once when the URL is registered and again on each connection.
+//! - [`Screen`], which decides which addresses may be called. It checks each URL that a client or an extension has
+//!   given, once when the URL is registered and again on each connection.
 //! - [`whole`], [`beginning`] and [`Events`], which read answers within limits.
 //! - [`retry_after()`], which reads how long a peer asks clients to wait.
 

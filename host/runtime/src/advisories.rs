@@ -1,4 +1,5 @@
-//! Lists the known vulnerabilities of the WebAssembly engine wasmtime, and finds those that the linked version has.
+//! Lists the known vulnerabilities of the WebAssembly engine wasmtime, and finds the vulnerabilities of the linked
+//! version.
 //!
 //! The isolation of guests depends on the engine. The list has the advisories (RustSec and GitHub) for the release line
 //! of wasmtime that Annex is built with. A version from before this release line counts as having all of these

@@ -253,7 +253,7 @@ impl Chain {
     /// nothing to this event and to later events.
     ///
     /// # Errors
-    /// A required extension fails, or writes a metadata key that it does not own. The event must not be sent then.
+    /// A required extension fails, or writes a metadata key of another owner. The event must not be sent then.
     pub async fn run_response_hooks(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         if self.members.is_empty() { Ok(()) } else { Box::pin(self.ask_to_respond(event)).await }
     }

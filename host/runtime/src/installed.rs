@@ -74,8 +74,8 @@ impl Installed {
         extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
     }
 
-    /// The first dependency of `extension` that may be skipped, if `extension` is required. `None` if there is no such
-    /// dependency, or if `extension` is not required.
+    /// The first dependency of `extension` that may be skipped, if `extension` is required. `None` if no dependency may
+    /// be skipped, or if `extension` is not required.
     fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
         extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())

@@ -5,7 +5,7 @@
 //! no server, and stores neither sessions nor tasks.
 //!
 //! Every call into a guest has an instance without data of other turns, a memory limit, CPU and wall-clock limits, a
-//! limit on host calls, and limits on the data that it exchanges with the host ([`Limits`]).
+//! limit on host calls, and limits on the data that guest and host exchange ([`Limits`]).
 
 mod advisories;
 mod bindings;

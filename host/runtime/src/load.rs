@@ -158,7 +158,7 @@ impl Runtime {
     /// Loads a component.
     ///
     /// # Errors
-    /// A step of the load fails. The error names the step and says what the operator or the author can do.
+    /// A step of the load fails. The error names the step, and a remedy for the operator or the author.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         self.load_named("", bytes, installation).await
     }
@@ -167,7 +167,7 @@ impl Runtime {
     /// [`compilations`](crate::compilations).
     ///
     /// # Errors
-    /// A step of the load fails. The error names the step and says what the operator or the author can do.
+    /// A step of the load fails. The error names the step, and a remedy for the operator or the author.
     pub fn load_named<'a>(
         &'a self,
         name: &'a str,

@@ -21,7 +21,7 @@ const COMPARED_BYTE: u64 = 12;
 const AUTOMATON_BYTE: u64 = 24;
 /// Nanoseconds for copying one byte into a violation.
 const COPIED_BYTE: u64 = 1;
-/// Bytes of a violation, in addition to its path and the value that it quotes.
+/// Bytes of a violation, in addition to its path and the quoted value.
 const VIOLATION_BYTES: u64 = 512;
 /// Bytes of a compiled part of a schema, in addition to its path.
 const PART_BYTES: u64 = 1 << 10;

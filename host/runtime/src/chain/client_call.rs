@@ -21,7 +21,7 @@ pub struct ClientCallRequest<'a> {
     pub operation: &'a str,
     /// URL of the agent's card.
     pub agent: &'a str,
-    /// The extension's entry on the agent's card. `None` if the card has no such entry.
+    /// The extension's entry on the agent's card. `None` if the card has no entry for the extension.
     pub declaration: Option<&'a AgentExtension>,
     /// The calling program's input for the extension. The extension decides how the input is sent.
     pub input: Option<&'a Json>,

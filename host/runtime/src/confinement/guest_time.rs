@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 /// Maximum debt, in multiples of the burst. It limits how long a tenant stays busy after its last call.
 const MAX_DEBT: u64 = 3;
 
-/// The CPU time that one tenant may use. All tenants of the process share the places.
+/// Counts the CPU time of one tenant, and gives places to its calls. All tenants of the process share the places.
 #[derive(Clone, Debug)]
 pub(crate) struct GuestTime {
     places: FairPlaces,

@@ -94,8 +94,8 @@ impl GuestInstance {
         Ok(instance.kept.is_some().then_some(instance))
     }
 
-    /// Prepares a kept instance for a turn: arms its limits and resets its globals, so that it is in the same state as
-    /// before its first turn.
+    /// Prepares a kept instance for a turn: arms the limits, and resets the globals to their state before the first
+    /// turn.
     async fn begin_turn(
         mut self,
         profile: &Arc<Profile>,

@@ -26,8 +26,7 @@ pub struct Limits {
     pub host_calls: u32,
     /// Maximum size of the data passed to one hook, in bytes: metadata on the way in, an event as JSON on the way out.
     pub input: usize,
-    /// Maximum size of the data that one call may pass to the host, in bytes: a hook's result, or an import's
-    /// arguments.
+    /// Maximum size of the data that a call may pass to the host, in bytes: a hook's result, or an import's arguments.
     pub output: usize,
     /// Maximum number of log lines in the whole turn.
     pub log_lines: u32,

@@ -19,7 +19,7 @@ pub(crate) struct Slots {
     /// Number of slots that must stay free for others when this value takes a slot. If it is above 0, taking a slot
     /// never waits.
     left_to_others: usize,
-    /// The idle kept instances. Each of them holds a slot.
+    /// The idle kept instances. Each idle instance holds a slot.
     parked: Arc<AllParked>,
 }
 

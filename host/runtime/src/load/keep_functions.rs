@@ -11,8 +11,8 @@ pub(crate) const PREFIX: &str = "annex-keep";
 /// Number of added functions of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeepFunctions {
-    /// Number of core modules with mutable globals. Each module has one function that saves its globals and one that
-    /// resets them.
+    /// Number of core modules with mutable globals. Each module has a function that saves its globals and a function
+    /// that resets its globals.
     pub(crate) globals: u32,
     /// Number of memories. Each has a function that returns the whole memory.
     pub(crate) memories: u32,

@@ -229,8 +229,8 @@ impl TurnRecorder {
         }
     }
 
-    /// Adds to the size of the recorded turn. If the turn is then too large, the whole turn is dropped, because a part
-    /// of it could not be replayed.
+    /// Adds to the size of the recorded turn. If the turn is then too large, the whole turn is dropped, because an
+    /// incomplete turn could not be replayed.
     fn add(&self, state: &mut OngoingTurn, bytes: usize) {
         state.bytes = state.bytes.saturating_add(bytes);
         if state.bytes > MAX_BYTES && !self.is_full.swap(true, Ordering::Relaxed) {

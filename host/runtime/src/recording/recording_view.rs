@@ -164,7 +164,7 @@ impl Random for RecordingRandom {
 }
 
 /// Random bytes of the operating system. They must stay unpredictable in recorded turns, because extensions may derive
-/// secrets from them.
+/// secrets from these bytes.
 struct SystemRandom;
 
 impl Random for SystemRandom {

@@ -17,8 +17,8 @@ use super::wasi_context::Wasi;
 use crate::confinement::grants::GrantNeeded;
 use crate::confinement::store::HostState;
 
-/// The WASI interfaces and the grants that they need. Those for files and sockets need no grant, because the context
-/// refuses to open any file or socket.
+/// The WASI interfaces, each with the grant that a component needs. Files and sockets need no grant, because the
+/// context refuses to open any file or socket.
 pub(super) const OFFERS: &[Offer] = &[
     free("wasi:io/error", |linker| io::error::add_to_linker::<_, HasErrors>(linker, |state| Errors(state.resources()))),
     free("wasi:io/poll", |linker| io::poll::add_to_linker::<_, HasIo>(linker, HostState::resources)),

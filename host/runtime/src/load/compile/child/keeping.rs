@@ -222,8 +222,8 @@ fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
     }
 }
 
-/// The reason for refusing a module or component with two names. Two instances of it could exist, of which only one
-/// would be reset.
+/// The reason for refusing a module or component with two names. Such a module could have two instances, and only one
+/// instance would be reset.
 const SECOND_NAME: &str = "it gives a module or a component a second name";
 
 /// The reason for refusing a component that uses handles. Guests can observe the order of the handle table, which the
