@@ -65,7 +65,8 @@ pub struct StateSchema {
     outline: OnceLock<Outline>,
 }
 
-/// Facts about a schema that validation does not give. They are read on demand, because most requests need none.
+/// Facts about a schema that the validator does not report. They are read on demand, because most requests do not need
+/// these facts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
     /// The names in the schema's top-level `required`.
@@ -76,7 +77,8 @@ pub struct Outline {
 }
 
 impl StateSchema {
-    /// Checks only that the schema is an object. The host checks the schema when it compiles it at load.
+    /// Checks only that the schema is an object. When the extension is loaded, the host compiles the schema and checks
+    /// the rest.
     fn new(text: String) -> Result<Self, String> {
         if !text.trim_start().starts_with('{') {
             return Err("`state_schema` must be a JSON Schema object".to_owned());

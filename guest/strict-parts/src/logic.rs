@@ -83,7 +83,7 @@ fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
     has_type && rule.metadata.iter().all(|(key, wanted)| metadata.get(key).and_then(value).as_ref() == Some(wanted))
 }
 
-/// The violation for data that matches no rule, with the conditions of all rules.
+/// The message of the violation for data that matches no rule. It lists the conditions of all rules.
 fn is_for_none(parameters: &Parameters) -> String {
     // The error also lists the accepted kinds, so that a client need not read the card.
     let conditions = |rule: &Rule| {

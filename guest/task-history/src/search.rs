@@ -45,7 +45,8 @@ pub const RESULT: &str = r#"{
 /// The maximum number of tasks that a call examines, so that the call ends in time. The next page of the answer
 /// continues with the next task.
 const MAX_LOOKED_AT: usize = 200;
-/// The number of bytes of tasks after which a call reads no further page. The last page may exceed it.
+/// The limit on the bytes of tasks that a call reads. A call that has read as many bytes reads no further page. The
+/// last page may exceed the limit.
 const MAX_BYTES: usize = 512 << 10;
 
 /// The requests to ListTasks that are tried in this order: the page size, and whether artifacts and history are

@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Each reason why guests cannot reach a fault is a fact about this crate or its dependencies.
+    /// Checks the facts about this crate and its dependencies that keep guests from reaching a fault.
     #[test]
     fn what_keeps_guests_off_a_fault_of_the_engine_is_so() {
         let settings = include_str!("confinement/engine.rs");
@@ -154,7 +154,7 @@ mod tests {
         assert!(include_str!("confinement/imports/stdio.rs").contains("impl OutputStream for LogStream"));
     }
 
-    /// The newest version of the release line in the registry was 48.0.8 in November 2026.
+    /// In November 2026 the newest version of wasmtime in this release line was 48.0.8.
     #[test]
     fn the_engine_that_is_linked_has_no_fault_that_a_release_mends() {
         assert!(EngineVersion::read(ENGINE_VERSION) >= EngineVersion(48, 0, 8), "{ENGINE_VERSION}");

@@ -43,7 +43,8 @@ pub struct TurnRequest<'a> {
     pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
-    /// The data and services of the turn. The grants of an extension decide which of them it can access.
+    /// The data and services of the turn. The grants of an extension decide which of these data and services it can
+    /// access.
     pub view: Arc<dyn TurnView>,
     /// True if an earlier turn has accepted the message, and this turn resumes its task. On the way in, a resumed turn
     /// runs only the hook `activation`.

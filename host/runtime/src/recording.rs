@@ -179,31 +179,31 @@ pub enum StepInput {
         /// `metadata` of the request.
         metadata: Metadata,
     },
-    /// `transition.begin`.
+    /// A call of `transition.begin`.
     Begin {
         /// The task of the turn.
         task_id: TaskId,
         /// The conversation.
         context_id: ContextId,
-        /// The state in which the task waited, if it did.
+        /// The state in which the task waited. `None` if the task did not wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waits_in: Option<TaskState>,
     },
-    /// `transition.change`.
+    /// A call of `transition.change`.
     Change {
         /// The present state of the task.
         current: TaskState,
         /// The change.
         update: TaskStatusUpdateEvent,
     },
-    /// `response.respond`. The event has no parts if the extension does not see them.
+    /// A call of `response.respond`. The event has no parts if the extension does not see them.
     Event(StreamResponse),
-    /// `method.call`.
+    /// A call of `method.call`.
     Call {
         /// The parameters.
         params: Json,
     },
-    /// `method.next`.
+    /// A call of `method.next`.
     #[default]
     Next,
 }

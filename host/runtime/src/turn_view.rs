@@ -55,7 +55,7 @@ pub trait TurnView: Send + Sync {
     /// Lists the caller's tasks. `request` is a ListTasksRequest as JSON.
     ///
     /// # Errors
-    /// The error of ListTasks, as text for the extension.
+    /// ListTasks fails. The text is for the extension.
     async fn list_tasks(&self, _request: &str) -> Result<ListTasksResponse, String> {
         Err("there are no tasks to list here".to_owned())
     }
@@ -68,7 +68,7 @@ pub trait TurnView: Send + Sync {
     /// Requests that a task is resumed. `extension` must have interrupted this task.
     ///
     /// # Errors
-    /// Why the task cannot be resumed, as text for the extension.
+    /// The task cannot be resumed. The text says why, and is for the extension.
     async fn resume_task(&self, _task_id: &str, _extension: &ExtensionUri) -> Result<(), String> {
         Err("tasks cannot be resumed here".to_owned())
     }

@@ -1,8 +1,9 @@
 //! The cost of a schema, known before it is compiled.
 //!
 //! Validation runs on the host, where guest deadlines do not apply. The work of every admitted keyword is proportional
-//! to one of the sizes of the instance. So the cost of a schema is a number of keywords per kind of work. The work of a
-//! validation is at most the sum of these numbers, each multiplied by the size that it depends on and by a factor.
+//! to one of the sizes of the instance. So the cost of a schema is a number of keywords per kind of work. Each number
+//! is multiplied by the size that this kind of work depends on, and by a factor. The sum of the products is the upper
+//! bound for the work of a validation.
 //!
 //! The factors are nanoseconds of one core. They were measured with the slowest known instances and rounded up. The
 //! test `no_validation_costs_more_than_its_bound` checks them.

@@ -1,4 +1,5 @@
-//! Admission: walks a schema, refuses keywords whose work has no bound, and counts the cost of all others.
+//! Decides which schemas are admitted: walks a schema, refuses keywords whose work has no bound, and counts the cost of
+//! all other keywords.
 //!
 //! The known keywords are those of JSON Schema up to 2020-12. The validator ignores unknown keywords, and so does the
 //! measurement.

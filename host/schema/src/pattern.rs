@@ -1,7 +1,7 @@
-//! The size of a pattern's automaton, computed before the validator builds it.
+//! Computes the size of a pattern's automaton, before the validator builds the automaton.
 //!
-//! Matching takes time in proportion to that size and to the text. The size also bounds the caches of the regex
-//! engine.
+//! Matching takes time in proportion to the size of the automaton and to the text. The size also bounds the caches of
+//! the regex engine.
 
 use jsonschema_regex::to_rust_regex;
 use regex_automata::nfa::thompson;

@@ -56,7 +56,7 @@ pub struct Schema {
 pub(crate) enum Effort {
     /// Work that is acceptable on a thread that serves other requests.
     Small,
-    /// The maximum for one validation.
+    /// The maximum work that any validation may take.
     Full,
 }
 

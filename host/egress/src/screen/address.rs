@@ -23,7 +23,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
     v4([240, 0, 0, 0], 4),     // reserved, and broadcast
 ];
 
-/// The range of public IPv6 addresses. Loopback, private, link-local and multicast addresses lie outside.
+/// The range of public IPv6 addresses. Loopback, private, link-local and multicast addresses lie outside of this range.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0], 3);
 
 /// Parts of the global range that are not public. Teredo (in the first range) and 6to4 carry IPv4 addresses.

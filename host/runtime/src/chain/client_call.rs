@@ -40,7 +40,7 @@ pub struct Addition {
     pub request: Metadata,
 }
 
-/// The part of one extension in one call of a client. Dropping this value frees the extension's instance.
+/// The state of one extension during one call of a client. Dropping this value frees the extension's instance.
 pub struct ClientCall {
     member: Member,
     /// True if the extension set [`Addition::activate`].

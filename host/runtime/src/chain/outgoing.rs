@@ -1,4 +1,4 @@
-//! Outgoing events for the hook `response`, and checks of the metadata that it returns.
+//! Converts outgoing events for the hook `response`, and checks the metadata that the hook returns.
 
 use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
@@ -158,7 +158,7 @@ pub(crate) fn checked_entries(
     Ok(checked)
 }
 
-/// A place that metadata is written to: its name, its metadata, and its list of extensions. The list is `None` for a
+/// The target of added metadata: its name, its metadata object, and its list of extensions. The list is `None` for a
 /// status without a message.
 type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
 

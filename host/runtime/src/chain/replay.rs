@@ -52,7 +52,7 @@ pub async fn replay(
     Ok(ReplayResult { turn, unanswered: answers.unanswered() })
 }
 
-/// Stores the recording of the replayed turn.
+/// Keeps the recording that is made of the replayed turn.
 #[derive(Default)]
 struct TurnCapture(Mutex<Option<RecordedTurn>>);
 

@@ -1,4 +1,4 @@
-//! The engine of the process. The only module that builds a wasmtime configuration.
+//! Builds the engine of the process. No other module builds a wasmtime configuration.
 
 use std::env::consts;
 use std::fs;
@@ -62,7 +62,8 @@ pub(crate) fn for_compiling(options: EngineOptions) -> wasmtime::Result<Engine> 
     Engine::new(&settings(options)?)
 }
 
-/// Identifies engines that can run each other's code: same version, and same settings that affect code.
+/// Returns a number that is the same for all engines that can run each other's code. These engines have the same
+/// version and the same settings that affect code.
 pub(crate) fn identity(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);

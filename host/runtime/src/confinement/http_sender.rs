@@ -1,8 +1,8 @@
-//! Sends the HTTP requests of an extension that its grant allows.
+//! Sends an extension's HTTP requests, if the extension's grant allows them.
 //!
 //! The request is read completely, checked against the rules of the grant, and sent by a client that only connects to
-//! screened addresses and follows no redirects. A redirect is returned to the guest. Following it is another request,
-//! which is checked again.
+//! screened addresses and follows no redirects. A redirect is returned to the guest. If the guest follows the redirect,
+//! it sends another request, which is checked like the first one.
 
 use std::sync::Arc;
 use std::time::Duration;

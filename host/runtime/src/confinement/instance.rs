@@ -244,7 +244,7 @@ async fn enter(profile: &Profile, patience: Duration) -> Result<GuestCall, Fault
     entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
 
-/// The details of a call that its errors report.
+/// The facts about a call that an error of the call contains.
 struct Call<'a> {
     profile: &'a Profile,
     log: &'a Log,

@@ -135,7 +135,7 @@ where
     function.ok_or_else(|| wasmtime::format_err!("the instance lacks a function that was added"))?.typed(&*store)
 }
 
-/// The state to reset an instance to.
+/// The state before the first turn, to which an instance is reset after each turn.
 pub(crate) struct ResetState {
     resets: Vec<TypedFunc<(), ()>>,
     places: Vec<MemoryRange>,

@@ -84,21 +84,21 @@ impl std::error::Error for HostBusy {}
 /// The limit that a guest exceeded. This error is the cause of a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
-    /// [`Limits::memory`].
+    /// The guest exceeded [`Limits::memory`].
     Memory,
-    /// [`Limits::table_elements`].
+    /// The guest exceeded [`Limits::table_elements`].
     TableElements,
-    /// [`Limits::cpu`].
+    /// The guest exceeded [`Limits::cpu`].
     Cpu,
-    /// [`Limits::turn_cpu`].
+    /// The guest exceeded [`Limits::turn_cpu`].
     TurnCpu,
-    /// [`Limits::wall`].
+    /// The guest exceeded [`Limits::wall`].
     Wall,
-    /// [`Limits::turn_wall`].
+    /// The guest exceeded [`Limits::turn_wall`].
     TurnWall,
-    /// [`Limits::host_calls`].
+    /// The guest exceeded [`Limits::host_calls`].
     HostCalls,
-    /// [`Limits::output`].
+    /// The guest exceeded [`Limits::output`].
     Output,
 }
 

@@ -15,8 +15,8 @@ use crate::confinement::engine::TICK;
 /// The moment from which times are counted. It lies before the first piece.
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The pieces of the calls of one turn, shared by the code that polls the guest and the guest's store. Both run in
-/// the same task, so relaxed ordering suffices.
+/// The pieces of the calls of one turn. They are shared by two users: the code that polls the guest, and the store of
+/// the guest. Both run in the same task, so relaxed ordering suffices.
 #[derive(Default)]
 pub(crate) struct Pieces {
     /// True while a worker runs the guest, or host code for it.

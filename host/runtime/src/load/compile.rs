@@ -1,7 +1,9 @@
-//! Reads and compiles components in separate processes with limits on time and memory, a few at a time.
+//! Reads and compiles components in separate processes. A few of these processes run at the same time, each with limits
+//! on time and memory.
 //!
-//! The host takes compiled code from the cache or from such a process, and never calls the compiler or a parser
-//! itself: these cannot be interrupted, and a stack overflow in them ends their process. A process can be killed.
+//! The host takes compiled code from the cache or from such a process, and never calls the compiler or a parser itself.
+//! Compilers and parsers cannot be interrupted, and their stack overflow ends the whole process. A separate process can
+//! be killed.
 
 use std::io;
 use std::net::Shutdown;

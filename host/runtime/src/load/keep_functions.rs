@@ -14,7 +14,7 @@ pub(crate) struct KeepFunctions {
     /// Number of core modules with mutable globals. Each module has a function that saves its globals and a function
     /// that resets its globals.
     pub(crate) globals: u32,
-    /// Number of memories. Each has a function that returns the whole memory.
+    /// Number of memories. Each memory has a function that returns the whole memory.
     pub(crate) memories: u32,
 }
 

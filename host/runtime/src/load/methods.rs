@@ -83,8 +83,8 @@ async fn checked(profile: &Profile, declaration: MethodDeclaration, spent: &mut 
     })
 }
 
-/// Compiles a schema for as long as the extension is installed. All schemas together may take the wall-clock limit of
-/// one call.
+/// Compiles a schema, which is kept as long as the extension is installed. Compiling all schemas together may take the
+/// wall-clock limit of one call.
 async fn compiled(
     profile: &Profile,
     schema: Option<String>,

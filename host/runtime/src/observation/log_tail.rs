@@ -1,4 +1,4 @@
-//! The last log lines of an extension, for its operator. The complete log is that of the process.
+//! The last log lines of an extension, for its operator. The log of the process has all lines.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -35,21 +35,21 @@ pub enum CallOutcome {
     Failed,
     /// The guest returned an invalid value.
     InvalidResult,
-    /// [`LimitReached::Cpu`].
+    /// The guest exceeded a limit: [`LimitReached::Cpu`].
     CpuLimit,
-    /// [`LimitReached::TurnCpu`].
+    /// The guest exceeded a limit: [`LimitReached::TurnCpu`].
     TurnCpuLimit,
-    /// [`LimitReached::Wall`].
+    /// The guest exceeded a limit: [`LimitReached::Wall`].
     WallLimit,
-    /// [`LimitReached::TurnWall`].
+    /// The guest exceeded a limit: [`LimitReached::TurnWall`].
     TurnWallLimit,
-    /// [`LimitReached::Memory`].
+    /// The guest exceeded a limit: [`LimitReached::Memory`].
     MemoryLimit,
-    /// [`LimitReached::TableElements`].
+    /// The guest exceeded a limit: [`LimitReached::TableElements`].
     TableLimit,
-    /// [`LimitReached::HostCalls`].
+    /// The guest exceeded a limit: [`LimitReached::HostCalls`].
     HostCallLimit,
-    /// [`LimitReached::Output`].
+    /// The guest exceeded a limit: [`LimitReached::Output`].
     OutputLimit,
     /// The event is larger than the extension's limit.
     InputLimit,

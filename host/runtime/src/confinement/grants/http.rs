@@ -118,8 +118,8 @@ fn is_dots(segment: &[u8]) -> bool {
     matches!(name.trim_ascii(), b"." | b"..")
 }
 
-/// Decodes the path until no escape is left: `%`, `%25` and `%2525` all become `%`. Escapes do not overlap, so the
-/// order does not matter.
+/// Decodes the path until no escape is left: `%`, `%25` and `%2525` all become `%`. Escapes do not overlap, so any
+/// order of decoding gives the same result.
 fn fully_decoded(path: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
     for byte in path.bytes() {

@@ -108,7 +108,7 @@ impl MemoryRange {
     }
 }
 
-/// The bytes to reset a memory to.
+/// The bytes of a memory before the first turn. A reset writes them back.
 pub(super) struct Snapshot {
     bytes: Box<[u8]>,
     /// For each page: true if it is all zeros.

@@ -38,7 +38,7 @@ pub struct CompilerProcess {
 }
 
 impl Default for CompilerProcess {
-    /// The running program, even if its file was replaced or removed.
+    /// The program that is running now, even if its file was replaced or removed.
     fn default() -> Self {
         Self { program: PathBuf::from("/proc/self/exe"), arguments: vec![COMPILE_ARGUMENT.into()] }
     }

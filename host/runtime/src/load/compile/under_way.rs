@@ -1,4 +1,5 @@
-//! The components that are being compiled. An interpreter takes a minute, and operators want to see why they wait.
+//! Lists the components that are being compiled, so that operators can see why they wait. Compiling an interpreter
+//! takes a minute.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
