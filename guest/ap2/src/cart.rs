@@ -1,4 +1,4 @@
-//! CartMandates: their content, and the merchant's signature.
+//! Checks the content of CartMandates, and the signatures of merchants.
 
 use annex_sdk::{Violation, clock, schema};
 use serde::Deserialize;

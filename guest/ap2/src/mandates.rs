@@ -10,8 +10,8 @@ use crate::memory::{self, Cart, SingleUse};
 use crate::parameters::Parameters;
 use crate::{cart, payment, schemas};
 
-/// The maximum number of violations in one answer. After the client has fixed these, the next answer shows further
-/// ones.
+/// The maximum number of violations in one answer. The client sees further violations when it sends the corrected
+/// message.
 const MAX_VIOLATIONS: usize = 64;
 
 /// The maximum number of mandates in one message or artifact. AP2 v0.1 defines three kinds of mandates.

@@ -85,7 +85,7 @@ pub struct Parameters {
     /// The merchants whose signatures on carts are accepted.
     #[serde(default)]
     pub merchants: Vec<Merchant>,
-    /// The issuers of users' credentials that are accepted.
+    /// The issuers that the operator trusts to issue the credentials of users.
     #[serde(default)]
     pub issuers: Vec<Issuer>,
     /// The accepted audiences. A token's `aud` must contain one of these; if empty, any audience is accepted.

@@ -1,4 +1,4 @@
-//! PaymentMandates: their content, and agreement with their cart.
+//! Checks the content of PaymentMandates, and that each agrees with its cart.
 
 use annex_sdk::{Rejection, Violation, clock};
 use serde::Deserialize;

@@ -207,7 +207,7 @@ pub(crate) mod tests {
 
     pub(crate) const PUBLIC_KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
 
-    /// A host with two valid secrets, and one that is too short.
+    /// A host with two valid secrets, and with a third secret that is too short.
     pub(crate) fn host() -> Host {
         Host::new()
             .secret("KEY", "0123456789abcdef")

@@ -94,7 +94,7 @@ impl Passport {
     }
 }
 
-/// A string that is not empty; `None` for a missing field. `null` is a fault.
+/// Reads a field whose value must be a string that is not empty. `None` if the field is missing. `null` is a fault.
 fn string(fields: &Members<'_>, name: &str) -> Result<Option<String>, PassportError> {
     let Some(text) = fields.get(name) else { return Ok(None) };
     match serde_json::from_str::<String>(text) {

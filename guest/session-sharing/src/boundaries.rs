@@ -15,7 +15,7 @@ const MAX_CONTEXT: usize = 256;
 pub trait ClientKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Stores `value` in place of an older one.
+    /// Sets a key to `value`, and replaces an older value.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
 }
 

@@ -32,7 +32,7 @@ const MAX_PEERS: usize = 16;
 pub trait ContextKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Stores `value` in place of an older one.
+    /// Sets a key to `value`, and replaces an older value.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
     /// The number of keys.
     fn count(&self) -> Result<usize, String>;
@@ -124,7 +124,7 @@ pub fn acknowledge(
     Ok(Some(Patch::entry(parameters.received_key(), received)))
 }
 
-/// True for the state of a task whose turn has processed its message.
+/// True if a turn that ends in this state of its task has processed its message.
 pub fn is_good_end(state: &str) -> bool {
     matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
 }
@@ -179,7 +179,7 @@ fn key_of(peer: &str) -> String {
     format!("peer/{peer}")
 }
 
-/// Reads a record. An unreadable one counts as missing.
+/// Reads a record. An unreadable record counts as missing.
 fn read(value: Option<Vec<u8>>) -> Option<PeerProgress> {
     value.and_then(|value| serde_json::from_slice(&value).ok())
 }
@@ -188,7 +188,7 @@ fn write(key: &str, standing: PeerProgress, keys: &impl ContextKeys) -> Result<(
     keys.set(key, json::text(&standing)?.as_bytes())
 }
 
-/// The rewrite that puts parts in front of the first one.
+/// The rewrite that puts new parts in front of the first part of the message.
 fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
     if parts.is_empty() {
         return Vec::new();

@@ -173,8 +173,8 @@ impl Scope {
     }
 }
 
-/// The maximum number of violations in one answer. After the client has fixed these, the next answer shows further
-/// ones.
+/// The maximum number of violations in one answer. The client sees further violations when it sends the corrected
+/// message.
 const MAX_VIOLATIONS: usize = 64;
 
 /// A violation for each key whose scope the extension may not change.

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::parameters::{Parameters, Rule};
 
-/// The maximum number of violations in one answer. After the client has fixed these, the next answer shows further
-/// ones.
+/// The maximum number of violations in one answer. The client sees further violations when it sends the corrected
+/// message.
 const MAX_VIOLATIONS: usize = 64;
 
 /// The violations of the profile by a message (JSON), with pointers into the request.

@@ -81,7 +81,7 @@ struct SearchPosition {
 }
 
 impl SearchPosition {
-    /// Parses a page token; `None` if it has another form.
+    /// Parses a page token; `None` if the text has another form.
     fn parse(text: &str) -> Option<Self> {
         let (skip, token) = text.split_once(':')?;
         // A caller who changes this number only skips own tasks.

@@ -1,4 +1,4 @@
-//! Commands, and the misbehaviour that every hook supports.
+//! Parses commands, and carries out the commands that every hook supports.
 
 use std::hint::black_box;
 use std::process::abort;
@@ -22,7 +22,7 @@ const DEFAULT_DEPTH: usize = 10_000;
 /// The number of calls in this instance in which the command `turn` has behaved well.
 static BEHAVED: AtomicUsize = AtomicUsize::new(0);
 
-/// The commands for the hooks; `None` for a hook without one.
+/// The commands for the hooks; `None` for a hook without a command.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Hooks {

@@ -28,7 +28,7 @@ pub use url_refusal::UrlRefusal;
 pub struct ScreenConfig {
     /// Hosts and addresses that may be called although they are not public.
     pub allow: Vec<AllowedDestination>,
-    /// True if plain http is refused, also to allowed addresses.
+    /// True if plain http is refused, even for addresses in `allow`.
     pub https_only: bool,
 }
 

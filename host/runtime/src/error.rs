@@ -234,7 +234,7 @@ pub enum LoadError {
     SharedKey {
         /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The extension that comes earlier.
+        /// The extension that comes earlier in the order of the installed extensions.
         other: ExtensionUri,
         /// The key that both extensions own.
         key: String,
@@ -244,7 +244,7 @@ pub enum LoadError {
     SharedMethod {
         /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The extension that comes earlier.
+        /// The extension that comes earlier in the order of the installed extensions.
         other: ExtensionUri,
         /// Name of the method.
         name: String,
@@ -254,7 +254,7 @@ pub enum LoadError {
     SharedPath {
         /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The extension that comes earlier.
+        /// The extension that comes earlier in the order of the installed extensions.
         other: ExtensionUri,
         /// The name that both extensions have.
         name: String,
@@ -270,10 +270,10 @@ pub enum LoadError {
     Dependency {
         /// The dependent extension.
         uri: ExtensionUri,
-        /// The dependency that is missing or comes later.
+        /// The dependency that is missing or is installed later.
         needs: ExtensionUri,
     },
-    /// A required extension depends on one that may be skipped.
+    /// A required extension depends on an extension that may be skipped.
     #[error("extension {uri} is required and depends on {needs}, which on_failure = \"skip\" lets requests go without")]
     SkippedDependency {
         /// The dependent extension.

@@ -97,7 +97,7 @@ impl Extension {
         &self.card
     }
 
-    /// The methods that the extension adds to those of A2A.
+    /// The methods that the extension adds to the methods of A2A.
     #[must_use]
     pub fn methods(&self) -> &[Method] {
         &self.methods
@@ -156,7 +156,7 @@ impl Extension {
         self.observer.set(observer)
     }
 
-    /// Removes the observer. It still receives turns that are running.
+    /// Removes the observer. The observer still receives the turns that are running now.
     pub fn end_observation(&self) {
         self.observer.clear();
     }

@@ -158,7 +158,8 @@ pub struct RecordedStep {
     /// The agent's steps, if the extension may read them. Absent if unchanged since the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_steps: Option<Json>,
-    /// The guest's calls whose answers depend on the outside, in order.
+    /// The calls of the guest that only the recording can answer in a replay, such as reads of the clock. They are in
+    /// the order of the calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<HostCall>,
     /// The result after the host's checks.
@@ -292,7 +293,7 @@ pub enum HostCall {
     Random(Octets),
     /// Reads a key.
     Get {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
@@ -302,7 +303,7 @@ pub enum HostCall {
     },
     /// Sets a key.
     Set {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
@@ -311,14 +312,14 @@ pub enum HostCall {
     },
     /// Deletes a key.
     Delete {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
     },
     /// Increments a counter.
     Increment {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
@@ -329,7 +330,7 @@ pub enum HostCall {
     },
     /// Lists keys.
     Keys {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// Number of skipped keys.
         skip: u64,
@@ -383,7 +384,7 @@ pub struct HttpAnswer {
 /// A key with its value before the turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownKey {
-    /// The bucket: empty for the lasting one, `context` or `task`.
+    /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
     pub bucket: String,
     /// The name of the key.
     pub key: String,

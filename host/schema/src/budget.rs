@@ -1,4 +1,4 @@
-//! Memory budgets for validators, reserved before memory is used.
+//! Memory budgets. The memory of a validator is reserved in a budget before it is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 /// A tenant is busy if its guests use more than `1 / SHARE` of a core.
 const SHARE: u64 = 4;
-/// CPU time that a tenant's guests may use in a burst before it is busy.
+/// CPU time that a tenant's guests may use in a burst before the tenant counts as busy.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// Maximum debt, in multiples of the burst. It limits how long a tenant stays busy after its last call.
 const MAX_DEBT: u64 = 3;

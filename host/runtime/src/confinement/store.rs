@@ -35,7 +35,7 @@ pub(crate) struct HostState {
     /// The last snapshot of session state that the guest has read.
     pub(crate) shown: Option<Json>,
     pub(crate) wasi: Option<Box<Wasi>>,
-    /// The place of the running call; `None` if it needs none.
+    /// The place of the running call; `None` if the call needs no place.
     pub(crate) place: Option<HeldPlace>,
 }
 

@@ -18,7 +18,7 @@ pub struct LogLine {
     pub at: SystemTime,
     /// `trace`, `debug`, `info`, `warn` or `error`.
     pub level: &'static str,
-    /// Name that the extension gives to the writing part; may be empty.
+    /// The part of the extension that wrote the line, as named by the extension. May be empty.
     pub context: String,
     /// The text of the line.
     pub message: String,

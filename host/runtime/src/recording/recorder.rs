@@ -319,7 +319,7 @@ fn strip(event: &mut StreamResponse) {
     }
 }
 
-/// The text as JSON, unless it equals the last recorded one.
+/// Returns the text as JSON, or `None` if the text equals the last recorded text.
 fn changed(last: &mut Option<String>, now: Option<String>) -> Option<Json> {
     if now.is_none() || *last == now {
         return None;

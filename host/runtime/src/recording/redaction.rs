@@ -1,4 +1,4 @@
-//! Removes values from a recorded turn that operators must not see.
+//! Removes from a recorded turn the values that operators must not see.
 
 use annex_protocol::Json;
 use serde::Serialize;

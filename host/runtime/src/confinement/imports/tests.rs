@@ -1,4 +1,4 @@
-//! Every import that a linker provides needs its grant.
+//! Tests that a linker provides an import only with the grant that the import needs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Every second page, so that there are more runs than one call lists.
+    /// The test writes every second page. This makes more runs than one system call lists.
     #[test]
     fn every_page_that_was_written_is_put_back() {
         let memory = mapped();

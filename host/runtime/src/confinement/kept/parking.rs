@@ -115,7 +115,7 @@ trait GiveWay: Send + Sync {
     /// Drops the instance that was parked first. Returns true if there was one.
     fn give_up_one(&self) -> bool;
 
-    /// Drops instances above the maximum, and those idle for too long.
+    /// Drops instances above the maximum, and instances that were idle for too long.
     fn tidy(&self, now: Instant);
 }
 

@@ -117,7 +117,7 @@ impl CompilerProcess {
     }
 }
 
-/// A process that is killed when dropped.
+/// A running process. It is killed when this value is dropped.
 struct ChildGuard(Child);
 
 impl ChildGuard {

@@ -26,7 +26,7 @@ pub fn compilations() -> Vec<Arc<Compilation>> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// A listed compilation. Dropping it removes it from the list.
+/// Keeps a compilation in the list. Dropping this value removes the compilation from the list.
 pub(super) struct UnderWay(Arc<Compilation>);
 
 impl UnderWay {
