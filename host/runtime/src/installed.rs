@@ -16,8 +16,8 @@ const MAX_CARD_ENTRIES: usize = 256 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct Installed {
     extensions: Vec<Arc<Extension>>,
-    /// The present version of each extension of which `extensions` has an older version. The present versions decide
-    /// which requests the extensions are active for.
+    /// The present versions of the extensions that `extensions` contains in an older version. The present versions
+    /// decide which requests an extension is active for.
     replaced: Vec<Arc<Extension>>,
 }
 

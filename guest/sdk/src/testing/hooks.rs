@@ -12,8 +12,8 @@ impl Host {
     /// Calls [`Extension::descriptor`].
     ///
     /// # Errors
-    /// The hook returns an error, or the parameters do not fit. In a real host, the
-    /// [schema](Extension::PARAMETER_SCHEMA) finds parameters that do not fit, if there is one.
+    /// The hook returns an error, or the parameters do not fit. A real host finds such parameters earlier, if the
+    /// extension has a [schema](Extension::PARAMETER_SCHEMA).
     pub fn descriptor<E: Extension>(&self) -> Result<Descriptor, String> {
         self.run(|| E::descriptor(&E::Parameters::from_config(&Config::HOST)?))
     }
