@@ -75,8 +75,8 @@ pub trait AgentExecutor: Send + Sync {
         false
     }
 
-    /// Called when a task ends before its agent did: it was cancelled, or its turn took too long. An agent that calls a
-    /// remote agent cancels the task there. The server waits a few seconds at most.
+    /// Called when a task ends while its agent is still working, because the task was cancelled or its turn took too long. An
+    /// agent that calls a remote agent cancels the remote agent's task. The server waits a few seconds at most.
     async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {}
 }
 
@@ -117,7 +117,7 @@ pub enum AgentEvent {
     Artifact {
         /// The artifact; pieces of one artifact carry the same id.
         artifact: Artifact,
-        /// True if the parts follow the ones sent before under this id.
+        /// True if the parts are appended to the parts that were sent before under the artifact's id.
         append: bool,
         /// True if no more pieces of the artifact follow.
         last_chunk: bool,
@@ -179,8 +179,8 @@ pub enum AgentError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The message is refused. If the turn has sent no event there is no task, and the client gets this error. A
-    /// waiting task keeps waiting, with the reason in its status.
+    /// The agent refuses the message. If the turn has sent no event yet, no task is created, and the client gets this error. A
+    /// task that waits for its client keeps waiting, and its status contains the reason.
     #[error(transparent)]
     Refused(A2aError),
     /// The receiver of the events was dropped.

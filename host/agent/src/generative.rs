@@ -169,10 +169,10 @@ impl fmt::Debug for GenerativeModel {
 }
 
 impl GenerativeConfig {
-    /// Checks the config like [`GenerativeModel::new`]. Does not build the client, because that takes the most time.
+    /// Finds the errors of [`GenerativeModel::new`] without building the HTTP client, which takes most of the time.
     ///
     /// # Errors
-    /// As [`GenerativeModel::new`].
+    /// All errors of [`GenerativeModel::new`] except [`GenerativeError::Client`].
     pub fn check(&self) -> Result<(), GenerativeError> {
         self.parts().map(drop)
     }

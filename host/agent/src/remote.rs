@@ -12,15 +12,15 @@ use http::HeaderMap;
 /// The error of reading or storing ids.
 pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
-/// A store for the ids that a remote agent has for the conversation and the task of a turn, one text for each. The ids
-/// are not part of the state, and no other agent sees them. They live as long as the conversation and the task, and as
-/// durably.
+/// A store for the ids that a remote agent uses for the conversation and the task of a turn. The ids of the conversation are
+/// one text, and the ids of the task are another. They are not part of the state, so no other agent sees them. They are stored
+/// as durably as the conversation and the task, and are deleted with them.
 #[async_trait]
 pub trait UpstreamIds: Send + Sync {
     /// The stored ids of the conversation; `None` if there are none.
     async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError>;
 
-    /// The stored ids of one of the caller's tasks. `None` if there are none, and for a task of another caller.
+    /// The stored ids of one of the caller's tasks. `None` if no ids are stored, or if the task belongs to another caller.
     async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError>;
 
     /// Replaces the ids of the conversation.

@@ -35,7 +35,7 @@ const MAX_PATTERNS: usize = 100;
 const MAX_PATTERN_TEXT: usize = 8 << 10;
 /// The most bytes of all compiled patterns together.
 const MAX_KEPT: usize = 8 << 20;
-/// Nanoseconds of work for an answer that may run on a shared thread.
+/// The most nanoseconds of work for an answer that is found on a thread that also serves requests.
 const SMALL_WORK: u64 = 2_000_000;
 /// The most nanoseconds of work for an answer.
 const MAX_WORK: u64 = 4_000_000_000;
@@ -66,7 +66,8 @@ pub struct RuleConfig {
     /// applies only if all match. The named groups of `when` are pieces as well. Example: `name = "named (\\w+)"`.
     #[serde(default)]
     pub extract: BTreeMap<String, String>,
-    /// Like `extract`, for pieces of the tool's result, which is JSON text.
+    /// Names for pieces of the tool's result, each with a regular expression as in `extract`. The expressions are searched in
+    /// the JSON text of the result.
     #[serde(default)]
     pub extract_result: BTreeMap<String, String>,
     /// The answer. `{name}` is replaced by the piece of that name.
@@ -148,7 +149,7 @@ pub enum ScriptError {
          tenants be loaded at once"
     )]
     NoRoom {
-        /// The size of its patterns, in bytes.
+        /// The size of this script's patterns, in bytes.
         bytes: usize,
     },
     /// The thread that compiled the script ended early.
@@ -229,10 +230,10 @@ impl ScriptedModel {
         Ok(Self { script, place: Arc::new(Semaphore::new(1)) })
     }
 
-    /// Like [`Self::new`], on one of a few threads that serve no requests.
+    /// Compiles a script on one of a few threads that serve no requests.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// The errors of [`Self::new`], and [`ScriptError::BrokeOff`] if the thread ended early.
     pub async fn compile(config: ScriptConfig) -> Result<Self, ScriptError> {
         aside(move || Self::new(config)).await
     }
@@ -240,7 +241,7 @@ impl ScriptedModel {
     /// Checks that a script compiles, without reserving memory for it.
     ///
     /// # Errors
-    /// As [`Self::new`], without [`ScriptError::NoRoom`].
+    /// The errors of [`Self::compile`] except [`ScriptError::NoRoom`].
     pub async fn check(config: ScriptConfig) -> Result<(), ScriptError> {
         aside(move || config.into_rules().map(drop)).await
     }
@@ -254,8 +255,8 @@ async fn aside<T: Send + 'static>(
 }
 
 impl ScriptConfig {
-    /// Returns this config for the script of a tenant. The script may use as much memory as `scripts` scripts can have
-    /// at the same time.
+    /// Returns this config with a limit on the memory of the script's patterns. The limit is an equal share of the memory for
+    /// tenants' scripts, so that `scripts` scripts fit into that memory together.
     #[must_use]
     pub fn for_one_of(self, scripts: usize) -> Self {
         Self { share: Some(pattern_memory::share(scripts)), ..self }

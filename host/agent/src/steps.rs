@@ -224,8 +224,9 @@ impl OpenStep {
         });
     }
 
-    /// Adds bytes that were sent to a model or received. A call that is broken off before [`Self::finish`] uses tokens
-    /// too. If its model has counted fewer tokens than these bytes make up, the bytes are charged as tokens.
+    /// Counts bytes that were sent to a model or received from it. The count is used if the call is broken off before
+    /// [`Self::finish`], because such a call uses tokens too. If the bytes make up more tokens than the model has counted, the
+    /// tokens of the bytes are charged.
     pub fn pass(&self, bytes: usize) {
         self.uncounted.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -60,7 +60,7 @@ const IDENTIFIER: &str = r"[_\p{XID_Start}]\p{XID_Continue}*";
 static STATE_KEY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!("^(?:app:|user:|temp:)?{IDENTIFIER}$")).expect("the pattern is a constant"));
 
-/// A brace and a name, up to the next brace that does not close it.
+/// Matches an opening brace and a name without a closing brace: the next brace opens another pair, or the text ends.
 static UNCLOSED: LazyLock<Regex> = LazyLock::new(|| {
     let name = format!(r"(?:app:|user:|temp:|artifact\.)?{IDENTIFIER}\??");
     Regex::new(&format!(r"^\{{({name})[^{{}}]*(?:\{{|$)")).expect("the pattern is a constant")

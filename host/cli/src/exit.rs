@@ -30,7 +30,7 @@ impl Failure {
         ClassifiedError { failure: self, error: error.into() }.into()
     }
 
-    /// An error of this kind.
+    /// Creates an error with this text, marked with this kind of failure.
     pub(crate) fn error(self, text: impl Into<String>) -> anyhow::Error {
         self.of(anyhow::Error::msg(text.into()))
     }
@@ -78,7 +78,7 @@ fn failure(error: &anyhow::Error) -> Option<Failure> {
     marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
 }
 
-/// The kind of failure that `error` is; `None` for an error without a code of its own.
+/// The kind of failure of a client's error. `None` if the kind has no exit code of its own.
 fn of_client(error: &ClientError) -> Option<Failure> {
     match error {
         ClientError::Address { .. } | ClientError::Parameter(_) => Some(Failure::Usage),

@@ -29,8 +29,8 @@ use json::JsonLine;
 /// The most bytes of one field.
 const MAX_FIELD: usize = 8 << 10;
 
-/// Hides a notice that PostgreSQL sends at each start: the tables of migrations exist already. A filter can show the
-/// notice by this target.
+/// The filter that hides a notice of PostgreSQL. The notice says at each start that the tables of the migrations already exist.
+/// `ANNEX_LOG` can show the notice by its target, `sqlx::postgres::notice`.
 const QUIET: &str = "sqlx::postgres::notice=warn";
 
 /// Starts logging for the rest of the process.

@@ -20,7 +20,7 @@ mod installed;
 /// agents of A2A do.
 const PORTS: [u16; 2] = [9999, 9990];
 
-/// Stands in errors for the path of the config if the config is not written to a file.
+/// The text that errors show in place of the config's path, if the config is not written to a file.
 const UNNAMED: &str = "annex proxy";
 
 /// Put extensions in front of an agent that you have

@@ -82,7 +82,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The settings for the component: those in the file of `--settings`, or those in the recording.
+    /// Returns the settings for the component: from the file of `--settings`, or without that option from the recording.
     fn settings(&self, head: &RecordingHead) -> anyhow::Result<Table> {
         let Some(file) = &self.settings else {
             return recorded_settings(head).map_err(|reason| anyhow!("{}: settings: {reason}", self.file.display()));

@@ -24,7 +24,7 @@ impl Injection {
     /// Finds the extension that receives the state.
     ///
     /// # Errors
-    /// As [`extension`].
+    /// When no extension was requested and the card declares no state schema.
     pub(crate) fn new(state: &JsonObject, requested: &[ExtensionUri], card: &AgentCard) -> anyhow::Result<Self> {
         Ok(Self { uri: extension(requested, card)?, state: state.to_json()? })
     }
@@ -73,10 +73,10 @@ impl Injection {
     }
 }
 
-/// Reads the argument of `--state`.
+/// Reads the argument of `--state`: a JSON object, or `@` and the name of a file that holds one.
 ///
 /// # Errors
-/// As [`read_object`].
+/// When the file cannot be read or the text is not a JSON object.
 pub(crate) fn read(argument: &str) -> anyhow::Result<JsonObject> {
     read_object(argument).context("--state").map_err(|error| Failure::Usage.of(error))
 }
@@ -121,7 +121,8 @@ pub(crate) fn extension(requested: &[ExtensionUri], card: &AgentCard) -> anyhow:
     uri.cloned().context(missing)
 }
 
-/// The schema of the state that an extension on the card takes.
+/// The schema of the state that the extension `uri` takes. `None` if the card does not list the extension, or the extension
+/// declares no schema.
 pub(crate) fn schema<'a>(card: &'a AgentCard, uri: &ExtensionUri) -> Option<&'a Json> {
     card.extension(uri.as_str())?.params.as_ref()?.get(SCHEMA)
 }

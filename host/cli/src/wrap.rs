@@ -14,8 +14,8 @@ pub(crate) fn columns(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Breaks lines at spaces so that each line has at most `columns` columns. The further lines of a line are indented by
-/// `indent` columns more than that line. Without `columns` the text is returned unchanged.
+/// Breaks lines at spaces so that each line has at most `columns` columns. The continuation of a broken line is indented by
+/// `indent` columns more than the line itself. Without `columns` the text is returned unchanged.
 pub(crate) fn hanging(text: &str, indent: usize, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     text.split_inclusive('\n').map(|line| broken(line, indent, columns)).collect()

@@ -61,7 +61,7 @@ impl AnswerError {
 pub(super) struct Reader {
     /// Splits an answer into events.
     pub(super) split: fn(Response, StreamLimits) -> Events<Response>,
-    /// Adds the next event to the queue. Returns true for the last one.
+    /// Reads one event of the answer into the queue. Returns true if it was the last event.
     pub(super) read: fn(&str, &mut EventQueue) -> Result<bool, AnswerError>,
 }
 

@@ -27,7 +27,7 @@ pub(super) fn list(items: impl Iterator<Item = Value>) -> Option<Value> {
     (!items.is_empty()).then(|| items.into())
 }
 
-/// Parses an event. APIs may also report an error in the middle of a stream.
+/// Parses an event as JSON. Fails if the event reports an error, which APIs may send even in the middle of a stream.
 pub(super) fn parse(event: &str) -> Result<Value, AnswerError> {
     let value: Value = serde_json::from_str(event).map_err(AnswerError::NotJson)?;
     match value.get("error").filter(|error| !error.is_null()) {
@@ -40,7 +40,7 @@ pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A count; `None` for a missing or negative one.
+/// Reads the count at `pointer` in `value`. `None` if the count is missing or negative.
 pub(super) fn count(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer).and_then(Value::as_u64)
 }

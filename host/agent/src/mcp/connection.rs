@@ -1,4 +1,4 @@
-//! One MCP server: its start, its restarts when it ends, and its end.
+//! Starts an MCP server, restarts it whenever it ends, and stops it.
 
 use std::env;
 use std::error::Error;
@@ -120,7 +120,8 @@ impl McpConfig {
         }
     }
 
-    /// The named environment variables that are missing, and a variable whose token cannot be sent. Starts no server.
+    /// Returns an error for each environment variable that the config names and that cannot be used: it is not set, or its
+    /// token cannot be sent. Starts no server.
     pub fn unusable_variables(&self) -> Vec<McpError> {
         match &self.place {
             ServerAddress::Program { env, .. } => env.iter().filter_map(|name| self.variable(name).err()).collect(),
@@ -299,8 +300,8 @@ impl Starter {
     }
 }
 
-/// The error of a start, with the reason if the program has ended. The reader of the answer or the writer of the
-/// request may notice the end first.
+/// Converts the error of a start. A closed connection and a failed write mean that the program has ended, so both become the
+/// same error. Any other error is shortened.
 fn ended(error: ClientInitializeError) -> Source {
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
@@ -315,7 +316,7 @@ fn cut(error: &(dyn Error + 'static)) -> Source {
     annex_text::line_within(&annex_text::with_causes(error), MAX_WORDS).into()
 }
 
-/// The retries for resuming an answer that broke off.
+/// The policy for resuming an answer that broke off: at most three tries, with growing pauses.
 fn resumption() -> ExponentialBackoff {
     let mut backoff = ExponentialBackoff::default();
     backoff.max_times = Some(3);

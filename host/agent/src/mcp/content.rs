@@ -53,7 +53,7 @@ impl Content {
     /// The answer for the model: the structured content, or an object with the text as `result`.
     ///
     /// # Errors
-    /// None that is known: the content is JSON already.
+    /// When the content cannot be written as JSON. No such content is known.
     pub(super) fn response(&self) -> Result<Json, String> {
         let response = match &self.structured {
             Some(Value::Object(object)) => Value::Object(object.clone()),
@@ -132,7 +132,7 @@ impl Content {
         self.artifacts.push((name, vec![part]));
     }
 
-    /// The name for a file without one, such as an image: the tool's name, with an extension from the media type.
+    /// Creates a name for a file that has none, such as an image: the tool's name, with an extension from the media type.
     fn file_name(&self, tool: &str, media_type: &str) -> String {
         let kind = media_type.rsplit('/').next().unwrap_or(media_type);
         match self.artifacts.len() {

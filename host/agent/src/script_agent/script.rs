@@ -145,7 +145,7 @@ impl EventScript {
         self.rules.iter().map(|rule| rule.steps.len()).max().unwrap_or(0)
     }
 
-    /// The steps for a message with this id and text.
+    /// The steps of the first rule that matches a message with this id and text. `None` if no rule matches.
     pub(crate) fn steps_for(&self, id: &str, text: &str) -> Option<&[Step]> {
         let applies = |rule: &&EventRule| id.starts_with(&rule.message_id) && text.starts_with(&rule.text);
         self.rules.iter().find(applies).map(|rule| rule.steps.as_slice())

@@ -92,7 +92,7 @@ impl Pattern {
         self.nanos_per_byte.saturating_mul(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Like [`Self::to_find`], for a search that also captures the groups.
+    /// The most nanoseconds of one core for a search that captures the groups, in a text of this length.
     pub(super) fn to_capture(&self, bytes: usize) -> u64 {
         let groups = u64::try_from(self.groups()).unwrap_or(u64::MAX);
         // The match is found first, and then a second time with its groups.
@@ -115,7 +115,7 @@ impl Pattern {
         self.with_tables(|tables| self.regex.search_half_with(tables, &first).is_some())
     }
 
-    /// The first match in the text.
+    /// Searches the text and returns the first match. `None` if nothing matches.
     pub(super) fn captures<'a>(&self, text: &'a str) -> Option<CapturedPieces<'a>> {
         let mut groups = self.regex.create_captures();
         self.with_tables(|tables| self.regex.search_captures_with(tables, &Input::new(text), &mut groups));

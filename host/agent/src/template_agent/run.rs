@@ -129,8 +129,8 @@ impl<'a> Run<'a> {
         self.agent.callbacks.as_deref()
     }
 
-    /// Calls the callback `before_agent`. Returns its answer, if it gives one. State without an answer is stored at
-    /// once, so that the instruction can use it.
+    /// Calls the callback `before_agent`. Returns the callback's answer if it gives one. Otherwise the callback's changes of
+    /// the state are stored at once, so that the instruction can use them.
     async fn before_agent(&self) -> Result<Option<AnswerStep>, AgentError> {
         let Some(callbacks) = self.callbacks() else { return Ok(None) };
         let mut context = callback_context(self.turn);
@@ -349,7 +349,7 @@ fn asks_for_too_many() -> AgentError {
     failed(&format!("The agent asked for more than {MAX_CALLS} calls of tools at once. Ask for less at once."))
 }
 
-/// The error for the user, without the cause, which may contain addresses and keys.
+/// Creates the error for the user. It does not contain the cause, because the cause may contain addresses and keys.
 fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
     step.fail(&error.to_string());
     if let Some(too_long) = error.source.downcast_ref::<PromptTooLong>() {

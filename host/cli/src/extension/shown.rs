@@ -9,7 +9,7 @@ use super::shadow;
 use crate::line::Line;
 
 pub(super) type List = extensions::List<Line>;
-/// Details of an extension; grants stay JSON.
+/// The details of an extension, with its grants as JSON.
 pub(super) type Details = extensions::Details<Line, Value>;
 pub(super) type RemovedExtension = extensions::RemovedExtension<Line>;
 pub(super) type ReloadResult = extensions::ReloadResult<Line>;
