@@ -217,7 +217,7 @@ impl Walk<'_> {
     }
 }
 
-/// The path without `.` components and other special ones.
+/// The path with its names only, without components such as `.`, `..` and `/`.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }

@@ -56,7 +56,7 @@ pub enum ClientError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An error status instead of a card.
+    /// The server answered the request for the card with an error status.
     #[error(
         "{url} answered {status}{}, so this is not an A2A agent or its card is elsewhere; if you know where, give the \
          URL of the card itself, which ends in .json",
@@ -70,7 +70,7 @@ pub enum ClientError {
         /// The server's error text, shortened to one line; empty without one.
         words: String,
     },
-    /// A temporary error status instead of a card.
+    /// The server answered the request for the card with status 429 or 503, so it may send the card later.
     #[error("{url} answered {status}: {}", not_served(.words))]
     NotServed {
         /// The URL of the card.
@@ -161,14 +161,14 @@ pub enum ClientError {
     /// The agent's error.
     #[error(transparent)]
     Agent(Box<RemoteError>),
-    /// An HTTP status without an A2A error.
+    /// The response has an error status, and its body is not an A2A error.
     #[error("{url} answered {status}: {body}")]
     Status {
         /// The URL of the request.
         url: String,
         /// The status of the response.
         status: StatusCode,
-        /// The beginning of its body.
+        /// The beginning of the response's body.
         body: String,
         /// The seconds after which the request may be sent again, if known.
         retry_after: Option<u64>,

@@ -41,7 +41,7 @@ pub enum ParameterError {
         /// The URI that the caller asked for.
         uri: ExtensionUri,
     },
-    /// Two callers set the same field.
+    /// The header field is already set, for example by an interceptor.
     #[error("the header field {name} is set twice")]
     SetTwice {
         /// The field.

@@ -94,12 +94,12 @@ impl ClientSession {
         self.context_id.as_ref()
     }
 
-    /// The latest task.
+    /// The id of the latest task; `None` if no task is known.
     pub fn task_id(&self) -> Option<&TaskId> {
         self.task.as_ref().map(|(id, _)| id)
     }
 
-    /// The last known state of the latest task.
+    /// The last known state of the latest task; `None` if no task is known.
     pub fn task_state(&self) -> Option<TaskState> {
         self.task.as_ref().map(|(_, state)| *state).filter(|state| *state != TaskState::Unspecified)
     }

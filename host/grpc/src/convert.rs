@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// A type whose reading reads another answer. True if the flag was still set after that.
+    /// A type that reads an answer while it is read itself. Holds true if the flag is still set after the inner answer.
     struct Outer(bool);
 
     impl FromProto<()> for Outer {

@@ -1,8 +1,8 @@
-//! Errors as `google.rpc.Status` (specification section 10.6). Their code, message and details are the same as on the
-//! other bindings. A client also reads a status here.
+//! Errors as `google.rpc.Status` (specification section 10.6). Their code, message and details are the same as on the other
+//! bindings. The client's side of this crate reads the details of a status with this module.
 //!
-//! A status travels in HTTP/2 headers, which clients commonly limit to 8 KiB. Errors can repeat the client's texts, so
-//! every text is cut here.
+//! A status travels in HTTP/2 headers, which clients commonly limit to 8 KiB. Errors can repeat the client's texts, so every
+//! text is cut here.
 
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ pub(crate) fn is_too_large(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("decoded message length too large")
 }
 
-/// The status of tonic with the details of A2A added. The code stays tonic's, which clients know.
+/// Adds the details of A2A to a status that tonic created. The status keeps tonic's code, which clients know.
 pub(crate) fn too_large(status: &Status) -> Status {
     with_code(Code::OutOfRange as i32, &A2aError::InvalidRequest { reason: status.message().to_owned() })
 }
@@ -78,7 +78,7 @@ pub(crate) fn is_without_message(status: &Status) -> bool {
     status.code() == Code::Internal && MISSING.contains(&status.message())
 }
 
-/// The status that replaces the one of tonic. It blames the client, whose body is too short.
+/// The status that replaces tonic's status for a request without a whole message. It says that the client's body is too short.
 pub(crate) fn without_message(status: &Status) -> Status {
     let reason = format!("the body is shorter than the message length in front: {}", status.message());
     of(&A2aError::InvalidRequest { reason })

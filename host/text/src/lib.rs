@@ -86,8 +86,8 @@ pub fn cut(mut text: String, limit: usize) -> String {
     text
 }
 
-/// The text, with its line breaks and tabs, for a reader who wants the whole text. Joiners (U+200C, U+200D) between two
-/// visible characters stay too, because Persian and family emoji need them.
+/// Escapes the text, but keeps its line breaks and tabs. Joiners (U+200C, U+200D) between two visible characters stay too,
+/// because Persian and family emoji need them.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
     // A carriage return before a line feed belongs to the line break. Any other one is escaped.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// The settings of an upstream agent, and of the calls to the upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// The agent's name. The agent's events have it as their author, and its sessions as their app.
+    /// The agent's name. It is the author of the agent's events, and the app of the agent's sessions.
     pub name: String,
     /// The URL of the agent's card, or the base URL of the agent. With a base URL the card is read from
     /// `/.well-known/agent-card.json` below it.

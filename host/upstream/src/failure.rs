@@ -105,7 +105,8 @@ fn violation(violation: &Violation) -> FieldViolation {
     FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 
-/// The media type in the upstream's error details; `of a part` if they name none.
+/// The media type that the upstream's error details name. If they name none, the words `of a part`, which take the place of the
+/// media type in the error text.
 fn content_type(error: &RemoteError) -> String {
     let named = error.details.iter().find_map(|detail| {
         let detail: annex_protocol::JsonObject = detail.to().ok()?;
@@ -150,7 +151,7 @@ fn of_status(status: StatusCode) -> String {
     }
 }
 
-/// The caller's text if the upstream refuses this server's credentials or misses them.
+/// The error text for the caller if the upstream requires credentials, or refuses the credentials of this server.
 const DENIED: &str = "The agent behind this server does not accept the credentials of this server, or requires some.";
 
 /// Tells whether the upstream refuses the credentials.

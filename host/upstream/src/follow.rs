@@ -25,11 +25,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The number of failed attempts in a row to read a task after which the turn fails.
 const ATTEMPTS: u32 = 5;
-/// The longest time that a loose message waits for its next piece.
+/// The longest time that a message event about a running task waits for its next piece.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// The bytes of streams that are allowed for each byte of the limit on answers. That limit does not count names, ids
-/// and escapes.
+/// The limit on the bytes of a turn's streams, as a multiple of the limit on its answers. Streams need more bytes, because they
+/// also carry names, ids and escapes.
 const STREAM_BYTES: usize = 2;
 /// The most bytes of keep-alive comments that all streams of a turn may have together.
 const COMMENT_BYTES: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! Stored pairs of ids. Each links a context or task of this server with that of the upstream.
+//! Stored pairs of ids. Each pair links a context or task of this server with the upstream's context or task.
 
 use annex_agent::{UpstreamContext, UpstreamIdsError};
 use annex_protocol::{ContextId, MessageId, TaskId, TaskState};

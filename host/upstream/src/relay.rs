@@ -27,7 +27,7 @@ use intake::Intake;
 use messages::Messages;
 use outlet::Outlet;
 
-/// The number of events of the largest allowed size that one turn may have. Of smaller events a turn may have more.
+/// The limit on the bytes of all events of a turn, as a multiple of the largest allowed event.
 pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
 
 /// The state of one turn's answer while the answer is relayed.
@@ -114,7 +114,7 @@ impl<'a> Relay<'a> {
         !self.has_begun && self.messages.is_waiting()
     }
 
-    /// True if a loose message is held until its next piece arrives.
+    /// True if a message event about the task is held until its next piece arrives.
     pub(crate) fn is_holding(&self) -> bool {
         self.messages.is_holding()
     }
@@ -158,8 +158,8 @@ impl<'a> Relay<'a> {
         self.snapshot(task).await
     }
 
-    /// Processes the first event of a stream. In a turn that continues a task, it is the whole task as it was before
-    /// the client's message. The artifacts of that task count as relayed.
+    /// Processes the first event of a stream. In a turn that continues a task, the first event is the whole task as it was
+    /// before the client's message. The artifacts of that task count as relayed.
     pub(crate) async fn take_first(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         let is_known = self.continues && matches!(event, StreamResponse::Task(_));
         if is_known {

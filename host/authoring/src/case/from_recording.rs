@@ -28,7 +28,7 @@ pub enum NewCase {
     Passes {
         /// The name of the case's file.
         name: String,
-        /// The differences between the case and the turn.
+        /// The differences between the case and the recorded turn.
         remarks: Vec<&'static str>,
     },
     /// The component fails in the case, which therefore has no expected outcome yet.

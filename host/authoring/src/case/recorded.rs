@@ -23,7 +23,7 @@ const SECRET: &str = "(secret)";
 #[derive(Debug)]
 pub(super) struct GivenTurn {
     pub(super) given: Table,
-    /// The differences between the case and the turn.
+    /// The differences between the case and the recorded turn.
     pub(super) remarks: Vec<&'static str>,
 }
 

@@ -66,7 +66,7 @@ impl<'a> Runner<'a> {
         self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Loads the component with the settings alone.
+    /// Loads the component with the runner's settings, without the inputs of a case.
     pub(crate) async fn extension(&self) -> Result<Extension, CaseError> {
         self.load(&CaseInputs::default()).await
     }
@@ -420,7 +420,7 @@ fn status(state: TaskState, message: Option<&str>) -> TaskStatusUpdateEvent {
     }
 }
 
-/// A state by its name, with or without `TASK_STATE_`.
+/// Reads the name of a state, with or without `TASK_STATE_`. `key` is the key of the case that has the name, for the error.
 fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
     let whole = format!("TASK_STATE_{}", name.trim_start_matches("TASK_STATE_").replace('-', "_").to_uppercase());
     serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))

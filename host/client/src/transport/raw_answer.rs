@@ -91,11 +91,11 @@ impl RawAnswer {
         read.map_err(|error| ClientError::protocol(self.url(), json.get(), error))
     }
 
-    /// Decodes an event of a stream; `None` for an event of an unknown kind, which is skipped. Some agents of 1.0 write
-    /// some events in the form of 0.3. Other agents send keep-alive events with an event name of their own.
+    /// Decodes an event of a stream; `None` for an event of an unknown kind, which is skipped. Some agents of 1.0 write some
+    /// events in the form of 0.3. Other agents send keep-alive events with an event name of their own.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// The agent's error, or a breach of the protocol.
     pub(crate) fn decode_event(&self) -> Result<Option<StreamResponse>, ClientError> {
         match self.decode() {
             Err(error @ ClientError::Protocol { .. }) => {
@@ -117,7 +117,7 @@ impl RawAnswer {
     /// Extracts the result now, so that an agent's error is reported before the result is decoded.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// The agent's error, or a breach of the protocol.
     pub(super) fn taken_apart(self) -> Result<Self, ClientError> {
         let json = self.result()?;
         let url = match self {

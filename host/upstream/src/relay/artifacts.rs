@@ -14,13 +14,13 @@ const MAX_DIGESTS: usize = 1_000;
 /// The pieces of an artifact that were relayed so far.
 pub(super) struct RelayedArtifact {
     pub(super) id: ArtifactId,
-    /// The digest of its contents. If the artifact in a snapshot has another digest, its contents were replaced.
+    /// The digest of the artifact's contents. If the artifact in a snapshot has another digest, its contents were replaced.
     digest: DefaultHasher,
     pub(super) text: String,
 }
 
 impl RelayedArtifact {
-    /// A record of the whole artifact without its text, because the session does not have the text yet.
+    /// Creates the record of a whole artifact. The record has no text, because the text is not in the session yet.
     pub(super) fn of(artifact: &Artifact) -> Self {
         let id = artifact.artifact_id.clone();
         let mut relayed = Self { id, digest: DefaultHasher::new(), text: String::new() };
@@ -47,8 +47,8 @@ impl RelayedArtifact {
         self.id == other.id && self.digest.finish() == other.digest.finish()
     }
 
-    /// The digest of its id and the digest of its contents. Another build of Annex may make other digests, and then
-    /// relays the artifact once more.
+    /// The digest of the artifact's id and the digest of its contents. Another build of Annex may compute other digests. An
+    /// artifact that was relayed by an older build may then be relayed once more.
     fn digests(&self) -> (u64, u64) {
         let mut id = DefaultHasher::new();
         self.id.as_str().hash(&mut id);
@@ -120,8 +120,8 @@ impl Artifacts {
         self.relayed.push(RelayedArtifact::of(artifact));
     }
 
-    /// Gives ids to the artifacts of a whole task that have none. They get the same ids as in the events of a stream,
-    /// by their order.
+    /// Gives an id to each artifact of a whole task that has none. The ids follow from the order of the artifacts, and are the
+    /// same as in the events of a stream.
     pub(super) fn name_all(&mut self, artifacts: &mut [Artifact]) {
         let mut number = 0;
         for artifact in artifacts.iter_mut().filter(|artifact| artifact.artifact_id.is_empty()) {
@@ -131,8 +131,8 @@ impl Artifacts {
         self.unnamed = self.unnamed.max(number);
     }
 
-    /// Gives an id to the artifact of an event if it has none. An appended piece without an id belongs to the last such
-    /// artifact.
+    /// Gives an id to the artifact of an event if it has none. An appended piece without an id belongs to the last artifact
+    /// that came without an id.
     pub(super) fn name(&mut self, artifact: &mut Artifact, append: bool) {
         if artifact.artifact_id.is_empty() {
             if !append || self.unnamed == self.unnamed_before {

@@ -37,7 +37,7 @@ impl<'a> Ids<'a> {
         self.known.task.as_ref()
     }
 
-    /// Checks the ids of an event, and stores new ones.
+    /// Checks the ids of an event. Stores the ids that were not known yet.
     pub(super) async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         match &self.known.context {
             // An upstream that has no contexts names none.
