@@ -58,8 +58,8 @@ pub trait AgentExecutor: Send + Sync {
     /// Called once, after the agent's last turn. Stops everything that the agent has started.
     async fn close(&self) {}
 
-    /// The card of a remote agent, updated at each change. The turns of an agent with such a card have
-    /// [`TurnContext::remote`].
+    /// The card of a remote agent, updated at each change; `None` for a local agent. If the agent has a card here, the server
+    /// fills in [`TurnContext::remote`] for the agent's turns.
     fn remote_card(&self) -> Option<watch::Receiver<Arc<AgentCard>>> {
         None
     }
@@ -137,7 +137,7 @@ pub struct EventSender {
 }
 
 impl EventSender {
-    /// A sender and its receiver, with a buffer of `capacity` (at least 1) unread events.
+    /// Creates a sender and its receiver. The buffer holds `capacity` (at least 1) unread events.
     pub fn bounded(capacity: usize) -> (Self, mpsc::Receiver<AgentEvent>) {
         // tokio panics on a channel without room.
         let (sender, receiver) = mpsc::channel(capacity.max(1));
@@ -189,7 +189,8 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// The error for a turn whose event the conversation did not store. The user gets the reason unless it is internal.
+    /// Converts the error of an event that the conversation did not store. The user gets the reason, except for internal
+    /// errors.
     pub fn unstored(error: AppendError) -> Self {
         let message = match &error {
             AppendError::TooLarge(_) | AppendError::Name(_) => {

@@ -13,8 +13,8 @@ use http::HeaderMap;
 pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
 /// A store for the ids that a remote agent uses for the conversation and the task of a turn. The ids of the conversation are
-/// one text, and the ids of the task are another. They are not part of the state, so no other agent sees them. They are stored
-/// as durably as the conversation and the task, and are deleted with them.
+/// one text, and the ids of the task are another. The ids are not part of the state, so no other agent sees them. They are
+/// stored as durably as the conversation and the task. When a conversation or a task is deleted, its ids are deleted too.
 #[async_trait]
 pub trait UpstreamIds: Send + Sync {
     /// The stored ids of the conversation; `None` if there are none.
@@ -30,7 +30,7 @@ pub trait UpstreamIds: Send + Sync {
     async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError>;
 }
 
-/// How a turn at a remote agent begins.
+/// The way in which a turn at a remote agent begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TurnStart {
     /// The turn sends the client's message.
@@ -55,7 +55,7 @@ pub struct UpstreamContext {
     pub own_keys: Vec<String>,
     /// The ids of conversations and tasks at the agent.
     pub ids: Arc<dyn UpstreamIds>,
-    /// How the turn begins.
+    /// The way in which the turn begins.
     pub begins_with: TurnStart,
     active: Mutex<Vec<ExtensionUri>>,
 }

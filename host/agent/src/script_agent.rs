@@ -62,7 +62,7 @@ async fn play(steps: &[Step], turn: &TurnContext, events: &EventSender) -> Resul
     Ok(())
 }
 
-/// A message of the agent. The server adds the task id.
+/// Creates a message of the agent with these parts. The server adds the task id.
 fn message(turn: &TurnContext, parts: Vec<Part>) -> Message {
     Message::agent(turn.context_id.clone(), None, parts)
 }

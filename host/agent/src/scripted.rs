@@ -62,8 +62,8 @@ pub struct RuleConfig {
     pub when: String,
     /// The tool whose result came last. If set, the rule applies to that result; if not, to the user's message.
     pub after: Option<String>,
-    /// Names for pieces of the instruction. Each regular expression has one group, which captures the piece. The rule
-    /// applies only if all match. The named groups of `when` are pieces as well. Example: `name = "named (\\w+)"`.
+    /// Names for pieces of the instruction. Each regular expression has one group, which captures the piece. The rule applies
+    /// only if all expressions match. The named groups of `when` are pieces too. Example: `name = "named (\\w+)"`.
     #[serde(default)]
     pub extract: BTreeMap<String, String>,
     /// Names for pieces of the tool's result, each with a regular expression as in `extract`. The expressions are searched in
@@ -293,7 +293,7 @@ impl Script {
         self.rules.iter().map(|rule| rule.cost(prompt)).fold(0, u64::saturating_add)
     }
 
-    /// The answer and the calls of the first rule that applies.
+    /// Returns the answer and the calls of the first rule that applies. If no rule applies, returns the fallback.
     fn answer(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> RuleAnswer {
         let mut rules = self.rules.iter().take_while(|_| !given_up());
         rules.find_map(|rule| rule.apply(prompt, given_up)).unwrap_or_else(|| RuleAnswer::fallback(&self.fallback))

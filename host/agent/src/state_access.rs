@@ -4,7 +4,7 @@ use annex_conversation::{AppendError, Conversation, StateDelta};
 use annex_protocol::{Json, JsonObject};
 
 /// The state of a conversation, with changes that are not stored yet. A tool or a callback makes the changes. They are stored
-/// together with the event of that tool or callback, either all of them or none.
+/// together with the event of that tool or callback. If one change cannot be stored, none is stored.
 #[derive(Clone)]
 pub struct StateAccess {
     conversation: Conversation,
@@ -17,7 +17,7 @@ impl StateAccess {
         Self { conversation, changes: StateDelta::new() }
     }
 
-    /// One value by its full key, such as `user:name`.
+    /// The value of a full key, such as `user:name`; `None` if the key has no value.
     pub fn get(&self, key: &str) -> Option<Json> {
         self.changes.get(key).cloned().or_else(|| self.conversation.value(key))
     }

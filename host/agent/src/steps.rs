@@ -95,7 +95,8 @@ pub struct Tokens {
     pub output: Option<u64>,
 }
 
-/// The most tokens that one call may count, for its prompt and answer together. No model accepts that many.
+/// The most tokens that one call may count, for its prompt and answer together. The limit is higher than the limit of any
+/// model.
 const MAX_TOKENS: u64 = 1 << 32;
 
 impl Tokens {
@@ -224,9 +225,9 @@ impl OpenStep {
         });
     }
 
-    /// Counts bytes that were sent to a model or received from it. The count is used if the call is broken off before
-    /// [`Self::finish`], because such a call uses tokens too. If the bytes make up more tokens than the model has counted, the
-    /// tokens of the bytes are charged.
+    /// Counts the bytes of a model's prompt or answer. The count is used if the call is broken off before [`Self::finish`],
+    /// because such a call uses tokens too. If the bytes make up more tokens than the model has counted, the tokens of the
+    /// bytes are charged.
     pub fn pass(&self, bytes: usize) {
         self.uncounted.fetch_add(bytes, Ordering::Relaxed);
     }

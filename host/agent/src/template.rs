@@ -141,8 +141,9 @@ pub fn check_template(template: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// The name in the first placeholder without a closing brace, as in `You answer {user_info.`. Such a brace stays text.
-/// `None` if every placeholder is closed. A brace before anything other than a name counts as text, as in `{"a": 1`.
+/// Finds the first placeholder without a closing brace, as in `You answer {user_info.`, and returns its name. Such a brace
+/// stays text. `None` if every placeholder is closed. A brace before anything other than a name counts as text, as in `{"a":
+/// 1`.
 #[must_use]
 pub fn unclosed_placeholder(template: &str) -> Option<&str> {
     let braces = template.match_indices('{').map(|(place, _)| template.split_at(place));
@@ -164,7 +165,8 @@ pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     names
 }
 
-/// The text for a placeholder; `None` if the text between the braces is not a placeholder.
+/// Returns the text that replaces a placeholder. `inside` is the text between the braces. `None` if that text is not a
+/// placeholder.
 fn evaluate(inside: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
     if let Some(literal) = inside.strip_prefix(LITERAL_PREFIX) {
         return Ok(Some(format!("{{{literal}}}")));

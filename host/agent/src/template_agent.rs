@@ -57,7 +57,7 @@ pub struct TemplateAgent {
 }
 
 impl TemplateAgent {
-    /// An agent without tools that stores its answers in the session only.
+    /// Creates an agent without tools that stores its answers in the session only.
     pub fn new(name: impl Into<Arc<str>>, instruction: impl Into<String>, model: Arc<dyn Model>) -> Self {
         Self {
             name: name.into(),

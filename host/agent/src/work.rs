@@ -21,7 +21,7 @@ pub(crate) static ANSWERING: Places = Places::new(all_cores_but_one);
 /// delay the compilation.
 pub(crate) static COMPILING: Places = Places::new(all_cores_but_one);
 
-/// One thread less than cores. The last core stays free for requests without such work.
+/// Creates one place less than the machine has cores. The last core stays free for requests without such work.
 fn all_cores_but_one() -> FairPlaces {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     FairPlaces::new(cores.saturating_sub(1).max(1))

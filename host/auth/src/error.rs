@@ -1,4 +1,5 @@
-//! The errors of authentication. The operator gets some at start, and callers get others for their requests.
+//! The errors of authentication. An operator gets errors of the configuration at start. A caller gets an error when its request
+//! cannot be authenticated.
 
 use std::path::PathBuf;
 

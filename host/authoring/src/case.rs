@@ -74,8 +74,8 @@ impl Words {
     }
 }
 
-/// Separates an unexpected error and the log lines from the other members of the outcome, for printing line by line. If
-/// the error is expected or there is none, nothing is separated.
+/// Splits the outcome for printing. If the extension failed unexpectedly, its error and log lines are moved to [`Words`], where
+/// each line is printed separately. Otherwise the outcome stays whole.
 fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Words) {
     if expected.contains_key("fault") || !found.contains_key("fault") {
         return (found, Words::default());

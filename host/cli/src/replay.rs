@@ -152,7 +152,7 @@ fn shown_example(example: &Example) -> String {
     text
 }
 
-/// A table of the mean time per call, recorded and now, for each hook.
+/// Writes a table with the mean time per call of each hook, in the recording and in the replay.
 fn costs(comparison: &Comparison) -> String {
     if comparison.costs.is_empty() {
         return String::new();

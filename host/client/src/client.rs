@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with an empty cache.
+    /// Creates a client with an empty cache.
     ///
     /// # Errors
     /// [`ClientError::Setup`] when the HTTP client does not start.

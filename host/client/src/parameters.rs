@@ -110,7 +110,7 @@ impl ServiceParameters {
         &self.fields
     }
 
-    /// All parameters as header fields, with the protocol version.
+    /// Writes all parameters as header fields, and adds the protocol version.
     pub(crate) fn into_headers(self) -> HeaderMap {
         let mut headers = self.fields;
         headers.insert(A2A_VERSION, HeaderValue::from_static(VERSION));

@@ -12,7 +12,7 @@ pub struct StreamRoom {
 }
 
 impl StreamRoom {
-    /// A limit of this number of bytes.
+    /// Creates a limit of this number of bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self { most: bytes, left: Arc::new(AtomicUsize::new(bytes)) }

@@ -103,7 +103,7 @@ pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The flags as the integer type that the standard library uses.
+/// Converts the flags to the integer type that the standard library uses.
 pub(crate) fn bits(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }

@@ -23,8 +23,8 @@ pub struct UpstreamConfig {
     pub headers_forward: Vec<String>,
     /// A header field that this server adds to each request.
     pub credentials: Option<Credentials>,
-    /// Hosts, each as `name` or `name:port`, whose interfaces may be used in addition to those at the origin of the
-    /// card.
+    /// Hosts, each as `name` or `name:port`. Interfaces at these hosts may be used in addition to interfaces at the origin of
+    /// the card.
     pub allow_hosts: Vec<String>,
     /// The timeout for opening a connection.
     pub connect: Duration,

@@ -116,7 +116,7 @@ fn content_type(error: &RemoteError) -> String {
     named.map_or_else(|| "of a part".to_owned(), |named| passed_on(&named))
 }
 
-/// A text of the upstream's error, cut at [`MAX_TEXT_BYTES`].
+/// Cuts a text of the upstream's error at [`MAX_TEXT_BYTES`].
 fn passed_on(text: &str) -> String {
     annex_text::cut(text.to_owned(), MAX_TEXT_BYTES)
 }
@@ -138,7 +138,7 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
     broken(message, error)
 }
 
-/// The caller's text for an HTTP status without an A2A error.
+/// The error text for the caller if the upstream answered with an HTTP status and without an A2A error.
 fn of_status(status: StatusCode) -> String {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DENIED.to_owned(),

@@ -232,11 +232,11 @@ impl<'a> Follower<'a> {
         Ok(StreamEnd::Well)
     }
 
-    /// The next event of a stream; `None` at its end. The client limits the time without bytes, in which comments count
-    /// as bytes.
+    /// Returns the next event of a stream; `None` at the end of the stream. If no byte arrives for too long, the client ends
+    /// the stream with an error. Comments count as bytes.
     ///
-    /// Some agents leave a stream open after their last message. A stream that has brought only messages therefore ends
-    /// after `idle` without an event.
+    /// Some agents leave a stream open after their last message. A stream that has brought only messages therefore ends after
+    /// `idle` without an event.
     async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<NextEvent, AgentError> {
         if relay.is_holding() {
             // The client's own limit on the wait continues afterwards: the stream keeps what it has read.

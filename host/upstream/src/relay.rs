@@ -103,8 +103,8 @@ impl<'a> Relay<'a> {
         self.intake.taken()
     }
 
-    /// The number of relayed events, without those that only brought a new status message in the same state. The server
-    /// thus does not read a task more often because the task reports its progress.
+    /// The number of relayed events. Events that only brought a new status message in the same state are not counted. A task
+    /// that reports its progress in this way is thus not read more often.
     pub(crate) fn relayed(&self) -> usize {
         self.outlet.sent().saturating_sub(self.words)
     }
@@ -398,7 +398,7 @@ fn ends(state: TaskState) -> bool {
     state.is_terminal() || state.is_interrupted()
 }
 
-/// The task's status as a status update.
+/// Converts the task's status to a status update.
 fn as_update(task: Task) -> TaskStatusUpdateEvent {
     let Task { id, context_id, status, metadata, .. } = task;
     TaskStatusUpdateEvent { task_id: id, context_id, status, metadata }

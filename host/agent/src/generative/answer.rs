@@ -50,7 +50,7 @@ pub(super) enum AnswerError {
 }
 
 impl AnswerError {
-    /// An error with the provider's text, shortened for the log.
+    /// Creates the error for a failure that the provider reports. The provider's text is shortened for the log.
     pub(super) fn reported(words: &Value) -> Self {
         let text = words.pointer("/message").and_then(Value::as_str).map_or_else(|| words.to_string(), str::to_owned);
         Self::Reported(annex_text::line_within(&text, MAX_REFUSAL))

@@ -21,7 +21,7 @@ pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value
     object
 }
 
-/// The items as a list; `None` if there are none.
+/// Collects the items into a JSON array; `None` if there are no items.
 pub(super) fn list(items: impl Iterator<Item = Value>) -> Option<Value> {
     let items: Vec<Value> = items.collect();
     (!items.is_empty()).then(|| items.into())
@@ -50,7 +50,7 @@ pub(super) fn sum(counts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> 
     counts.into_iter().flatten().reduce(u64::saturating_add)
 }
 
-/// The tools, each with the schema of its parameters under `key`.
+/// Writes the tools of a prompt as JSON. Each tool has the schema of its parameters under `key`.
 pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = Value> {
     prompt.tools.iter().map(move |tool| {
         let schema: Value = tool.parameters.to().unwrap_or_default();

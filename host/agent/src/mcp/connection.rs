@@ -26,7 +26,7 @@ use super::stderr_log::log_lines;
 
 /// The longest time for a start. Package runners may have to download the server first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// The first pause before a restart. Each further pause is twice as long, up to the longest.
+/// The first pause before a restart. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest wait for the standard error of a program that ends.
@@ -271,7 +271,7 @@ impl Starter {
         Ok((service, tools))
     }
 
-    /// The HTTP client. It follows no redirects, so that no other server gets the token.
+    /// Creates the HTTP client. It follows no redirects, so that the token is sent to this server only.
     fn http_client(&self, url: &str, stop: CancellationToken) -> Result<BoundedHttp, Source> {
         // The whole process uses one provider. If another part has installed one already, that is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -323,7 +323,7 @@ fn resumption() -> ExponentialBackoff {
     backoff
 }
 
-/// The tools of the server, page by page.
+/// Lists the tools of the server, page by page.
 async fn offered(service: &Service) -> Result<Vec<Tool>, Source> {
     let mut tools: Vec<Tool> = Vec::new();
     let mut bytes = 0;

@@ -63,10 +63,10 @@ impl Content {
         Json::from_peer(&response).map_err(|error| format!("the result cannot be kept: {error}"))
     }
 
-    /// The changes of state, if all keys are in these scopes.
+    /// Reads the changes of state in the result. Each key must be in one of `scopes`.
     ///
     /// # Errors
-    /// Names a key in another scope, or says that the value is not an object. The text contains no value of a key.
+    /// When a key is in another scope, or the changes are not an object. The error names the key, but not its value.
     pub(super) fn state(&self, scopes: &[Scope]) -> Result<StateDelta, String> {
         let changes = match &self.changes {
             None => return Ok(StateDelta::new()),

@@ -206,7 +206,7 @@ fn parse(json: &[u8]) -> Result<ServerJsonRpcMessage, serde_json::Error> {
     serde_json::from_str(portable::repaired(&json).as_deref().unwrap_or(&json))
 }
 
-/// The media type in lower case, without parameters.
+/// The media type of the response, in lower case and without parameters.
 fn media_type(response: &Response) -> String {
     let field = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let essence = field.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -231,8 +231,8 @@ fn unread(error: ReadError<reqwest::Error>) -> HttpError {
     }
 }
 
-/// The events of a stream. Each event has at most [`MAX_MESSAGE`] bytes. The stream, including comments and blank
-/// lines, has at most [`MAX_BESIDE`] bytes.
+/// Reads the body of a response as a stream of events. Each event has at most [`MAX_MESSAGE`] bytes. The stream, including
+/// comments and blank lines, has at most [`MAX_BESIDE`] bytes.
 fn events(response: Response) -> EventStream {
     let begun = (response, EventLength::default(), MAX_BESIDE);
     let pieces = stream::try_unfold(begun, |(mut response, mut length, left)| async move {

@@ -189,7 +189,7 @@ fn kill(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
-/// The lines of a program, repaired so that every reader can read their values.
+/// Reads the lines that a program prints. Each line is repaired, so that every JSON parser can read its values.
 fn repaired_lines(output: ChildStdout) -> Output {
     let lines = stream::try_unfold(BufReader::new(output), |mut output| async move {
         let mut line = Vec::new();
@@ -214,7 +214,7 @@ fn repaired_line(line: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A program that has ended, while a process in its group still holds its standard error.
+    /// Starts a program that ends while a process in its group still holds its standard error.
     async fn ended_before_its_group() -> (Program, ChildStderr) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 600 &"]);

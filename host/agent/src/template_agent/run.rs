@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
         self.require(parts).await
     }
 
-    /// Repeats the request for results: the client has sent something else.
+    /// Asks the client for the results once more, because the client's message does not contain them.
     async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
         self.store_last(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
         let calls = waiting.iter().map(|call| call_part::call(call, true));

@@ -18,7 +18,7 @@ const WARM_UP: usize = 20;
 pub struct Measurement<'a> {
     /// The number of measured turns.
     pub turns: usize,
-    /// True to count instructions as well, which needs another compilation of each component.
+    /// True to count instructions too. Counting needs another compilation of each component.
     pub instructions: bool,
     /// The keys of an `[[extension]]` without `component`.
     pub settings: &'a Table,

@@ -331,7 +331,7 @@ async fn way_out(
     Ok(())
 }
 
-/// The message of the case, made from a text or from a Message object. Missing ids get the values that all cases have.
+/// Reads the message of the case from a text or from a Message object. Missing ids get the values that all cases have.
 fn message(given: &CaseInputs) -> Result<Message, CaseError> {
     let wrong = |reason: String| CaseError::wrong("message", reason);
     let mut message = match &given.message {
@@ -356,7 +356,7 @@ fn metadata(given: &CaseInputs) -> Result<Metadata, CaseError> {
     metadata.map_err(|error| CaseError::wrong("metadata", error))
 }
 
-/// One event of the agent; `place` is its index.
+/// Converts an entry of the case to an event of the agent. `place` is the index of the entry.
 fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError> {
     let AnswerGiven { artifact, state: next, message, event } = answer;
     Ok(match (artifact, next, message, event) {
@@ -426,7 +426,7 @@ fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
     serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))
 }
 
-/// The parameters of a method, which must be an object.
+/// Reads the parameters of a method, which must be an object.
 fn params(method: &MethodGiven) -> Result<Json, CaseError> {
     let wrong = |error: serde_json::Error| CaseError::wrong("method.params", error);
     let params = method.params.as_ref().map_or_else(|| Ok(serde_json::json!({})), toml_json::of_case).map_err(wrong)?;

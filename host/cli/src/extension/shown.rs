@@ -51,7 +51,7 @@ fn summary(extension: &Summary) -> String {
     )
 }
 
-/// The two versions of an extension: the author's version, and the number that the server assigned.
+/// Writes the two versions of an extension: the author's version, and the number that the server assigned.
 fn version(extension: &Summary) -> String {
     let Summary { component_version, version, .. } = extension;
     format!("version {component_version} (number {version})")

@@ -104,7 +104,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The events of a stream. Each event passes through the interceptors before the caller gets the event.
+    /// Converts the answers of a stream to events. Each event passes through the interceptors before the caller gets the event.
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
         // The header arrives before the first event, so its active extensions apply to all events.

@@ -24,7 +24,7 @@ pub(super) async fn single(http: &Http, response: Response, form: Form) -> Resul
     Ok(unread)
 }
 
-/// The answers of an event stream. Their bytes count against `room`.
+/// Reads the answers of an event stream. Their bytes count against `room`.
 pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<StreamRoom>) -> Answers {
     let url = response.url().into();
     let status = response.status();

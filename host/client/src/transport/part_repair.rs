@@ -28,7 +28,7 @@ const FILE_CONTENT: [&str; 2] = ["bytes", "uri"];
 /// a part.
 pub(super) type WritePart = fn(&Json) -> Option<Json>;
 
-/// The answer with repaired parts; `None` if nothing needed repair. Called only for an answer that could not be read.
+/// Repairs the parts of an answer that could not be read. `None` if nothing needed repair.
 pub(super) fn mended(answer: &Json, write: WritePart) -> Option<Json> {
     mended_within(answer, write, MAX_LEVELS)
 }

@@ -187,8 +187,8 @@ fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
 }
 
 impl Text {
-    /// A text from `url`. JSON values that some readers cannot read are replaced, and the log names the first one. If
-    /// `is_told` is true, nothing is logged; a log line sets it to true.
+    /// Creates a text from `url`. JSON values that some readers cannot read are replaced. If `is_told` is false, the log names
+    /// the first replaced value, and `is_told` becomes true.
     pub(super) fn new(url: Arc<str>, status: StatusCode, text: String, form: Form, is_told: &mut bool) -> Self {
         let is_named = false;
         let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form, is_named } };

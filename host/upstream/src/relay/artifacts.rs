@@ -62,26 +62,26 @@ pub(super) struct Artifacts {
     relayed: Vec<RelayedArtifact>,
     /// Digests of artifacts that earlier turns relayed, oldest first.
     earlier: Vec<(u64, u64)>,
-    /// The number of artifacts without an id so far, including those of earlier turns.
+    /// The number of artifacts without an id so far, in this turn and in earlier turns.
     unnamed: usize,
     /// The number of artifacts without an id in earlier turns.
     unnamed_before: usize,
 }
 
 impl Artifacts {
-    /// The artifacts at the beginning of a turn. `earlier` lists those that earlier turns relayed.
+    /// Creates the record at the beginning of a turn. The link `earlier` lists the artifacts that earlier turns relayed.
     pub(super) fn after(earlier: &Link) -> Self {
         let Link { unnamed, artifacts, .. } = earlier;
         Self { earlier: artifacts.clone(), unnamed: *unnamed, unnamed_before: *unnamed, ..Self::default() }
     }
 
-    /// The number of artifacts without an id so far, including those of earlier turns.
+    /// The number of artifacts without an id so far, in this turn and in earlier turns.
     pub(super) fn unnamed(&self) -> usize {
         self.unnamed
     }
 
-    /// The digests of the relayed artifacts of the task, those of earlier turns first. At most [`MAX_DIGESTS`] are
-    /// returned.
+    /// The digests of the task's relayed artifacts. Artifacts of earlier turns come first. If there are more than
+    /// [`MAX_DIGESTS`], the oldest are dropped.
     pub(super) fn digests(&self) -> Vec<(u64, u64)> {
         let now: Vec<(u64, u64)> = self.relayed.iter().map(RelayedArtifact::digests).collect();
         let is_replaced = |id: u64| now.iter().any(|(other, _)| *other == id);

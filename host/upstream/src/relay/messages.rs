@@ -1,7 +1,6 @@
-//! The messages of a turn: those that arrived before any task event, and those that were relayed.
+//! The messages of a turn. Messages that arrive before any task event wait here. Messages that were relayed are recorded.
 //!
-//! Some agents send parts of a task's answer as message events instead of status updates. Such messages are called
-//! loose.
+//! Some agents send parts of a task's answer as message events instead of status updates. Such messages are called loose.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -110,9 +109,9 @@ impl Messages {
         self.sent.contains(&digest(message))
     }
 
-    /// The agent's messages in `history` that were not relayed. They come after the user's last message, and after the
-    /// message with the id `shown`, which an earlier turn relayed. If the history has neither of these messages and the
-    /// turn `continues` a task, no message counts as new.
+    /// Finds the agent's messages in `history` that were not relayed yet. Messages up to the user's last message are skipped,
+    /// and so are messages up to the message with the id `shown`, which an earlier turn relayed. If the history has neither of
+    /// these messages and the turn `continues` a task, no message is returned.
     pub(super) fn unseen(&self, history: Vec<Message>, shown: Option<&MessageId>, continues: bool) -> Vec<Message> {
         let is_old = |message: &Message| message.role == Role::User || Some(&message.message_id) == shown;
         let begin = match history.iter().rposition(is_old) {
