@@ -48,11 +48,11 @@ pub trait AgentExecutor: Send + Sync {
     /// Runs one turn. The conversation already contains the user's message and its state delta. The server has announced the
     /// task as submitted; the agent announces `Working` itself and sends artifacts.
     ///
-    /// Returning `Ok` completes the task, unless the agent has sent another final status. When [`TurnContext::cancel`]
-    /// fires, the agent stops soon and sends `Canceled` if it still can.
+    /// Returning `Ok` completes the task, unless the agent has sent another final status. When [`TurnContext::cancel`] fires,
+    /// the agent stops soon and sends `Canceled` if it still can.
     ///
     /// # Errors
-    /// Fails the task; see [`AgentError`].
+    /// An error fails the task; see [`AgentError`].
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError>;
 
     /// Called once, after the agent's last turn. Stops everything that the agent has started.

@@ -1,5 +1,5 @@
-//! The facts about a request that a remote agent needs in addition to the message, and the store for the ids that the
-//! remote agent gives conversations and tasks.
+//! The facts about a request that a remote agent needs in addition to the message. Also the store for the ids that the remote
+//! agent gives to conversations and tasks.
 
 use std::error::Error;
 use std::fmt;

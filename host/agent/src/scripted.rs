@@ -143,7 +143,7 @@ pub enum ScriptError {
         /// The limit.
         most: usize,
     },
-    /// The loaded scripts of other agents leave too little memory for this one.
+    /// The loaded scripts of other agents leave too little memory for this script.
     #[error(
         "there is no room for the {bytes} bytes of its patterns beside those of the other agents that are loaded; let fewer \
          tenants be loaded at once"
@@ -159,7 +159,7 @@ pub enum ScriptError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The expression of a piece must have exactly one capture group.
+    /// The regular expression of a piece does not have exactly one capture group.
     #[error("rule {rule}: `{field}` has {groups} capture groups, one is needed")]
     Groups {
         /// The number of the rule, from 1.
@@ -301,7 +301,7 @@ impl Script {
 }
 
 impl ScriptedModel {
-    /// Finds the answer, on a separate thread if this is larger work. Also returns the prompt.
+    /// Finds the answer. If the search may take long, it runs on a separate thread. Also returns the prompt.
     async fn answer(&self, prompt: Prompt) -> Result<(RuleAnswer, Prompt), ModelError> {
         let failed = |source: Box<dyn Error + Send + Sync>| ModelError { model: NAME.to_owned(), source };
         let cost = self.script.cost(&prompt);

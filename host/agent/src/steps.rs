@@ -132,7 +132,7 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Steps without a record, for turns whose steps no extension may read.
+    /// Creates steps without a record, for turns whose steps no extension may read.
     #[must_use]
     pub const fn unread() -> Self {
         Self { kept: None, tokens: None, cpu: None, times: None }

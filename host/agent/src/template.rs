@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use annex_protocol::Json;
 use regex::Regex;
 
-/// The prefix of an artifact's name. It stands before the name between braces, and in the keys that `lookup` gets.
+/// The prefix that marks the name of an artifact, between braces and in the keys that `lookup` gets.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
-/// The prefix of a text whose braces stay.
+/// The prefix of a text that is inserted with its braces and not looked up.
 const LITERAL_PREFIX: &str = "literal:";
 
 /// The reason why a template could not be rendered. Rendering stops at the first problem; there is no partial result.

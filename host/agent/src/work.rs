@@ -77,8 +77,8 @@ impl<T> Future for CountedFuture<'_, T> {
     }
 }
 
-/// Runs work on a thread that serves no requests, as soon as one is free. The work gets a function that returns true
-/// after its caller was dropped, and should then end.
+/// Runs work on a thread that serves no requests, as soon as one is free. The work gets a function that returns true once the
+/// caller was dropped. The work should then end.
 ///
 /// # Errors
 /// When the work panicked.

@@ -91,7 +91,7 @@ fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Wo
 }
 
 impl fmt::Display for Words {
-    /// Prints each function and each log line on its own line.
+    /// Prints each function and each log line on a separate line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(fault) = &self.fault {
             writeln!(formatter, "fault: {}", fault.replace(" < ", "\n    < "))?;

@@ -141,7 +141,7 @@ impl Project {
         made.chain(bindings).map(|path| self.path(path)).chain([self.component()]).collect()
     }
 
-    /// A source file that is newer than the component.
+    /// A source file that is newer than the component. `None` if no source is newer, or if there is no component.
     #[must_use]
     pub fn newer_source(&self) -> Option<PathBuf> {
         let built = fs::metadata(self.component()).and_then(|metadata| metadata.modified()).ok()?;

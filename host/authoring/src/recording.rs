@@ -137,7 +137,7 @@ impl Recording {
         }
     }
 
-    /// The next turn; `None` at the end of the recording.
+    /// Reads the next turn; `None` at the end of the recording.
     ///
     /// # Errors
     /// When the file cannot be read, or a line is invalid.
@@ -167,7 +167,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line, and true if the line ends with a line break. `None` at the end of the file.
+    /// Reads the next line. Also returns true if the line ends with a line break. `None` at the end of the file.
     fn next(&mut self) -> Result<Option<(Vec<u8>, bool)>, RecordingError> {
         let limit = u64::try_from(MAX_RECORDING_LINE).unwrap_or(u64::MAX).saturating_add(1);
         let mut line = Vec::new();

@@ -55,7 +55,7 @@ pub(crate) fn by_cause(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Like [`by_cause`], with a line below the error that says what to do.
+/// Marks the error as [`by_cause`] does, and adds a line below the error that says what to do.
 pub(crate) fn with_hint(error: &anyhow::Error, hint: &str) -> anyhow::Error {
     let text = format!("{error:#}\n{hint}");
     match of_cause(error) {

@@ -105,9 +105,8 @@ pub(crate) fn key(uri: &ExtensionUri) -> String {
     format!("{path}/state")
 }
 
-/// The extension that receives the state. An extension whose declaration on the card has a state schema is chosen
-/// first; among several, a requested one wins. If the card has no such extension, the first requested one receives the
-/// state.
+/// Chooses the extension that receives the state. Extensions that declare a state schema on the card come first. If several
+/// declare one, a requested extension is chosen. If none does, the first requested extension receives the state.
 ///
 /// # Errors
 /// When no extension was requested and the card declares no state schema.

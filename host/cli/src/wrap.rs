@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 
-/// The fewest columns after the indent with which lines are broken here. A narrower terminal breaks the lines itself.
+/// The fewest columns after the indent. If the terminal has fewer, this program does not break lines, and the terminal breaks
+/// them itself.
 const LEAST_ROOM: usize = 20;
 
 /// The number of columns of the terminal. `None` if the stream is not a terminal, or the terminal reports no size.

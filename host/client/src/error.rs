@@ -41,7 +41,7 @@ pub enum ClientError {
         #[source]
         source: UrlRefusal,
     },
-    /// The answer, or its next byte, did not arrive within the time of the [`ClientConfig`](crate::ClientConfig).
+    /// The answer, or its next byte, did not arrive within the timeout in the [`ClientConfig`](crate::ClientConfig).
     #[error("{url} did not answer in time")]
     TimedOut {
         /// The URL of the request.

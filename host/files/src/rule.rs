@@ -29,8 +29,8 @@ pub enum Purpose {
     /// is logged, and so is read access of others. The group may read the file, because Kubernetes mounts secrets in
     /// this way.
     Secret,
-    /// This process writes the file for its own use. No other user may read or write the file. For a folder, no other user may
-    /// write to it; if another user can list the folder, a warning is logged.
+    /// This process writes the file for its own use. No other user may read or write the file. No other user may write to a
+    /// folder of this kind. If another user can list the folder, a warning is logged.
     Private,
 }
 

@@ -186,7 +186,7 @@ pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error 
     AgentError::Broken { message: message.to_owned(), source: source.into() }
 }
 
-/// A breach of the protocol: wrong ids, events out of order, or more than the limits allow.
+/// A breach of the protocol: wrong ids, events out of order, or more data than the limits allow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Deviation {
     #[error("the upstream answered in context {returned:?}, but the message was for {sent:?}")]

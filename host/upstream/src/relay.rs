@@ -256,8 +256,8 @@ impl<'a> Relay<'a> {
         self.status(as_update(task)).await
     }
 
-    /// True if a status message is new. Its text decides and not its id, because an agent may make a new id for the
-    /// same text at each request.
+    /// True if a status message is new, which depends on its text. The id is ignored, because an agent may make a new id for
+    /// the same text at each request.
     fn is_news(&self, message: &Message) -> bool {
         let is_of_agent = message.role != Role::User && !message.parts.is_empty();
         is_of_agent && !self.messages.was_sent(message) && message.text() != self.said

@@ -1,4 +1,4 @@
-//! The answer of a model while it arrives, in any API's form and within limits.
+//! Reads the answer of a model while it arrives. The form of the answer depends on the API. Its size is limited.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -13,7 +13,7 @@ pub(super) struct ChatRequest {
     pub(super) body: Value,
 }
 
-/// Adds `member` to the object under `key`, unless it is `None`.
+/// Adds `member` to the object under `key`. Adds nothing if `member` is `None`.
 pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value {
     if let (Value::Object(members), Some(member)) = (&mut object, member) {
         members.insert(key.to_owned(), member);

@@ -53,7 +53,7 @@ impl Content {
     /// The answer for the model: the structured content, or an object with the text as `result`.
     ///
     /// # Errors
-    /// When the content cannot be written as JSON. No such content is known.
+    /// When the content cannot be written as JSON, which is not known to happen.
     pub(super) fn response(&self) -> Result<Json, String> {
         let response = match &self.structured {
             Some(Value::Object(object)) => Value::Object(object.clone()),

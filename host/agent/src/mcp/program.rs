@@ -57,7 +57,7 @@ pub fn kill_programs() {
     }
 }
 
-/// Returns a token that fires at the end of this process. It can also be cancelled by itself.
+/// Returns a token that fires at the end of this process. A caller can also cancel this token alone.
 pub(super) fn stop_token() -> CancellationToken {
     ENDING.child_token()
 }
@@ -74,8 +74,8 @@ pub(super) struct Program {
 type Output = Pin<Box<dyn AsyncRead + Send>>;
 
 impl Program {
-    /// Starts the program in a separate process group, so that Ctrl-C does not reach the program. This process ends the
-    /// program in order.
+    /// Starts the program in a separate process group, so that Ctrl-C does not reach the program. At the end of this process,
+    /// the program is closed as [`end_programs`] describes.
     pub(super) fn spawn(mut command: Command) -> io::Result<(Self, Option<ChildStderr>)> {
         if ENDING.is_cancelled() {
             return Err(about_to_end());

@@ -122,8 +122,8 @@ impl Rule {
         searches.into_iter().fold(filled, u64::saturating_add)
     }
 
-    /// Returns the answer and the calls, or `None` if the rule does not apply. A rule with too long texts does not
-    /// apply. When `given_up` returns true, no rule applies any more.
+    /// Returns the answer and the calls, or `None` if the rule does not apply. A rule whose texts are too long does not apply.
+    /// Once `given_up` returns true, the result is `None` too.
     pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<RuleAnswer> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();

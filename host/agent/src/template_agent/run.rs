@@ -19,7 +19,7 @@ use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
 use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
 
-/// The text for a message to a waiting task without the awaited tool results.
+/// The text of the answer to a client that did not send the tool results for which its task waits.
 const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
                         `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
                         of the part.";
@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Calls the model once and sends its answer on.
+    /// Calls the model once, and sends the pieces of its answer to the client.
     async fn ask(&mut self, mut prompt: Prompt) -> Result<AnswerStep, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks() {
@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
         Ok(AnswerStep { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
     }
 
-    /// Stores the calls, makes them, and stores the results. Returns the calls whose results the client sends later.
+    /// Stores the calls, runs the tools, and stores the results. Returns the calls whose results the client sends later.
     async fn call_tools(&self, answered: AnswerStep) -> Result<Vec<Outcome>, AgentError> {
         let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
         let mut parts = Vec::new();

@@ -49,12 +49,12 @@ struct ProtectedHeader<'a> {
 }
 
 impl Signer {
-    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`. The key is Ed25519, P-256, or RSA of 2048
-    /// to 4096 bits. `kid` is the id under which verifiers find the public key. The type of the key decides the
-    /// algorithm; if `algorithm` is given, it must be the same.
+    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`. The key is Ed25519, P-256, or RSA of 2048 to 4096
+    /// bits. `kid` is the id under which verifiers find the public key. The type of the key decides the algorithm; if
+    /// `algorithm` is given, it must be the same.
     ///
     /// # Errors
-    /// When `pem` is something else or a key of another type, when the key is not for `algorithm`, or `kid` is empty.
+    /// When `pem` is not such a block, its key has an unsupported type or is not for `algorithm`, or `kid` is empty.
     pub fn from_pem(pem: &str, kid: &str, algorithm: Option<Algorithm>) -> Result<Self, KeyError> {
         if kid.is_empty() {
             return Err(KeyError::EmptyKid);

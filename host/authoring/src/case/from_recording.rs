@@ -110,7 +110,8 @@ impl NewCases {
         Ok(file.into_temp_path())
     }
 
-    /// Gives all case files their final names, and returns how many there are. If one cannot be renamed, none is.
+    /// Gives all case files their final names, and returns the number of files. If a file cannot be renamed, all files keep
+    /// their temporary names.
     ///
     /// # Errors
     /// When a file cannot be renamed.

@@ -77,7 +77,7 @@ impl Outcome {
     /// Checks that the extension did not fail.
     ///
     /// # Errors
-    /// When it failed, because the costs of such a turn are meaningless.
+    /// When the extension failed, because the costs of such a turn are meaningless.
     pub(super) fn check(&self) -> Result<(), CaseError> {
         match &self.fault {
             Some(fault) => Err(CaseError::Case(format!("a turn fails: {fault}"))),
@@ -85,7 +85,7 @@ impl Outcome {
         }
     }
 
-    /// Records what can be read only after the run: log lines, keys, HTTP requests and resumed tasks.
+    /// Records the effects that are known only after the run: log lines, keys, HTTP requests and resumed tasks.
     pub(super) async fn look_back(&mut self, extension: &Extension, scene: &Scene) {
         self.log = extension
             .log()

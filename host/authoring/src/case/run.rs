@@ -33,7 +33,7 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// A runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read` parses
+    /// Creates a runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read` parses
     /// them. Compiled components are stored in `cache`.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl<'a> Runner<'a> {
         Self::with(&config(cache), component, settings, read)
     }
 
-    /// Like [`Self::new`], with a given config of the runtime.
+    /// Creates a runner as [`Self::new`] does, with this config of the runtime.
     pub(super) fn with(
         config: &RuntimeConfig,
         component: &'a [u8],

@@ -119,7 +119,7 @@ pub(super) fn details(details: &Details) -> String {
     text
 }
 
-/// The message after an extension was installed, promoted or rolled back.
+/// Writes the message that an extension was installed, promoted or rolled back.
 pub(super) fn changed(details: &Details, what: &str) -> String {
     let Summary { uri, digest, source, .. } = &details.summary;
     let until = match &source.until {

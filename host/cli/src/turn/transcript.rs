@@ -120,7 +120,7 @@ impl Transcript {
     }
 }
 
-/// The last message of the history, if it is the agent's.
+/// The last message of the history. `None` if the history is empty or the user wrote that message.
 fn last_words(history: &[Message]) -> Option<Message> {
     history.last().filter(|message| message.role == Role::Agent).cloned()
 }

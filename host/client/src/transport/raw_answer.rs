@@ -129,7 +129,7 @@ impl RawAnswer {
     /// Checks that the body of an error status contains an A2A error.
     ///
     /// # Errors
-    /// The status, with the time after which the request may be sent again.
+    /// When the body contains no A2A error. The error has the status, and the time after which the request may be sent again.
     pub(super) fn check_status(&self, status: StatusCode, seconds: Option<u64>) -> Result<(), ClientError> {
         if status.is_success() {
             return Ok(());

@@ -65,7 +65,7 @@ impl Transport for JsonRpc {
     }
 }
 
-/// Returns the 0.3 method for an operation, and the parameters in the form of 0.3. Fails if 0.3 has no such method.
+/// Returns the 0.3 method for an operation, and the parameters in the form of 0.3. Fails for operations that 0.3 lacks.
 fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
     let params = call.params.as_str();
     let of_task = |params: call::TaskParams<'_>| encoded(&params);
@@ -103,8 +103,7 @@ fn not_carried(problem: String) -> ClientError {
     ClientError::NotCarried { binding: BINDING, problem }
 }
 
-/// Converts the header fields of a request to 0.3: sets the version, and moves the extensions to the field that 0.3 has for
-/// them.
+/// Converts the header fields of a request to 0.3: sets the version, and renames the field that lists the extensions.
 fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers.insert(A2A_VERSION, HeaderValue::from_static(v0_3::VERSION));
     if let Some(extensions) = headers.remove(A2A_EXTENSIONS) {

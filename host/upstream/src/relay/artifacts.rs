@@ -8,7 +8,7 @@ use annex_protocol::{Artifact, ArtifactId, Part, PartContent};
 
 use crate::links::Link;
 
-/// The most digests of artifacts that are stored for later turns. Artifacts older than that would be relayed again.
+/// The most digests of artifacts that are stored for later turns. Older artifacts would be relayed again.
 const MAX_DIGESTS: usize = 1_000;
 
 /// The pieces of an artifact that were relayed so far.
