@@ -104,7 +104,7 @@ pub struct TurnContext {
 /// An event that an agent sends. The server adds the task and context ids.
 #[derive(Clone, Debug)]
 pub enum AgentEvent {
-    /// A message instead of a task.
+    /// A message that the agent answers with, instead of a task.
     Message(Message),
     /// The task is in a new state.
     Status {
@@ -113,7 +113,7 @@ pub enum AgentEvent {
         /// The agent's message to the user about the state.
         message: Option<Message>,
     },
-    /// A result or a piece of one.
+    /// An artifact, or a piece of an artifact.
     Artifact {
         /// The artifact; pieces of one artifact carry the same id.
         artifact: Artifact,

@@ -19,7 +19,7 @@ pub(crate) mod script;
 pub struct ScriptAgent {
     /// The agent's name.
     pub name: String,
-    /// The rules, with the events that each sends.
+    /// The rules, each with the events that the agent sends.
     pub script: EventScript,
 }
 

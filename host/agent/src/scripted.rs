@@ -118,7 +118,7 @@ pub enum ScriptError {
         rule: usize,
         /// `when`, or the entry of `extract` or `extract_result`.
         field: String,
-        /// The cost, the limit and the remedy.
+        /// The reason: the cost, the limit, and how to change the expression.
         reason: String,
     },
     /// A rule has too many pieces or calls.
@@ -128,19 +128,19 @@ pub enum ScriptError {
         rule: usize,
         /// `chunks` or `call`.
         field: &'static str,
-        /// The number in the rule.
+        /// The number of pieces or calls in the rule.
         given: usize,
-        /// The limit.
+        /// The largest allowed number of pieces or calls.
         most: usize,
     },
     /// All rules together exceed a limit.
     #[error("its rules have {given} {what} together; at most {most} are allowed")]
     Script {
-        /// The limited quantity.
+        /// The quantity that all rules together have too much of, such as patterns.
         what: &'static str,
-        /// The amount in the script.
+        /// The amount that the script has.
         given: usize,
-        /// The limit.
+        /// The largest allowed amount.
         most: usize,
     },
     /// The loaded scripts of other agents leave too little memory for this script.

@@ -74,7 +74,7 @@ pub struct OpenStep {
 /// The number of bytes that count as one token, for a call that is broken off before its model has counted.
 const BYTES_OF_TOKEN: usize = 4;
 
-/// The receiver of a step's call.
+/// The kind of a step: a call to a model, to another agent or to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {

@@ -23,23 +23,23 @@ pub enum TemplateError {
     /// An artifact does not exist and is not optional.
     #[error("Artifact not found: `{name}`.")]
     ArtifactMissing {
-        /// The name after `artifact.`.
+        /// The name of the artifact, without `artifact.`.
         name: String,
     },
     /// The rendered text is too long.
     #[error("The instruction has more than {limit} bytes with its variables.")]
     TooLong {
-        /// The limit in bytes.
+        /// The largest allowed size, in bytes.
         limit: usize,
     },
     /// The template has too many variables or artifacts.
     #[error("The template asks for {given} {what}; at most {most} are allowed.")]
     TooMany {
-        /// The limited quantity.
+        /// The kind of placeholder that is too frequent: variables or artifacts.
         what: &'static str,
-        /// The number in the template.
+        /// The number of such placeholders in the template.
         given: usize,
-        /// The limit.
+        /// The largest allowed number.
         most: usize,
     },
 }
@@ -53,10 +53,10 @@ const MAX_ARTIFACTS: usize = 64;
 /// The most bytes of a rendered template.
 const MAX_BYTES: usize = 4 << 20;
 
-/// An identifier of Unicode, as in Python.
+/// A pattern for an identifier of Unicode, as in Python.
 const IDENTIFIER: &str = r"[_\p{XID_Start}]\p{XID_Continue}*";
 
-/// The names of state keys that may stand between braces.
+/// Matches the names of state keys that may stand between braces.
 static STATE_KEY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!("^(?:app:|user:|temp:)?{IDENTIFIER}$")).expect("the pattern is a constant"));
 

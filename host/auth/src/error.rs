@@ -72,7 +72,7 @@ pub enum AuthConfigError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -117,7 +117,7 @@ pub enum AuthConfigError {
     /// A file of the issuer's keys cannot be used.
     #[error("unusable keys in {}", path.display())]
     Keys {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The cause.
         #[source]

@@ -29,7 +29,7 @@ pub(crate) use toml_json::of as toml_of;
 /// A case that was run.
 #[derive(Debug)]
 pub struct CaseRun {
-    /// The file.
+    /// The path of the case's file.
     pub path: PathBuf,
     /// The result of comparing the outcome with the expected one.
     pub verdict: Verdict,
@@ -46,7 +46,7 @@ pub enum Verdict {
     Different {
         /// The expected outcome, as TOML.
         expected: String,
-        /// The outcome, as TOML.
+        /// The actual outcome, as TOML.
         found: String,
         /// The extension's error and log lines that are not in `found`.
         words: Words,

@@ -17,7 +17,7 @@ pub enum ClientError {
     /// The text is not the address of an agent.
     #[error("{address:?} is not the URL of an agent; write it with its scheme, such as http://127.0.0.1:9999")]
     Address {
-        /// The text.
+        /// The text that is not an address.
         address: String,
     },
     /// The HTTP client does not start, for instance without root certificates.
@@ -37,7 +37,7 @@ pub enum ClientError {
     Screened {
         /// The URL of the request.
         url: String,
-        /// The reason.
+        /// The reason why the screen refused the address.
         #[source]
         source: UrlRefusal,
     },
@@ -85,7 +85,7 @@ pub enum ClientError {
     NotACard {
         /// The URL of the card.
         url: String,
-        /// The fault in the text.
+        /// The reason why the text is not a card.
         #[source]
         source: serde_json::Error,
     },
@@ -109,7 +109,7 @@ pub enum ClientError {
     /// The URL of an interface is invalid.
     #[error("the agent card's interface URL {interface:?} is not a URL")]
     InterfaceUrl {
-        /// The URL.
+        /// The invalid URL, as the card has it.
         interface: String,
     },
     /// The card's only usable interfaces are at hosts that are not allowed.
@@ -189,7 +189,7 @@ pub enum ClientError {
     TooLarge {
         /// The URL of the request.
         url: String,
-        /// The limit.
+        /// The largest allowed size, in bytes.
         max_bytes: usize,
     },
 }

@@ -44,13 +44,13 @@ pub enum ParameterError {
     /// The header field is already set, for example by an interceptor.
     #[error("the header field {name} is set twice")]
     SetTwice {
-        /// The field.
+        /// The name of the header field.
         name: HeaderName,
     },
     /// The binding sets this field itself.
     #[error("the header field {name} cannot be set, the binding does that")]
     Reserved {
-        /// The field.
+        /// The name of the header field.
         name: HeaderName,
     },
 }

@@ -79,7 +79,7 @@ pub fn without_mark(text: String) -> String {
     }
 }
 
-/// Converts a refusal to an error, and logs a warning unless the path has had one.
+/// Converts a refusal to an error. Logs a warning if none was logged for the path yet.
 pub(crate) fn apply(verdict: Verdict, path: &Path) -> io::Result<()> {
     match verdict {
         Verdict::Fine => {}

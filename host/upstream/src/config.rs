@@ -129,7 +129,7 @@ pub enum ConfigError {
     Value {
         /// The key below `[agent]`.
         key: &'static str,
-        /// The fault. It also lists the accepted values.
+        /// The fault of the value. The text also lists the accepted values.
         reason: String,
     },
 }

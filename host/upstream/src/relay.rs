@@ -93,7 +93,7 @@ impl<'a> Relay<'a> {
         self.is_settled
     }
 
-    /// The upstream's task, once it is known.
+    /// The id of the upstream's task. `None` until the upstream names the task.
     pub(crate) fn task(&self) -> Option<&TaskId> {
         self.ids.task()
     }

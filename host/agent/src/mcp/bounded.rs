@@ -28,7 +28,7 @@ pub(super) const MAX_MESSAGE: usize = 16 << 20;
 pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 /// The most bytes of the stream after the answer.
 const MAX_BEHIND: usize = 64 << 10;
-/// The number of bytes that a smaller message counts as.
+/// The fewest bytes that a message counts as. A smaller message counts as this number of bytes.
 const MIN_MESSAGE: usize = 1 << 10;
 /// The most requests of the server that are passed to the library during one answer. The library refuses each request, and
 /// sends the refusal in a new request to the server.

@@ -29,7 +29,7 @@ const START_PATIENCE: Duration = Duration::from_secs(120);
 /// The first pause before a restart. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest wait for the standard error of a program that ends.
+/// The longest wait for a program's standard error after the program has ended.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 /// Limits on the tools of one server: their number, their total bytes, and the pages in which they are listed.
 const MAX_TOOLS: usize = 1_000;

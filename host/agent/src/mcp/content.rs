@@ -15,13 +15,13 @@ const MAX_FILES: usize = 4 * 1024 * 1024;
 /// The longest file name, in bytes as JSON. It becomes a key in the session.
 const MAX_NAME: usize = 255;
 
-/// A parsed result.
+/// A parsed result of a tool.
 #[derive(Debug)]
 pub(super) struct Content {
     /// The text for the model, with the names of the files.
     pub(super) text: String,
     structured: Option<Value>,
-    /// The files by name.
+    /// The files for the session, each with its name.
     pub(super) artifacts: Vec<(String, Vec<Part>)>,
     changes: Option<Value>,
 }

@@ -45,7 +45,7 @@ struct RuleTable {
 pub(crate) enum Step {
     /// Changes the task's state.
     Status(StatusStep),
-    /// Sends an artifact or a piece of one.
+    /// Sends an artifact or a piece of an artifact.
     Artifact(ArtifactStep),
     /// Answers with a message instead of a task.
     Message(MessageStep),

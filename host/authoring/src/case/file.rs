@@ -22,9 +22,9 @@ pub enum CaseError {
     /// The file cannot be read or written.
     #[error("{}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault.
+        /// The error of reading or writing the file.
         #[source]
         source: io::Error,
     },

@@ -35,7 +35,7 @@ pub enum NewCase {
     Fails {
         /// The name of the case's file.
         name: String,
-        /// The failure.
+        /// The text of the component's error.
         fault: String,
     },
     /// The turn cannot be a case.

@@ -14,7 +14,7 @@ use crate::{
     Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters, StreamRoom,
 };
 
-/// The most skipped events of one stream. An agent that sends more does not speak A2A.
+/// The most events of one stream that are skipped. An agent that sends more unknown events does not speak A2A.
 const MAX_PASSED_OVER: usize = 1_000;
 
 /// The context that all calls to an agent share.

@@ -40,7 +40,7 @@ struct EventAnswers {
     status: StatusCode,
     form: Form,
     events: Events<CountedBody>,
-    /// True after a log line about repaired events.
+    /// True if the log already has a line about repaired events.
     is_repair_told: bool,
 }
 

@@ -158,7 +158,7 @@ impl RawAnswer {
         }
     }
 
-    /// The result as JSON.
+    /// Extracts the result as JSON.
     fn result(&self) -> Result<Json, ClientError> {
         match self {
             Self::Result { json, .. } => Ok(json.clone()),

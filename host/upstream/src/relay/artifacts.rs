@@ -147,8 +147,8 @@ impl Artifacts {
         self.relayed.iter().any(|relayed| relayed.id == *id)
     }
 
-    /// Records an artifact, or a piece, as relayed. Its text is stored for the session's history, unless all texts
-    /// together would exceed `max_bytes`.
+    /// Records an artifact, or a piece of an artifact, as relayed. The text is stored for the session's history, unless the
+    /// texts of all artifacts together would exceed `max_bytes`.
     pub(super) fn add(&mut self, artifact: &Artifact, append: bool, max_bytes: usize) {
         let id = &artifact.artifact_id;
         // Without `append` it is the first chunk, or an artifact that takes the place of one with the same id.
