@@ -52,7 +52,7 @@ impl fmt::Debug for CpuTime {
     }
 }
 
-/// Wraps a future so that its CPU time counts: the time of its polls and of its work on other threads.
+/// Wraps a future so that its CPU time is counted. This is the time of its polls and of its work on other threads.
 pub fn counted<'a, T: 'a>(time: Option<CpuTime>, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     match time {
         Some(time) => Box::pin(CountedFuture { time, future }),

@@ -38,7 +38,7 @@ pub enum Purpose {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// Accepted, with a warning for the operator.
+    /// The file or folder is accepted, with a warning for the operator.
     Remark(String),
     Refused(String),
 }

@@ -1,5 +1,5 @@
-//! Encoding and decoding of messages. If a request cannot be decoded, its sender is at fault, and the error says how to
-//! fix it.
+//! Encoding and decoding of messages. If a request cannot be decoded, its sender is at fault, and the error says how to fix the
+//! request.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

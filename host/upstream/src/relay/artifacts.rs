@@ -120,7 +120,7 @@ impl Artifacts {
         self.relayed.push(RelayedArtifact::of(artifact));
     }
 
-    /// Gives an id to each artifact of a whole task that has none. The ids follow from the order of the artifacts, and are the
+    /// Gives an id to each artifact without an id in a whole task. The ids follow from the order of the artifacts, and are the
     /// same as in the events of a stream.
     pub(super) fn name_all(&mut self, artifacts: &mut [Artifact]) {
         let mut number = 0;

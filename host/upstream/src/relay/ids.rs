@@ -65,8 +65,8 @@ impl<'a> Ids<'a> {
         }
     }
 
-    /// Stores the state in which the turn ended. If the task waits, also stores its artifacts and `shown`, the id of
-    /// its last status message. The next turn compares the task with both.
+    /// Stores the state in which the turn ended. If the task waits, also stores its artifacts and `shown`, the id of its last
+    /// status message. The next turn compares the task with these artifacts and this message.
     pub(super) async fn note_end(
         &mut self,
         state: TaskState,
