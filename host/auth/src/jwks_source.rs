@@ -116,8 +116,8 @@ impl RemoteJwks {
         state.find(kid, algorithm).ok_or(missing)
     }
 
-    /// Fetches the key set. Does nothing if another call has tried within [`MIN_REFRESH_INTERVAL`], which may be while
-    /// this call waited.
+    /// Fetches the key set. Does nothing if another call has tried within [`MIN_REFRESH_INTERVAL`], even if that was while this
+    /// call waited.
     async fn refresh(&self) {
         let _turn = self.fetching.lock().await;
         if !self.state().may_fetch() {

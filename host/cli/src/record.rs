@@ -148,7 +148,7 @@ struct SeenTurn {
 }
 
 impl ReceivedRecording {
-    /// Writes the recording until it ends or the connection does. Only whole lines are written, so the file stays valid
+    /// Writes the recording until the recording or the connection ends. Only whole lines are written, so the file stays valid
     /// if this future is dropped.
     async fn copy(&mut self, mut answer: Response) -> anyhow::Result<EndReason> {
         let mut line = Vec::new();

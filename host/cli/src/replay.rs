@@ -15,7 +15,7 @@ use crate::{component, output, progress, serve};
 
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
-/// The most bytes that are shown of a recorded or a new value that differ.
+/// If a recorded and a new value differ, each of them is shown with at most this many bytes.
 const MAX_SIDE: usize = 400;
 
 /// Replay recorded turns with another version of the extension, and show the differences

@@ -80,8 +80,8 @@ pub enum LostContext {
 pub struct StateMapping {
     /// The place in the request where the state is sent. Default: the state is not sent.
     pub send: Option<StateTarget>,
-    /// The metadata key under which the state is sent, or its key in the data part. Required by every target except
-    /// `text-part`.
+    /// The metadata key under which the state is sent, or the key of the state in the data part. Required by every target
+    /// except `text-part`.
     pub key: Option<String>,
     /// The text in front of the message, such as `The user is {user:name}.`, with `{variables}` from the state.
     /// Required for `text-part`, and allowed only there.
@@ -91,7 +91,7 @@ pub struct StateMapping {
     pub keys: Option<Vec<String>>,
     /// The place in the answer where changes of the state are read. Default: they are not read.
     pub receive: Option<StateSource>,
-    /// The metadata key of the change, or its key in the data part. Default: the value of `key`.
+    /// The metadata key under which changes of the state are read, or their key in the data part. Default: the value of `key`.
     pub receive_key: Option<String>,
 }
 
