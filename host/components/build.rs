@@ -126,8 +126,7 @@ fn install(target: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the guests for a target. They get a target folder of their own, because the outer cargo holds the lock of the
-/// usual one.
+/// Builds the guests for a target, in a separate target folder. The outer cargo holds the lock of the usual target folder.
 fn build(target: &str, workspace: &Path, guests_dir: &Path) -> Result<()> {
     let mut cargo = Command::new(tool("CARGO", "cargo"));
     cargo.current_dir(workspace).args(["build", "--locked", "--profile", PROFILE, "--target", target, "--target-dir"]);

@@ -1,8 +1,8 @@
-//! Routes that squads announce. Each is stored under a key of its own until it expires.
+//! Stores the routes that squads announce. Each route has a key of its own and is used until it expires.
 //!
 //! A key consists of the capability and the path, with a space between them, so that a new announcement replaces the
 //! old one. Every turn that routes an intent reads all routes of a capability. Announcements must therefore be cheap
-//! for other callers: their size and number are limited, and an expired one is not parsed.
+//! for other callers: their size and number are limited, and an expired announcement is not parsed.
 
 use annex_sdk::{Json, Rejection, Violation, clock, json};
 use serde::{Deserialize, Serialize};
@@ -11,13 +11,14 @@ use serde_json::{Map, Value};
 use crate::parameters::Parameters;
 use crate::routing::{Route, Table, cost, out_of_order};
 
-/// Time after its expiry at which an announcement may be removed. It is removed when another announcement arrives.
+/// Time from the expiry of an announcement until it may be removed, in milliseconds. The arrival of another
+/// announcement removes it.
 const FORGOTTEN_AFTER_MILLIS: u64 = 86_400_000;
-/// The most announcements that are checked for removal when another one arrives.
+/// The maximum number of announcements that are checked for removal when another one arrives.
 const LOOKED_AT: usize = 100;
-/// The most announced routes of one capability. Further ones are ignored.
+/// The maximum number of announced routes of one capability. Further routes are ignored.
 const MAX_ROUTES: usize = 100;
-/// The largest announcement in bytes, as received and as stored.
+/// The maximum size of an announcement in bytes, as received and as stored.
 const MAX_BYTES: usize = 2_048;
 
 /// The functions of the host that announcements need.
@@ -57,7 +58,7 @@ struct StoredRoute {
 }
 
 impl StoredRoute {
-    /// Parses a stored route; `None` for a form that this version does not write.
+    /// Parses a stored route. `None` if the value has a form that this version does not write.
     fn parse(value: Vec<u8>) -> Option<Self> {
         let text = String::from_utf8(value).ok()?;
         let (expires, route) = text.split_once(' ').filter(|(_, route)| route.len() <= MAX_BYTES)?;
@@ -117,7 +118,7 @@ fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store)
     if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the token for announcements").into()) }
 }
 
-/// Compares in constant time.
+/// True if the texts are equal. The time of the comparison does not show where the texts differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let difference = one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other));
     // `black_box` keeps the compiler from ending the comparison at the first difference.
@@ -140,8 +141,8 @@ fn keep(route: &Route, kept: &StoredRoute, now: u64, store: &impl Store) -> Resu
     json::text(&AnnounceResult { capability, path, expires: clock::text(kept.expires) })
 }
 
-/// Checks at most [`LOOKED_AT`] of the keys, and begins at a different one each time. Removes announcements that
-/// expired long ago. Returns the number of removed announcements.
+/// Removes announcements that expired long ago, and returns their number. Checks at most [`LOOKED_AT`] of the keys, and
+/// begins at another key each time.
 fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<usize, String> {
     let mut forgotten = 0;
     // The clock picks where to begin, so that no cursor has to be kept.
@@ -158,7 +159,7 @@ fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<
     Ok(forgotten)
 }
 
-/// The announcements at the time when a turn begins to route. All intents of the turn use the same list of keys.
+/// The announced routes at the time when a turn begins to route. All intents of the turn use the same list of keys.
 #[derive(Debug, Default)]
 pub struct AnnouncedRoutes {
     keys: Vec<String>,
@@ -278,7 +279,7 @@ mod tests {
         AnnouncedRoutes::read(parameters, store).unwrap().table(parameters, "invoice", store).unwrap()
     }
 
-    /// The paths of usable routes, and whether an announcement has expired.
+    /// The paths of the usable routes, and true if an announcement has expired.
     fn paths(parameters: &Parameters, store: &FakeStore) -> (Vec<String>, bool) {
         let table = table(parameters, store);
         (table.live.into_iter().map(|route| route.path).collect(), table.has_stale)

@@ -1,7 +1,7 @@
 //! The Agent Gateway Protocol (AGP), version 1: finds the squad that can fulfil an intent.
 //!
-//! This file has the hooks. Intents and the choice of a route are in [`routing`], announced routes in
-//! [`announcements`], the methods' schemas in [`methods`].
+//! This file has the hooks. [`routing`] parses intents and chooses routes, [`announcements`] stores the routes that
+//! squads announce, and [`methods`] has the schemas of the methods.
 
 pub mod announcements;
 pub mod methods;

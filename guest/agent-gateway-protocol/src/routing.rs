@@ -11,15 +11,16 @@ use serde_json::{Map, Value};
 pub const ROUTE_NOT_FOUND: i32 = -32_200;
 /// The error code if no route of the capability meets the constraints.
 pub const POLICY_VIOLATION: i32 = -32_201;
-/// The error code if all routes of the capability are expired announcements.
+/// The error code if the capability has only routes that are expired announcements.
 pub const TABLE_STALE: i32 = -32_202;
-/// The error code if the routes cannot be read or written now.
+/// The error code if the store for the routes is not available now.
 pub const OUT_OF_ORDER: i32 = -32_209;
 
-/// The most intents in one message. Each intent makes the extension read the routes.
+/// The maximum number of intents in one message. Each intent makes the extension read the routes.
 const MAX_INTENTS: usize = 8;
 
-/// The constraint that a larger number in the route's policy also meets. Other constraints need the same value.
+/// The name of a constraint on a number. A route meets it if the number in the route's policy is the same or larger.
+/// Every other constraint needs the same value in the policy.
 const SECURITY_LEVEL: &str = "security_level";
 
 /// A task for a squad, with its conditions.
@@ -31,7 +32,7 @@ pub struct Intent {
     /// Arguments for the squad.
     #[serde(rename = "payload")]
     _payload: Map<String, Value>,
-    /// The required entries of a route's policy. The published code calls them `metadata`.
+    /// The entries that the policy of a route must have. The published code calls them `metadata`.
     #[serde(default, alias = "metadata")]
     pub policy_constraints: Map<String, Value>,
 }
@@ -60,7 +61,7 @@ pub struct Route {
 pub struct Table {
     /// The usable routes, the operator's first.
     pub live: Vec<Route>,
-    /// True if there are expired announcements as well.
+    /// True if the capability also has announced routes that are expired.
     pub has_stale: bool,
 }
 
@@ -108,7 +109,7 @@ pub fn intent(text: &str, pointer: &str) -> Result<Intent, Rejection> {
 /// has the routes of the intent's capability.
 ///
 /// # Errors
-/// [`ROUTE_NOT_FOUND`], [`POLICY_VIOLATION`] or [`TABLE_STALE`], as defined by AGP.
+/// No route can be chosen: [`ROUTE_NOT_FOUND`], [`POLICY_VIOLATION`] or [`TABLE_STALE`], as defined by AGP.
 pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
     let complies = |route: &&Route| meets(route, &intent.policy_constraints);
     // Among equal costs `min_by` returns the first one, and the operator's routes come first.

@@ -1,4 +1,4 @@
-//! CartMandates: their content, and the merchant's signature.
+//! Checks the content of CartMandates, and the signatures of merchants.
 
 use annex_sdk::{Violation, clock, schema};
 use serde::Deserialize;
@@ -97,7 +97,7 @@ pub struct CheckedCart {
 /// such a cart, so it is not recorded as used.
 ///
 /// # Errors
-/// The faults of the mandate.
+/// The mandate has faults. Each violation names one fault.
 pub fn check(
     parameters: &Parameters,
     pointer: &str,
@@ -150,13 +150,13 @@ fn methods(request: &Request) -> Vec<Method> {
     names.map(|name| Method { name: name.clone(), total: total(name) }).collect()
 }
 
-/// Converts to whole seconds. Dates before 1970 become 0.
+/// Converts a date in seconds since 1970 to whole seconds. Dates before 1970 become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
 pub(crate) fn seconds(date: f64) -> u64 {
     date as u64
 }
 
-/// Validates a mandate against a schema. Violations point into the request.
+/// Validates a mandate against the schema `of`. The violations have pointers into the request, below `pointer`.
 pub(crate) fn fits(of: &str, pointer: &str, mandate: &str) -> Result<(), Vec<Violation>> {
     let found = schema::validate(of, mandate)
         .map_err(|error| vec![Violation::new(pointer, format!("cannot be validated: {error}"))])?;

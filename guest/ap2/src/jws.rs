@@ -83,7 +83,7 @@ impl<C: DeserializeOwned> Token<C> {
     /// Parses a compact JWS.
     ///
     /// # Errors
-    /// Why the text is not a JWS with ES256, as a lower-case fragment.
+    /// The text is not a JWS with ES256. The error says why, as a lower-case fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = text.split('.');
         let (Some(header), Some(payload), Some(signature), None) =

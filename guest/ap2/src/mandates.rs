@@ -10,10 +10,11 @@ use crate::memory::{self, Cart, SingleUse};
 use crate::parameters::Parameters;
 use crate::{cart, payment, schemas};
 
-/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
+/// The maximum number of violations in one answer. The client sees further violations when it sends the corrected
+/// message.
 const MAX_VIOLATIONS: usize = 64;
 
-/// The most mandates in one message or artifact. v0.1 defines three kinds.
+/// The maximum number of mandates in one message or artifact. AP2 v0.1 defines three kinds of mandates.
 const MAX_MANDATES: usize = 64;
 
 /// The prefix of a mandate's key.
@@ -26,10 +27,11 @@ struct Mandate<'a> {
     value: &'a str,
 }
 
-/// Checks the mandates of a message to this agent. Returns its carts, which are stored when the turn begins.
+/// Checks the mandates of a message to this agent. Returns the carts of the message, which are stored when the turn
+/// begins.
 ///
 /// # Errors
-/// The reason for refusing the message.
+/// The message must be refused. The rejection has the reason.
 pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Result<Vec<Cart>, Rejection> {
     let mut violations = Vec::new();
     let found = find(message, "/message/parts", &mut violations);
@@ -58,10 +60,10 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
     Err(Rejection::Violations(violations))
 }
 
-/// Checks the carts in parts that this agent sends.
+/// Checks the carts in an artifact that this agent sends, and returns these carts.
 ///
 /// # Errors
-/// The faults of the carts.
+/// A cart has faults. Each violation names one fault.
 pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, Vec<Violation>> {
     let mut violations = Vec::new();
     let found = find(artifact, "/artifact/parts", &mut violations);

@@ -28,11 +28,11 @@ pub struct Method {
     pub total: Money,
 }
 
-/// The most expired entries that are removed in one turn. Each removal is a host call, and the calls of a turn are
-/// limited.
+/// The maximum number of expired entries that are removed in one turn. Each removal is a host call, and the calls of a
+/// turn are limited.
 const MAX_REMOVALS: usize = 64;
 
-/// The trust in a cart. A cart never replaces one with more trust.
+/// The trust in a cart. A received cart never replaces a stored cart with more trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Origin {
     /// A received cart without a verified signature.
@@ -101,7 +101,8 @@ fn read(bytes: &[u8]) -> Option<Cart> {
 pub struct SingleUse {
     /// The JSON pointer to the id or token in the request.
     pub pointer: String,
-    /// The time in seconds from which a request with this id or token would be too old. The entry can be removed then.
+    /// The time in seconds since 1970 from which a request with this id or token is too old to be accepted. The entry
+    /// can be removed at that time.
     pub until: u64,
     hash: String,
 }

@@ -85,7 +85,7 @@ pub struct Parameters {
     /// The merchants whose signatures on carts are accepted.
     #[serde(default)]
     pub merchants: Vec<Merchant>,
-    /// The issuers of users' credentials that are accepted.
+    /// The issuers that the operator trusts to issue the credentials of users.
     #[serde(default)]
     pub issuers: Vec<Issuer>,
     /// The accepted audiences. A token's `aud` must contain one of these; if empty, any audience is accepted.
@@ -144,7 +144,7 @@ impl Parameters {
     /// Checks the roles and the keys.
     ///
     /// # Errors
-    /// The fault, which fails the load.
+    /// There is no role, or a key cannot be used. The extension is not loaded then.
     pub fn check(&self) -> Result<(), String> {
         if self.roles.is_empty() {
             return Err("`roles` must name at least one role".to_owned());

@@ -1,4 +1,4 @@
-//! PaymentMandates: their content, and agreement with their cart.
+//! Checks the content of PaymentMandates, and that each agrees with its cart.
 
 use annex_sdk::{Rejection, Violation, clock};
 use serde::Deserialize;
@@ -32,7 +32,7 @@ struct Response {
     method_name: String,
 }
 
-/// A payment, with its place in the request.
+/// A payment and its JSON pointer in the request.
 struct Payment<'a> {
     parameters: &'a Parameters,
     pointer: &'a str,
@@ -43,7 +43,7 @@ struct Payment<'a> {
 /// Checks a PaymentMandate at `pointer`. `known` finds a cart by its id. Returns the ids that may be used only once.
 ///
 /// # Errors
-/// The faults of the mandate, or the reason why it cannot be checked.
+/// The mandate has faults or cannot be checked. The rejection names the faults or the reason.
 pub fn check(
     parameters: &Parameters,
     pointer: &str,

@@ -1,4 +1,4 @@
-//! The extension as a host calls it, with generated keys.
+//! Tests the extension as a host calls it, with generated keys.
 
 mod samples;
 

@@ -37,7 +37,8 @@ pub const RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// The first byte of a stored decision. The rest of a refusal is its reason.
+/// The first byte of a stored decision that approves. A decision that refuses begins with `REFUSED`, followed by the
+/// reason.
 const APPROVED: &str = "+";
 const REFUSED: &str = "-";
 const DEFAULT_REASON: &str = "The authorization was refused.";
@@ -56,7 +57,7 @@ fn yes() -> bool {
     true
 }
 
-/// Decides whether a task may run now. A task without a decision waits, also after a further message from the client.
+/// Decides whether a task may run now. A task without a decision waits, even if the client sends a further message.
 ///
 /// # Errors
 /// The host's store is not available.
@@ -150,7 +151,7 @@ mod tests {
         host.call::<InTaskAuthorization>(testing::request(), APPROVE, params)
     }
 
-    /// The state in the message to the client of a new task.
+    /// Begins a turn that must interrupt the task. Returns the state in the message to the client.
     fn interrupted(host: &Host) -> String {
         let Ok(Entry::Interrupt(interruption)) = begin(host) else { panic!("no interruption") };
         assert_eq!(interruption.waiting, Waiting::Authorization);

@@ -6,14 +6,14 @@
 
 use annex_sdk::keyvalue::Keys;
 
-/// The most stored decisions. With the longest reasons they take half of the bytes that the grant allows by default.
-/// One listing returns all of their keys.
+/// The maximum number of stored decisions. With the longest reasons they take half of the bytes that the grant allows
+/// by default. One listing returns all of their keys.
 pub const MAX_KEPT: usize = 250;
 
-/// The key of the counter for the decisions' numbers.
+/// The key of the counter from which each decision gets its number.
 const COUNTER: &str = "decisions";
 
-/// Stores a decision, replacing the oldest one if there are too many, and returns its key.
+/// Stores a decision and returns the key of the decision. If too many decisions are stored, removes the oldest one.
 ///
 /// # Errors
 /// The host's store is not available, or the grant allows fewer keys.

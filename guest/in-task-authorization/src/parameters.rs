@@ -12,7 +12,7 @@ pub const CARD_PARAMS: &str = r#"{"oid4vpVersions":["1.0"]}"#;
 /// The text in `request_uri` that is replaced by the task's state.
 pub const PLACEHOLDER: &str = "{state}";
 
-/// The fewest bytes of a secret.
+/// The minimum length of a secret, in bytes.
 const MIN_SECRET_BYTES: usize = 16;
 
 const DEFAULT_TEXT: &str = "Additional authorization is required for this task.";
@@ -69,7 +69,7 @@ impl Parameters {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// The fault, which fails the load.
+    /// A parameter is invalid. The extension is not loaded then.
     pub fn check(&self) -> Result<(), String> {
         // Without it the verifier could not tell which task it decides on.
         if !self.request_uri.contains(PLACEHOLDER) {

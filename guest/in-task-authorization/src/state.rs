@@ -1,11 +1,12 @@
-//! The OID4VP parameter `state` for a task: the task's id, and a code that requires the secret. No data is stored for a
-//! task before a decision.
+//! The OID4VP parameter `state` for a task. It consists of the task's id and a code that can only be made with the
+//! secret. No data is stored for a task before a decision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::HMAC;
 
-/// The text that is signed together with the task's id. It keeps codes for other purposes from being accepted here.
+/// The text that is signed together with the task's id. A code for another purpose signs another text and is not
+/// accepted here.
 const PURPOSE: &str = "in-task-authorization state: ";
 
 /// The state of a task: `<task id>.<code>`. The full stop and the code need no escapes in a URI.

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::numbers::has_card_number;
 
-/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
+/// The maximum number of violations in one answer. The client sees further violations when it sends the corrected
+/// message.
 const MAX_VIOLATIONS: usize = 64;
 
 /// Finds card numbers in the texts, numbers and keys of a message (JSON). Each violation points into the request.

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-/// The most digits of a card number.
+/// The maximum number of digits of a card number.
 const LONGEST: usize = 19;
 
 /// True if the text contains a card number. Its digits are adjacent or in groups, with one space or hyphen between two

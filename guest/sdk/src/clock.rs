@@ -75,7 +75,7 @@ fn fraction(text: &str) -> Option<(u64, &str)> {
     Some((millis, rest))
 }
 
-/// Parses an offset such as `+02:00`, and returns it in seconds. East of UTC it is positive.
+/// Parses an offset from UTC such as `+02:00`, and returns it in seconds. An offset east of UTC is positive.
 fn offset_seconds(text: &str) -> Option<i64> {
     if matches!(text, "Z" | "z") {
         return Some(0);

@@ -102,7 +102,7 @@ impl Request {
 /// Splits a URL into scheme, authority, and path with query.
 ///
 /// # Errors
-/// The reason why the URL cannot be sent.
+/// The URL cannot be sent. The error has the reason.
 pub(crate) fn split(url: &str) -> Result<(Scheme, &str, &str), Error> {
     let (scheme, rest) = url.split_once("://").ok_or(Error::Url("it is not absolute; begin it with https://"))?;
     let scheme = match scheme {

@@ -1,4 +1,5 @@
-//! The host's functions: those of the contract in a component, and those of [`crate::native`] elsewhere.
+//! The functions that the host provides. In a component these are the imports of the contract. Outside of a component
+//! these are the functions of [`crate::native`].
 
 #[cfg(target_arch = "wasm32")]
 pub(crate) use crate::bindings::capabilities::annex::extension::{

@@ -66,8 +66,8 @@ pub(crate) fn enter(state: Rc<RefCell<HostState>>) -> EnteredHost {
     EnteredHost(CURRENT.replace(Some(state)))
 }
 
-/// Calls `question` with the current host. `function` is the name of the function that the author called, for the
-/// error.
+/// Calls `question` with the current host. `function` is the name of the function that the author called. A panic shows
+/// this name.
 ///
 /// The host is borrowed during the call. Callbacks of an author must therefore be cloned out of the host before they
 /// run.

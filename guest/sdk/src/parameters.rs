@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::imports::config;
 
-/// The key for all parameters, as one JSON object.
+/// The key of `wasi:config/store` whose value is a JSON object with all parameters.
 pub(crate) const ALL_PARAMETERS: &str = "annex:parameters";
 
 /// The parameters of an extension without parameters. Any parameter in the operator's config is an error.

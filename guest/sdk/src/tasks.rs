@@ -7,7 +7,7 @@ use crate::imports::{task_resumption, tasks};
 /// The answer of ListTasks for the caller; `request` is a ListTasksRequest as JSON.
 ///
 /// # Errors
-/// The error of ListTasks, as text.
+/// ListTasks fails. The text is the error of ListTasks.
 pub fn list(request: &str) -> Result<Json, String> {
     tasks::list(request)
 }

@@ -301,7 +301,7 @@ impl fmt::Debug for Host {
     }
 }
 
-/// Returns the text if it is JSON of this shape.
+/// Returns the text unchanged. Panics if the text is not JSON of the type `T`.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test that is written wrong must fail")]
 fn checked<T: DeserializeOwned>(what: &str, json: Json) -> Json {

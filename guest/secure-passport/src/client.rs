@@ -6,8 +6,9 @@ use annex_sdk::{Addition, Outgoing, Rejection, Violation, json, pointer};
 use crate::parameters::Parameters;
 use crate::passport::Passport;
 
-/// The passport for a call: the program's input. With `sign_as` it has the name of that client, unless the input has a
-/// name, and it is signed. The addition is empty if the program gives no input, or if the call has no message.
+/// The addition that sends the program's input as a passport. If `sign_as` is set, the passport is signed by that
+/// client, and gets the name of that client unless the input has a name. The addition is empty if the program gives no
+/// input, or if the call has no message.
 ///
 /// # Errors
 /// The agent does not declare the extension. Or the input is not a passport, has a key that the agent does not support,
@@ -32,7 +33,7 @@ pub fn addition(parameters: &Parameters, call: &Outgoing) -> Result<Addition, Re
     Ok(Addition::entry(parameters.uri.clone(), text(&passport)))
 }
 
-/// The input with the name of the signing client, unless the input has a name.
+/// Adds the name of the signing client to the input, unless the input has a name or no client signs.
 fn named(parameters: &Parameters, input: &str) -> String {
     // The name is put in as text, so that the values of the input stay as they were written.
     let has_name = Members::of(input).is_none_or(|fields| fields.get("clientId").is_some());
@@ -45,7 +46,7 @@ fn named(parameters: &Parameters, input: &str) -> String {
     }
 }
 
-/// Checks the keys against the agent's declaration. A declaration without keys allows all.
+/// Checks that the agent supports all keys of the passport. An agent whose declaration lists no keys supports all keys.
 fn check_keys(declaration: &str, passport: &Passport) -> Result<(), Rejection> {
     let params = Members::of(declaration).and_then(|entry| entry.get("params")).and_then(Members::of);
     let supported = params.and_then(|params| params.get("supportedStateKeys"));

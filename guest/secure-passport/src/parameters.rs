@@ -69,7 +69,7 @@ pub struct Parameters {
     /// The clients whose signatures can be verified.
     #[serde(default)]
     pub clients: Vec<KnownClient>,
-    /// The client in whose name this side signs, for the hook `client`.
+    /// The client that signs passports on the calling side, in the hook `client`.
     pub sign_as: Option<KnownClient>,
 }
 
@@ -129,10 +129,10 @@ impl Parameters {
         self.clients.iter().find(|client| client.client_id == client_id)
     }
 
-    /// Loads each key, so that an unusable one fails the load.
+    /// Reads each key once. The extension is not loaded if a key is unusable.
     ///
     /// # Errors
-    /// Names the key and the fault.
+    /// A key is unusable, or signatures are required and no client has a key. The text is for the operator.
     pub fn check_keys(&self) -> Result<(), String> {
         // Every passport would be refused, which cannot be intended.
         if self.require_signature && self.clients.is_empty() {
@@ -165,10 +165,10 @@ impl KnownClient {
         }
     }
 
-    /// The key for signing.
+    /// The key with which the client signs.
     ///
     /// # Errors
-    /// As [`KnownClient::verifying_key`].
+    /// The key is missing or invalid; the text is for the operator and contains no part of the key.
     pub fn signing_key(&self) -> Result<Key, String> {
         let value = self.value()?;
         match self.algorithm {
@@ -207,7 +207,7 @@ pub(crate) mod tests {
 
     pub(crate) const PUBLIC_KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
 
-    /// A host with two valid secrets, and one that is too short.
+    /// A host with two valid secrets, and with a third secret that is too short.
     pub(crate) fn host() -> Host {
         Host::new()
             .secret("KEY", "0123456789abcdef")

@@ -40,7 +40,7 @@ impl Passport {
     /// Parses a passport strictly: only its four fields are allowed, each once.
     ///
     /// # Errors
-    /// The first fault.
+    /// The text is not a passport. The error describes the first fault.
     pub fn parse(text: &str) -> Result<Self, PassportError> {
         let fields = Members::of(text).ok_or_else(|| PassportError::new("", "must be a JSON object"))?;
         // With a repeated field, the signer could use one value and the verifier the other.
@@ -88,13 +88,13 @@ impl Passport {
     /// The passport as read from its canonical form, without the signature.
     ///
     /// # Errors
-    /// As [`Passport::canonical`].
+    /// A value has no canonical form, such as a number beyond the range of doubles.
     pub fn as_signed(&self) -> Result<Self, String> {
         Self::parse(&self.canonical()?).map_err(|malformed| malformed.message)
     }
 }
 
-/// A string that is not empty; `None` for a missing field. `null` is a fault.
+/// Reads a field whose value must be a string that is not empty. `None` if the field is missing. `null` is a fault.
 fn string(fields: &Members<'_>, name: &str) -> Result<Option<String>, PassportError> {
     let Some(text) = fields.get(name) else { return Ok(None) };
     match serde_json::from_str::<String>(text) {

@@ -8,7 +8,7 @@ use crate::passport::{Passport, PassportError};
 /// The state delta of a request: the passport under the configured key, or `None` without a trusted passport.
 ///
 /// # Errors
-/// The reason for refusing the request.
+/// The request must be refused. The rejection has the reason.
 pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Result<Option<Json>, Rejection> {
     // The public specification puts the passport on the message. An entry on the request is none.
     let shown = metadata.iter().find(|entry| entry.location == Location::Message && entry.key == parameters.uri);
@@ -37,7 +37,8 @@ fn refuse_malformed(parameters: &Parameters, base: &str, malformed: &PassportErr
     }
 }
 
-/// The passport, and whether its client signed it. A wrong signature is always refused.
+/// Returns the passport, and true if a known client has signed it. Refuses a wrong signature of a known client. Also
+/// refuses a passport without a verified signature if the parameters require one.
 fn verified(parameters: &Parameters, base: &str, passport: Passport) -> Result<(Passport, bool), Rejection> {
     let refusal = |message: &str| Err(Violation::new(format!("{base}/signature"), message).into());
     let (Some(signature), Some(client)) = (&passport.signature, parameters.client(&passport.client_id)) else {

@@ -7,7 +7,7 @@ use ed25519_compact::{KeyPair, PublicKey, Seed, Signature};
 use hmac_sha256::HMAC;
 use serde::Deserialize;
 
-/// The fewest bytes of a secret.
+/// The minimum length of a secret, in bytes.
 const MIN_SECRET_BYTES: usize = 16;
 
 /// Accepts base64 with or without padding.

@@ -1,21 +1,21 @@
-//! The caller's record of the events that each agent has: a limited list of conversations per agent.
+//! The caller's record of which events each agent has: a list of conversations per agent, of limited length.
 //!
-//! A conversation that is missing from the list is shared from the start, and the agent ignores events that it already
-//! has. A lost entry, because of the limit or a concurrent call, therefore only costs bytes.
+//! If a conversation is missing from the list, all of its events are shared again, and the agent ignores the events
+//! that are not new. An entry may be lost because of the limit or a concurrent call. The loss only costs bytes.
 
 use annex_sdk::json;
 use serde::{Deserialize, Serialize};
 
-/// The most conversations per agent. The conversation that was unused for longest is removed first.
+/// The maximum number of conversations per agent. The conversation that was unused for longest is removed first.
 const MAX_CONVERSATIONS: usize = 100;
-/// The longest context id that is stored, in bytes.
+/// The maximum length of a context id that is stored, in bytes.
 const MAX_CONTEXT: usize = 256;
 
 /// The caller's keys, which outlive calls. The text of an error is for the operator.
 pub trait ClientKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Stores `value` in place of an older one.
+    /// Sets a key to `value`, and replaces an older value.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
 }
 
@@ -30,7 +30,7 @@ pub struct Conversation {
     pub context: String,
 }
 
-/// The place up to which an agent has the events of a conversation.
+/// The part of a conversation that an agent has: all events of one revision up to one number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boundary {
     /// The revision of the history.

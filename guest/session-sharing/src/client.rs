@@ -14,7 +14,7 @@ use crate::parameters::{Limits, Parameters};
 use crate::server::is_good_end;
 use crate::wire::{Acknowledgement, Mode, SharedEvents, read_mode, read_peer};
 
-/// A call with shared events, before the acknowledgement.
+/// A call whose message shares events, until the agent acknowledges the events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     agent: String,
@@ -22,7 +22,7 @@ pub struct Call {
     peer: String,
     revision: u64,
     up_to: u64,
-    /// The last event that the agent had before the call.
+    /// The number of the last event that the agent had before the call.
     before: u64,
     /// The context id in the message.
     context: Option<String>,
@@ -38,7 +38,8 @@ struct Input {
     up_to: u64,
 }
 
-/// The addition to a call. Nothing is shared with an agent that does not declare the extension.
+/// Makes the addition with the events to share, and the call that waits for their acknowledgement. Nothing is shared
+/// with an agent that does not declare the extension.
 pub fn before(
     parameters: &Parameters,
     call: &Outgoing,
@@ -78,7 +79,7 @@ pub fn before(
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
 }
 
-/// Refuses events that exceed one of the limits. `limits` has those of both sides.
+/// Refuses events that exceed one of the limits. `limits` has the limits of this side and of the agent.
 fn check_limits(shared: &SharedEvents, limits: &[Limits]) -> Result<(), Violation> {
     let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
     let Some(passed) = limits.iter().find_map(|limits| limits.passed_by(&sizes)) else { return Ok(()) };
@@ -125,7 +126,7 @@ pub fn after(
     Ok(moves.then(|| format!(r#"{{"contextId":{},"received":{}}}"#, json::string(&context), call.up_to)))
 }
 
-/// The agent's boundary for this revision of the conversation; `None` if unknown.
+/// The boundary up to which the agent has this revision of the conversation; `None` if unknown.
 fn known(
     input: &Input,
     root: &Node<'_>,

@@ -56,11 +56,11 @@ const PREFIXES: [&str; 20] = [
     "hf_",
 ];
 
-/// The shortest word that counts as a key because of its prefix.
+/// The length in bytes of the shortest word that counts as a key because of its prefix.
 const KEY_BYTES: usize = 20;
-/// The length of the shortest of [`NAMES`].
+/// The length in bytes of the shortest of [`NAMES`].
 const NAME_BYTES: usize = 5;
-/// The shortest word after `Bearer` or `Basic` that counts as a credential.
+/// The length in bytes of the shortest word after `Bearer` or `Basic` that counts as a credential.
 const SCHEME_BYTES: usize = 12;
 
 const PEM_BEGIN: &str = "-----BEGIN ";
@@ -130,7 +130,7 @@ fn split_string(text: &str) -> (&str, &str) {
     end.and_then(|end| text.split_at_checked(end + 2)).unwrap_or((text, ""))
 }
 
-/// The rest of a JSON text after its first value.
+/// The text that follows the first value of a JSON text.
 fn behind_value(text: &str) -> &str {
     let mut rest = text;
     // A counter and no recursion, so that deep nesting takes no stack.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::credentials::{without_in_json, without_in_text};
 use crate::node::{Node, Object};
 
-/// The longest name of an author, in characters.
+/// The maximum length of an author's name, in characters.
 const MAX_AUTHOR: usize = 64;
 /// A tool of google-adk whose calls and results carry credentials.
 const CREDENTIAL_TOOL: &str = "adk_request_credential";
@@ -99,7 +99,8 @@ fn author(node: &Node<'_>) -> Result<String, Violation> {
     Err(node.violation(format!("must be 1 to {MAX_AUTHOR} letters, digits, spaces and `_-.:@/`")))
 }
 
-/// The text of a part that may be shared; `None` for a part without such text.
+/// The text to share for a part: the part's text, its data as text, or the name of its file. `None` for a thought, and
+/// for a part with nothing to share.
 fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
     let part = node.object()?;
     let metadata = part.get("metadata").map(|metadata| metadata.object()).transpose()?;

@@ -27,11 +27,11 @@ pub const PARAMETER_SCHEMA: &str = r#"{
 pub struct Parameters {
     /// The extension's URI.
     pub uri: String,
-    /// The most events of one message.
+    /// The maximum number of events of one message.
     pub max_events: usize,
-    /// The most bytes of one event's text.
+    /// The maximum size of one event's text, in bytes.
     pub max_event_bytes: usize,
-    /// The most bytes of all events' texts in one message.
+    /// The maximum size of all events' texts in one message, in bytes.
     pub max_bytes: usize,
 }
 
@@ -77,17 +77,17 @@ impl Parameters {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// The most events in one message.
+    /// The maximum number of events in one message.
     pub max_events: Option<usize>,
-    /// The most bytes of one event's text.
+    /// The maximum size of one event's text, in bytes.
     pub max_event_bytes: Option<usize>,
-    /// The most bytes of the texts of all events.
+    /// The maximum size of the texts of all events, in bytes.
     pub max_bytes: Option<usize>,
 }
 
 impl Limits {
-    /// Reads the limits from a declaration on an Agent Card (JSON). Without readable limits there are none on this
-    /// side, and the agent refuses events that exceed its limits.
+    /// Reads the agent's limits from its declaration on the Agent Card (JSON). If the limits cannot be read, this side
+    /// applies none, and the agent refuses events that exceed its limits.
     pub fn declared(declaration: &str) -> Self {
         #[derive(Deserialize)]
         struct Declaration {

@@ -25,20 +25,20 @@ pub const STALE_REVISION: i32 = -32_303;
 /// The error code if the agent cannot store which events it has received.
 pub const NOT_KEPT: i32 = -32_304;
 
-/// The most peers of one conversation.
+/// The maximum number of peers of one conversation.
 const MAX_PEERS: usize = 16;
 
 /// The conversation's keys. The text of an error is for the operator.
 pub trait ContextKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Stores `value` in place of an older one.
+    /// Sets a key to `value`, and replaces an older value.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
     /// The number of keys.
     fn count(&self) -> Result<usize, String>;
 }
 
-/// The events that a message shares, before its turn begins.
+/// The events that a message shares, until they are recorded and acknowledged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingEvents {
     mode: Mode,
@@ -83,8 +83,8 @@ pub fn check(
 }
 
 impl PendingEvents {
-    /// Records, once, that the conversation contains the shared events. Returns true on success. Events without a
-    /// record will be shared again.
+    /// Records that the conversation contains the shared events. A second call does nothing. Returns true if the record
+    /// is stored. Without a record the client will share the events again.
     pub fn note(&mut self, keys: &impl ContextKeys) -> bool {
         // The reason of a failure is in the log already.
         self.is_noted = self.is_noted || self.mode == Mode::Full || self.write(keys).is_ok();
@@ -102,8 +102,8 @@ impl PendingEvents {
 
 /// Returns the acknowledgement, if this event ends the turn successfully: the agent answered, or waits for the client.
 ///
-/// This also records the shared events if that has not happened yet. If another extension keeps the agent from running,
-/// the first event is the first opportunity to do so.
+/// This also records the shared events, unless [`PendingEvents::note`] has done so before. If another extension keeps
+/// the agent from running, they can only be recorded here.
 pub fn acknowledge(
     parameters: &Parameters,
     taken: &mut PendingEvents,
@@ -124,13 +124,13 @@ pub fn acknowledge(
     Ok(Some(Patch::entry(parameters.received_key(), received)))
 }
 
-/// True for the state of a task whose turn has processed its message.
+/// True if a turn that ends in this state of its task has processed its message.
 pub fn is_good_end(state: &str) -> bool {
     matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
 }
 
 /// The agent's record for a peer. `None` if the conversation begins with this message. In that case an empty record is
-/// stored now, so that the later one finds room.
+/// stored now, so that the later record of the shared events cannot fail for lack of room.
 fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<PeerProgress>, Rejection> {
     let not_kept = |_: String| {
         error(NOT_KEPT, "the agent cannot store which events it has; share the conversation in the mode \"full\"", None)
@@ -168,8 +168,8 @@ fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<Pee
     Ok(Some(standing))
 }
 
-/// An error for the client. With `has`, the number of the last event that the agent has, the client sends all events
-/// again.
+/// An error for the client. If `has` is given, the error tells the client to send all events again. `has` is the number
+/// of the last event that the agent has.
 fn error(code: i32, message: &str, has: Option<u64>) -> Rejection {
     let data = has.map(|has| format!(r#"{{"resend":true,"received":{has}}}"#));
     ExtensionError { code, message: message.to_owned(), data }.into()
@@ -179,7 +179,7 @@ fn key_of(peer: &str) -> String {
     format!("peer/{peer}")
 }
 
-/// Reads a record. An unreadable one counts as missing.
+/// Reads a record. An unreadable record counts as missing.
 fn read(value: Option<Vec<u8>>) -> Option<PeerProgress> {
     value.and_then(|value| serde_json::from_slice(&value).ok())
 }
@@ -188,7 +188,7 @@ fn write(key: &str, standing: PeerProgress, keys: &impl ContextKeys) -> Result<(
     keys.set(key, json::text(&standing)?.as_bytes())
 }
 
-/// The rewrite that puts parts in front of the first one.
+/// The rewrite that puts new parts in front of the first part of the message.
 fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
     if parts.is_empty() {
         return Vec::new();

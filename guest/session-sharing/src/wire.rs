@@ -8,7 +8,7 @@ use crate::event::{Event, Role};
 use crate::node::Node;
 use crate::parameters::{Limits, VERSION};
 
-/// The longest name of a peer, in bytes.
+/// The maximum length of a peer's name, in bytes.
 pub const MAX_PEER: usize = 200;
 
 /// The mode of sharing.
@@ -30,16 +30,17 @@ pub struct SharedEvents {
     pub peer: String,
     /// The revision of the history. A new one begins when events were changed or removed.
     pub revision: u64,
-    /// The last event that the agent has before the message.
+    /// The number of the last event that the agent has before the message.
     pub base: u64,
-    /// The last event that the agent has after the message, whether shared or not.
+    /// The number of the last event that the agent has after the message. The message need not share this event.
     pub up_to: u64,
     /// The events after `base` up to `up_to`.
     pub events: Vec<Event>,
 }
 
 impl SharedEvents {
-    /// Parses a client's value, and removes credentials again.
+    /// Parses the shared events that a client has sent. Removes credentials from the events, even if the client has
+    /// already done so.
     pub fn read(node: &Node<'_>, limits: &Limits) -> Result<Self, Violation> {
         let object = node.object()?;
         let version = object.need("version")?;
@@ -103,7 +104,7 @@ impl Acknowledgement {
         Self { version: VERSION, mode, peer: peer.to_owned(), revision, received: up_to }
     }
 
-    /// True if the metadata value `json` acknowledges at least the same events.
+    /// True if the metadata value `json` acknowledges the events of this acknowledgement, or more.
     pub fn is_in(&self, json: &str) -> bool {
         serde_json::from_str::<Self>(json).is_ok_and(|other| {
             let Self { version, mode, peer, revision, received } = other;

@@ -32,8 +32,8 @@ pub fn agent_extension(parameters: &Parameters) -> Declaration {
     Declaration { description: Some(parameters.description.clone()), params }
 }
 
-/// Finds the metadata entry with the state. An entry under the state key comes before one under the bare URI, and then
-/// an entry of the message before one of the request.
+/// Finds the metadata entry with the state, in this order: under the state key in the message, under the state key in
+/// the request, under the bare URI in the message, under the bare URI in the request.
 pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> Option<&'a MetadataEntry> {
     // The first entry counts. The published article uses the state key, examples of A2A the bare URI.
     let places = [
@@ -47,8 +47,8 @@ pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> 
         .find_map(|(location, key)| metadata.iter().find(|entry| entry.location == *location && entry.key == **key))
 }
 
-/// The state delta of a request, exactly as received. `None` if the request has no state and needs none: there is no
-/// schema, or the session has the required state from an earlier turn.
+/// The state delta of a request, exactly as received. `None` if the request has no state and may omit it, because there
+/// is no schema, or because the session has the required state from an earlier turn.
 pub fn get_state(
     parameters: &Parameters,
     metadata: &[MetadataEntry],
@@ -72,8 +72,8 @@ pub fn get_state(
     if violations.is_empty() { Ok(Some(entry.value.clone())) } else { Err(Rejection::Violations(violations)) }
 }
 
-/// Validates the received state together with the stored state, and returns the violations. So a later turn may send
-/// only its changes. Keys of other scopes are not validated.
+/// Validates the received state together with the stored state, and returns the violations. Because of the stored
+/// state, a later turn may send only its changes. Keys of scopes other than `session` are not validated.
 pub fn is_valid_schema(
     schema: &StateSchema,
     entry: &MetadataEntry,
@@ -173,7 +173,8 @@ impl Scope {
     }
 }
 
-/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
+/// The maximum number of violations in one answer. The client sees further violations when it sends the corrected
+/// message.
 const MAX_VIOLATIONS: usize = 64;
 
 /// A violation for each key whose scope the extension may not change.
@@ -219,7 +220,8 @@ fn is_missing(parameters: &Parameters) -> Violation {
     Violation::new(pointer::metadata(Location::Message, &parameters.state_key), message)
 }
 
-/// The stored values under names of the schema. New sessions, the most common case, have none.
+/// The stored values whose names are in the schema and for which `is_wanted` returns true. New sessions, the most
+/// common case, have no stored values.
 fn stored_members<'a>(
     schema: &'a StateSchema,
     snapshot: &'a str,

@@ -30,15 +30,15 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key of the state.
     pub state_key: String,
-    /// The JSON Schema of the state; `None` if any object will do.
+    /// The JSON Schema of the state; `None` if any object is valid.
     pub state_schema: Option<StateSchema>,
     /// The description on the card.
     pub description: String,
 }
 
 impl Parameters {
-    /// Reads the parameters one by one with `get`, which returns a string or JSON text. So a turn parses no other
-    /// parameters.
+    /// Reads each parameter with `get`, which returns a string or JSON text. The JSON object with all parameters need
+    /// not be parsed then.
     pub fn look_up(get: impl Fn(&str) -> Result<Option<String>, String>) -> Result<Self, String> {
         let uri = get("uri")?.unwrap_or_else(|| DEFAULT_URI.to_owned());
         let state_key = get("state_key")?.unwrap_or_else(|| default_state_key(&uri));
@@ -65,7 +65,8 @@ pub struct StateSchema {
     outline: OnceLock<Outline>,
 }
 
-/// Facts about a schema that validation does not give. They are read on demand, because most requests need none.
+/// Facts about a schema that the validator does not report. They are read on demand, because most requests do not need
+/// these facts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
     /// The names in the schema's top-level `required`.
@@ -76,7 +77,8 @@ pub struct Outline {
 }
 
 impl StateSchema {
-    /// Checks only that the schema is an object. The host checks the schema when it compiles it at load.
+    /// Checks only that the schema is an object. When the extension is loaded, the host compiles the schema and checks
+    /// the rest.
     fn new(text: String) -> Result<Self, String> {
         if !text.trim_start().starts_with('{') {
             return Err("`state_schema` must be a JSON Schema object".to_owned());

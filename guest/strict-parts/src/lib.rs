@@ -1,4 +1,4 @@
-//! A profile of A2A: messages whose parts are data that matches a JSON Schema.
+//! A profile of A2A that restricts messages: their parts must be data that matches a JSON Schema.
 //!
 //! This file has the hooks; their decisions are in [`logic`].
 

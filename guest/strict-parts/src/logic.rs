@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::parameters::{Parameters, Rule};
 
-/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
+/// The maximum number of violations in one answer. The client sees further violations when it sends the corrected
+/// message.
 const MAX_VIOLATIONS: usize = 64;
 
 /// The violations of the profile by a message (JSON), with pointers into the request.
@@ -82,7 +83,7 @@ fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
     has_type && rule.metadata.iter().all(|(key, wanted)| metadata.get(key).and_then(value).as_ref() == Some(wanted))
 }
 
-/// The violation for data that matches no rule, with the conditions of all rules.
+/// The message of the violation for data that matches no rule. It lists the conditions of all rules.
 fn is_for_none(parameters: &Parameters) -> String {
     // The error also lists the accepted kinds, so that a client need not read the card.
     let conditions = |rule: &Rule| {

@@ -64,9 +64,9 @@ pub struct Parameters {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Only for parts with this `mediaType`.
+    /// The `mediaType` that a part must have for this rule to apply. `None` if any will do.
     pub media_type: Option<String>,
-    /// Only for parts with these entries in their metadata.
+    /// The metadata entries that a part must have for this rule to apply.
     #[serde(default)]
     pub metadata: BTreeMap<String, Value>,
     /// JSON Schema of the part's `data`, as the operator wrote it.

@@ -109,7 +109,7 @@ fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
 }
 
 impl Task<'_> {
-    /// The task in the answer's form: id, context and status. GetTask returns the rest.
+    /// The task in the form of the answer: id, context and status. A client gets the other fields with GetTask.
     pub fn summary(&self) -> Json {
         let id = json::string(&self.id);
         let context = json::string(&self.context_id);

@@ -42,10 +42,11 @@ pub const RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// The most tasks that a call examines, so that the call ends in time. The next page of the answer continues with the
-/// next task.
+/// The maximum number of tasks that a call examines, so that the call ends in time. The next page of the answer
+/// continues with the next task.
 const MAX_LOOKED_AT: usize = 200;
-/// The number of bytes of tasks after which a call reads no further page. The last page may exceed it.
+/// The limit on the bytes of tasks that a call reads. A call that has read as many bytes reads no further page. The
+/// last page may exceed the limit.
 const MAX_BYTES: usize = 512 << 10;
 
 /// The requests to ListTasks that are tried in this order: the page size, and whether artifacts and history are
@@ -71,7 +72,8 @@ fn default_page_size() -> usize {
     20
 }
 
-/// The position where a search continues: the page of ListTasks, and the number of tasks on that page to skip.
+/// The position where the next page of a search begins: the page token of ListTasks, and the number of tasks on that
+/// page to skip.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct SearchPosition {
     token: String,
@@ -79,7 +81,7 @@ struct SearchPosition {
 }
 
 impl SearchPosition {
-    /// Parses a page token; `None` if it has another form.
+    /// Parses a page token; `None` if the text has another form.
     fn parse(text: &str) -> Option<Self> {
         let (skip, token) = text.split_once(':')?;
         // A caller who changes this number only skips own tasks.
@@ -100,10 +102,10 @@ struct TaskPage<'a> {
     next_page_token: String,
 }
 
-/// Answers a call; `list` is ListTasks.
+/// Answers a call of the method. `list` calls ListTasks.
 ///
 /// # Errors
-/// The caller's fault, in the words of ListTasks.
+/// The parameters are invalid, or ListTasks fails. The rejection has the reason.
 pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Result<Json, Rejection> {
     let params: Params =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("cannot be read: {error}")))?;
@@ -138,8 +140,8 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
 }
 
 struct PageProgress {
-    /// The number of tasks up to which the page has been examined, including skipped ones. If tasks were deleted since
-    /// the previous call, the number may exceed that of the tasks on the page.
+    /// The number of tasks of the page that are done, including skipped tasks. If tasks were deleted since the previous
+    /// call, the number may exceed the number of tasks on the page.
     up_to: usize,
     /// True if all following tasks are too old.
     is_over: bool,
@@ -184,7 +186,7 @@ fn wanted(params: &Params) -> Result<SearchConditions, Rejection> {
     })
 }
 
-/// Reads a page of ListTasks. If the page exceeds the limits, requests a smaller page.
+/// Reads a page of ListTasks. If ListTasks fails, for example because the page is too large, tries smaller pages.
 fn fetch(params: &Params, token: &str, list: &impl Fn(&str) -> Result<Json, String>) -> Result<Json, Rejection> {
     let mut first_error = None;
     let attempts: &[(usize, bool)] = if params.query.is_some() { &SEARCHING } else { &LISTING };

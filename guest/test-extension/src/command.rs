@@ -1,4 +1,4 @@
-//! Commands, and the misbehaviour that every hook supports.
+//! Parses commands, and carries out the commands that every hook supports.
 
 use std::hint::black_box;
 use std::process::abort;
@@ -19,10 +19,10 @@ const DEFAULT_BYTES: usize = 1 << 20;
 /// The default number of levels of `deep-json`.
 const DEFAULT_DEPTH: usize = 10_000;
 
-/// The number of calls in which the command `turn` has done nothing yet, in this instance.
+/// The number of calls in this instance in which the command `turn` has behaved well.
 static BEHAVED: AtomicUsize = AtomicUsize::new(0);
 
-/// The commands for the hooks; `None` for a hook without one.
+/// The commands for the hooks; `None` for a hook without a command.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Hooks {
@@ -57,8 +57,8 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Parses a command. A command that ends, such as a flood of log lines, a schema or a loop, runs now, and the hook
-    /// then continues as without a command.
+    /// Parses a command. A command that ends, such as a flood of log lines, a schema or a loop, is run here. The hook
+    /// then continues as if it had no command.
     pub(crate) fn of(hook: &'static str, text: Option<&'a str>) -> Self {
         let text = text.unwrap_or("ok");
         let (name, amount) = text.split_once(' ').unwrap_or((text, ""));
@@ -123,7 +123,8 @@ impl<'a> Command<'a> {
             .collect()
     }
 
-    /// For the command `turn`: returns true after the number of calls in its argument. Counts the call.
+    /// Counts the call. The command `turn` behaves well in as many calls as its argument says. Returns true in each
+    /// later call.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The hooks for an extension's own calls: methods, and the client's side.
+//! The hooks `method` and `client`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -13,7 +13,8 @@ pub(crate) struct Parameters {
     pub(crate) depends_on: Vec<String>,
     pub(crate) grants: Vec<String>,
     pub(crate) payload: bool,
-    /// True if the extension owns its metadata keys. In one server at most one installation may.
+    /// True if the extension declares its metadata keys as its own. In one server this may be true for at most one
+    /// installation.
     pub(crate) owns_keys: bool,
     /// The methods. A method whose name ends with `stream` streams.
     pub(crate) methods: Vec<String>,

@@ -3,7 +3,7 @@
 use annex_sdk::{Event, EventKind, Incoming, Json};
 use serde::Deserialize;
 
-/// The URI of the published implementations. The text of the specification has another path.
+/// The URI in the published implementations. The text of the specification has a URI with another path.
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
 /// JSON Schema of the parameters, for the host and for people.

@@ -6,7 +6,7 @@ use annex_sdk::{Event, EventKind, Json, clock, json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The URI of the published library. The text of the specification has another path.
+/// The URI in the published library. The text of the specification has a URI with another path.
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/traceability/v1";
 
 /// JSON Schema of the parameters, for the host and for people.

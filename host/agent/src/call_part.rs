@@ -14,7 +14,7 @@ const CALL: &str = "function_call";
 const RESPONSE: &str = "function_response";
 /// The metadata key of a call whose result the client sends later. The tool's preliminary answer has the key too.
 const LONG_RUNNING: &str = "adk_is_long_running";
-/// The metadata key for signatures of a call. The provider needs them back with the call.
+/// The metadata key for the signatures that a model's provider adds to a call. The provider expects them back with the call.
 const SIGNATURES: &str = "adk_thought_signature";
 
 /// A part that holds a call or its result.
@@ -57,7 +57,7 @@ pub(crate) fn response(result: &ToolResult, is_pending: bool) -> Part {
     data_part(RESPONSE, &ResponseData { id, name, response }, is_pending)
 }
 
-/// The response of a tool that failed.
+/// Returns the response for a tool that failed: an object with `message` under the key `error`.
 pub(crate) fn error(message: &str) -> Json {
     json(&BTreeMap::from([("error", message)]))
 }

@@ -1,5 +1,5 @@
-//! The callbacks of a program that embeds the template agent, around its steps. The moments and their meaning are
-//! ADK's.
+//! Callbacks that run before and after the steps of the template agent, for programs that embed the agent. ADK has the same
+//! callbacks, called at the same moments.
 
 use annex_protocol::{ContextId, Json, TaskId};
 use async_trait::async_trait;
@@ -38,15 +38,15 @@ pub trait Callbacks: Send + Sync {
         Ok(None)
     }
 
-    /// Called once per turn, after the answer. A returned text replaces the answer for the client and under the output
-    /// key. The session then has both texts, one after the other. State without a text is stored as an event of its
-    /// own.
+    /// Called once per turn, after the answer. A returned text replaces the answer for the client and under the output key. The
+    /// session then has both texts, first the answer and then the returned text. If no text is returned, the changes of the
+    /// state are stored as a separate event.
     async fn after_agent(&self, _context: &mut CallbackContext) -> Result<Option<String>, AgentError> {
         Ok(None)
     }
 
-    /// Called before each call of the model. May change the prompt. A returned text is used as the model's answer, and
-    /// the model is not called. State is stored with the answer.
+    /// Called before each call of the model. May change the prompt. A returned text is used as the model's answer, and the
+    /// model is not called. Changes of the state are stored with the answer.
     async fn before_model(
         &self,
         _context: &mut CallbackContext,
@@ -61,8 +61,8 @@ pub trait Callbacks: Send + Sync {
         Ok(())
     }
 
-    /// Called before each call of a tool. May change the arguments. A returned value is used as the result, and the
-    /// tool is not called. State is stored with the results.
+    /// Called before each call of a tool. May change the arguments. A returned value is used as the result, and the tool is not
+    /// called. Changes of the state are stored with the tool results.
     async fn before_tool(
         &self,
         _context: &mut CallbackContext,
@@ -71,7 +71,7 @@ pub trait Callbacks: Send + Sync {
         Ok(None)
     }
 
-    /// Called after each call of a tool, also a failed one. A returned value replaces the result.
+    /// Called after each call of a tool, even if the call failed. A returned value replaces the tool's result.
     async fn after_tool(
         &self,
         _context: &mut CallbackContext,

@@ -69,7 +69,7 @@ impl Conversation {
         exchanges.flatten().map(|outcome| outcome.call.id.as_str()).collect()
     }
 
-    /// The turns of a prompt. Each call is followed directly by its result, as models require.
+    /// Converts the conversation to the turns of a prompt. Each call is followed directly by its result, as models require.
     pub(crate) fn into_turns(self) -> Vec<Turn> {
         let mut turns = Vec::with_capacity(self.items.len());
         for item in self.items {
@@ -113,8 +113,8 @@ impl Conversation {
         }
     }
 
-    /// Stores a result from the client if it belongs to a pending call, and returns true. The call moves behind all
-    /// later messages, so that its result is the latest turn.
+    /// Stores the result in `part` if it belongs to a pending call, and returns true. Otherwise changes nothing and returns
+    /// false. The call is moved behind all later messages, so that its result is the latest turn.
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
         let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };
@@ -129,7 +129,7 @@ impl Conversation {
         true
     }
 
-    /// The latest call with this id, and its index among the items.
+    /// Finds the latest call with this id in this invocation. Returns the call and the index of its item.
     fn find(&mut self, invocation: &str, id: &str) -> Option<(usize, &mut Outcome)> {
         self.items.iter_mut().enumerate().rev().find_map(|(index, item)| match item {
             // Only calls of this task: a task of a conversation cannot answer the calls of another one.
@@ -159,7 +159,7 @@ impl Exchange {
     }
 }
 
-/// The text of parts for a model: text parts unchanged, data parts as JSON, joined by line breaks. Files are skipped.
+/// Writes parts as one text for a model: text parts unchanged, data parts as JSON, joined by line breaks. Files are skipped.
 pub fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
     let mut texts = parts.into_iter().filter_map(text_of);
     let mut all = texts.next().map_or_else(String::new, str::to_owned);

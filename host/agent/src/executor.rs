@@ -48,18 +48,18 @@ pub trait AgentExecutor: Send + Sync {
     /// Runs one turn. The conversation already contains the user's message and its state delta. The server has announced the
     /// task as submitted; the agent announces `Working` itself and sends artifacts.
     ///
-    /// Returning `Ok` completes the task, unless the agent has sent another final status. When [`TurnContext::cancel`]
-    /// fires, the agent stops soon and sends `Canceled` if it still can.
+    /// Returning `Ok` completes the task, unless the agent has sent another final status. When [`TurnContext::cancel`] fires,
+    /// the agent stops soon and sends `Canceled` if it still can.
     ///
     /// # Errors
-    /// Fails the task; see [`AgentError`].
+    /// An error fails the task; see [`AgentError`].
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError>;
 
     /// Called once, after the agent's last turn. Stops everything that the agent has started.
     async fn close(&self) {}
 
-    /// The card of a remote agent, updated at each change. The turns of an agent with such a card have
-    /// [`TurnContext::remote`].
+    /// The card of a remote agent, updated at each change; `None` for a local agent. If the agent has a card here, the server
+    /// fills in [`TurnContext::remote`] for the agent's turns.
     fn remote_card(&self) -> Option<watch::Receiver<Arc<AgentCard>>> {
         None
     }
@@ -75,8 +75,8 @@ pub trait AgentExecutor: Send + Sync {
         false
     }
 
-    /// Called when a task ends before its agent did: it was cancelled, or its turn took too long. An agent that calls a
-    /// remote agent cancels the task there. The server waits a few seconds at most.
+    /// Called when a task ends while its agent is still working, because the task was cancelled or its turn took too long. An
+    /// agent that calls a remote agent cancels the remote agent's task. The server waits a few seconds at most.
     async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {}
 }
 
@@ -104,7 +104,7 @@ pub struct TurnContext {
 /// An event that an agent sends. The server adds the task and context ids.
 #[derive(Clone, Debug)]
 pub enum AgentEvent {
-    /// A message instead of a task.
+    /// A message that the agent answers with, instead of a task.
     Message(Message),
     /// The task is in a new state.
     Status {
@@ -113,11 +113,11 @@ pub enum AgentEvent {
         /// The agent's message to the user about the state.
         message: Option<Message>,
     },
-    /// A result or a piece of one.
+    /// An artifact, or a piece of an artifact.
     Artifact {
         /// The artifact; pieces of one artifact carry the same id.
         artifact: Artifact,
-        /// True if the parts follow the ones sent before under this id.
+        /// True if the parts are appended to the parts that were sent before under the artifact's id.
         append: bool,
         /// True if no more pieces of the artifact follow.
         last_chunk: bool,
@@ -137,7 +137,7 @@ pub struct EventSender {
 }
 
 impl EventSender {
-    /// A sender and its receiver, with a buffer of `capacity` (at least 1) unread events.
+    /// Creates a sender and its receiver. The buffer holds `capacity` (at least 1) unread events.
     pub fn bounded(capacity: usize) -> (Self, mpsc::Receiver<AgentEvent>) {
         // tokio panics on a channel without room.
         let (sender, receiver) = mpsc::channel(capacity.max(1));
@@ -179,8 +179,8 @@ pub enum AgentError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The message is refused. If the turn has sent no event there is no task, and the client gets this error. A
-    /// waiting task keeps waiting, with the reason in its status.
+    /// The agent refuses the message. If the turn has sent no event yet, no task is created, and the client gets this error. A
+    /// task that waits for its client keeps waiting, and its status contains the reason.
     #[error(transparent)]
     Refused(A2aError),
     /// The receiver of the events was dropped.
@@ -189,7 +189,8 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// The error for a turn whose event the conversation did not store. The user gets the reason unless it is internal.
+    /// Converts the error of an event that the conversation did not store. The user gets the reason, except for internal
+    /// errors.
     pub fn unstored(error: AppendError) -> Self {
         let message = match &error {
             AppendError::TooLarge(_) | AppendError::Name(_) => {

@@ -80,7 +80,7 @@ impl Adapter {
         }
     }
 
-    /// The header field for the key, and the prefix of its value.
+    /// The name of the header field that carries the API key, and the text in front of the key in that field.
     fn key_field(self) -> (HeaderName, &'static str) {
         match self {
             Self::OpenAi | Self::Ollama => (AUTHORIZATION, "Bearer "),
@@ -169,10 +169,10 @@ impl fmt::Debug for GenerativeModel {
 }
 
 impl GenerativeConfig {
-    /// Checks the config like [`GenerativeModel::new`]. Does not build the client, because that takes the most time.
+    /// Finds the errors of [`GenerativeModel::new`] without building the HTTP client, which takes most of the time.
     ///
     /// # Errors
-    /// As [`GenerativeModel::new`].
+    /// All errors of [`GenerativeModel::new`] except [`GenerativeError::Client`].
     pub fn check(&self) -> Result<(), GenerativeError> {
         self.parts().map(drop)
     }
@@ -203,7 +203,7 @@ impl GenerativeModel {
         Ok(Self { client, adapter, endpoint, fields, name: model })
     }
 
-    /// The URL of a request. If the base URL has a query, such as the version of the API, the query is kept.
+    /// The URL to which `request` is sent. If the base URL has a query, such as the version of the API, the query is kept.
     fn url(&self, request: &ChatRequest) -> Url {
         let mut url = self.endpoint.clone();
         url.set_path(&format!("{}/{}", url.path().trim_end_matches('/'), request.path));

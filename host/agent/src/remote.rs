@@ -1,5 +1,5 @@
-//! The facts about a request that a remote agent needs in addition to the message, and the store for the ids that the
-//! remote agent gives conversations and tasks.
+//! The facts about a request that a remote agent needs in addition to the message. Also the store for the ids that the remote
+//! agent gives to conversations and tasks.
 
 use std::error::Error;
 use std::fmt;
@@ -12,15 +12,15 @@ use http::HeaderMap;
 /// The error of reading or storing ids.
 pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
-/// A store for the ids that a remote agent has for the conversation and the task of a turn, one text for each. The ids
-/// are not part of the state, and no other agent sees them. They live as long as the conversation and the task, and as
-/// durably.
+/// A store for the ids that a remote agent uses for the conversation and the task of a turn. The ids of the conversation are
+/// one text, and the ids of the task are another. The ids are not part of the state, so no other agent sees them. They are
+/// stored as durably as the conversation and the task. When a conversation or a task is deleted, its ids are deleted too.
 #[async_trait]
 pub trait UpstreamIds: Send + Sync {
     /// The stored ids of the conversation; `None` if there are none.
     async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError>;
 
-    /// The stored ids of one of the caller's tasks. `None` if there are none, and for a task of another caller.
+    /// The stored ids of one of the caller's tasks. `None` if no ids are stored, or if the task belongs to another caller.
     async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError>;
 
     /// Replaces the ids of the conversation.
@@ -30,7 +30,7 @@ pub trait UpstreamIds: Send + Sync {
     async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError>;
 }
 
-/// How a turn at a remote agent begins.
+/// The way in which a turn at a remote agent begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TurnStart {
     /// The turn sends the client's message.
@@ -55,7 +55,7 @@ pub struct UpstreamContext {
     pub own_keys: Vec<String>,
     /// The ids of conversations and tasks at the agent.
     pub ids: Arc<dyn UpstreamIds>,
-    /// How the turn begins.
+    /// The way in which the turn begins.
     pub begins_with: TurnStart,
     active: Mutex<Vec<ExtensionUri>>,
 }

@@ -19,7 +19,7 @@ pub(crate) mod script;
 pub struct ScriptAgent {
     /// The agent's name.
     pub name: String,
-    /// The rules, with the events that each sends.
+    /// The rules, each with the events that the agent sends.
     pub script: EventScript,
 }
 
@@ -62,7 +62,7 @@ async fn play(steps: &[Step], turn: &TurnContext, events: &EventSender) -> Resul
     Ok(())
 }
 
-/// A message of the agent. The server adds the task id.
+/// Creates a message of the agent with these parts. The server adds the task id.
 fn message(turn: &TurnContext, parts: Vec<Part>) -> Message {
     Message::agent(turn.context_id.clone(), None, parts)
 }

@@ -35,7 +35,7 @@ const MAX_PATTERNS: usize = 100;
 const MAX_PATTERN_TEXT: usize = 8 << 10;
 /// The most bytes of all compiled patterns together.
 const MAX_KEPT: usize = 8 << 20;
-/// Nanoseconds of work for an answer that may run on a shared thread.
+/// The most nanoseconds of work for an answer that is found on a thread that also serves requests.
 const SMALL_WORK: u64 = 2_000_000;
 /// The most nanoseconds of work for an answer.
 const MAX_WORK: u64 = 4_000_000_000;
@@ -62,11 +62,12 @@ pub struct RuleConfig {
     pub when: String,
     /// The tool whose result came last. If set, the rule applies to that result; if not, to the user's message.
     pub after: Option<String>,
-    /// Names for pieces of the instruction. Each regular expression has one group, which captures the piece. The rule
-    /// applies only if all match. The named groups of `when` are pieces as well. Example: `name = "named (\\w+)"`.
+    /// Names for pieces of the instruction. Each regular expression has one group, which captures the piece. The rule applies
+    /// only if all expressions match. The named groups of `when` are pieces too. Example: `name = "named (\\w+)"`.
     #[serde(default)]
     pub extract: BTreeMap<String, String>,
-    /// Like `extract`, for pieces of the tool's result, which is JSON text.
+    /// Names for pieces of the tool's result, each with a regular expression as in `extract`. The expressions are searched in
+    /// the JSON text of the result.
     #[serde(default)]
     pub extract_result: BTreeMap<String, String>,
     /// The answer. `{name}` is replaced by the piece of that name.
@@ -117,7 +118,7 @@ pub enum ScriptError {
         rule: usize,
         /// `when`, or the entry of `extract` or `extract_result`.
         field: String,
-        /// The cost, the limit and the remedy.
+        /// The reason: the cost, the limit, and how to change the expression.
         reason: String,
     },
     /// A rule has too many pieces or calls.
@@ -127,28 +128,28 @@ pub enum ScriptError {
         rule: usize,
         /// `chunks` or `call`.
         field: &'static str,
-        /// The number in the rule.
+        /// The number of pieces or calls in the rule.
         given: usize,
-        /// The limit.
+        /// The largest allowed number of pieces or calls.
         most: usize,
     },
     /// All rules together exceed a limit.
     #[error("its rules have {given} {what} together; at most {most} are allowed")]
     Script {
-        /// The limited quantity.
+        /// The quantity that all rules together have too much of, such as patterns.
         what: &'static str,
-        /// The amount in the script.
+        /// The amount that the script has.
         given: usize,
-        /// The limit.
+        /// The largest allowed amount.
         most: usize,
     },
-    /// The loaded scripts of other agents leave too little memory for this one.
+    /// The loaded scripts of other agents leave too little memory for this script.
     #[error(
         "there is no room for the {bytes} bytes of its patterns beside those of the other agents that are loaded; let fewer \
          tenants be loaded at once"
     )]
     NoRoom {
-        /// The size of its patterns, in bytes.
+        /// The size of this script's patterns, in bytes.
         bytes: usize,
     },
     /// The thread that compiled the script ended early.
@@ -158,7 +159,7 @@ pub enum ScriptError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The expression of a piece must have exactly one capture group.
+    /// The regular expression of a piece does not have exactly one capture group.
     #[error("rule {rule}: `{field}` has {groups} capture groups, one is needed")]
     Groups {
         /// The number of the rule, from 1.
@@ -229,10 +230,10 @@ impl ScriptedModel {
         Ok(Self { script, place: Arc::new(Semaphore::new(1)) })
     }
 
-    /// Like [`Self::new`], on one of a few threads that serve no requests.
+    /// Compiles a script on one of a few threads that serve no requests.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// The errors of [`Self::new`], and [`ScriptError::BrokeOff`] if the thread ended early.
     pub async fn compile(config: ScriptConfig) -> Result<Self, ScriptError> {
         aside(move || Self::new(config)).await
     }
@@ -240,7 +241,7 @@ impl ScriptedModel {
     /// Checks that a script compiles, without reserving memory for it.
     ///
     /// # Errors
-    /// As [`Self::new`], without [`ScriptError::NoRoom`].
+    /// The errors of [`Self::compile`] except [`ScriptError::NoRoom`].
     pub async fn check(config: ScriptConfig) -> Result<(), ScriptError> {
         aside(move || config.into_rules().map(drop)).await
     }
@@ -254,8 +255,8 @@ async fn aside<T: Send + 'static>(
 }
 
 impl ScriptConfig {
-    /// Returns this config for the script of a tenant. The script may use as much memory as `scripts` scripts can have
-    /// at the same time.
+    /// Returns this config with a limit on the memory of the script's patterns. The limit is an equal share of the memory for
+    /// tenants' scripts, so that `scripts` scripts fit into that memory together.
     #[must_use]
     pub fn for_one_of(self, scripts: usize) -> Self {
         Self { share: Some(pattern_memory::share(scripts)), ..self }
@@ -292,7 +293,7 @@ impl Script {
         self.rules.iter().map(|rule| rule.cost(prompt)).fold(0, u64::saturating_add)
     }
 
-    /// The answer and the calls of the first rule that applies.
+    /// Returns the answer and the calls of the first rule that applies. If no rule applies, returns the fallback.
     fn answer(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> RuleAnswer {
         let mut rules = self.rules.iter().take_while(|_| !given_up());
         rules.find_map(|rule| rule.apply(prompt, given_up)).unwrap_or_else(|| RuleAnswer::fallback(&self.fallback))
@@ -300,7 +301,7 @@ impl Script {
 }
 
 impl ScriptedModel {
-    /// Finds the answer, on a separate thread if this is larger work. Also returns the prompt.
+    /// Finds the answer. If the search may take long, it runs on a separate thread. Also returns the prompt.
     async fn answer(&self, prompt: Prompt) -> Result<(RuleAnswer, Prompt), ModelError> {
         let failed = |source: Box<dyn Error + Send + Sync>| ModelError { model: NAME.to_owned(), source };
         let cost = self.script.cost(&prompt);

@@ -3,8 +3,8 @@
 use annex_conversation::{AppendError, Conversation, StateDelta};
 use annex_protocol::{Json, JsonObject};
 
-/// The state of a conversation together with the changes by the holder of this value. Either all changes are stored
-/// with the holder's event, or none.
+/// The state of a conversation, with changes that are not stored yet. A tool or a callback makes the changes. They are stored
+/// together with the event of that tool or callback. If one change cannot be stored, none is stored.
 #[derive(Clone)]
 pub struct StateAccess {
     conversation: Conversation,
@@ -12,12 +12,12 @@ pub struct StateAccess {
 }
 
 impl StateAccess {
-    /// Gives access to the state of `conversation`, without changes so far.
+    /// Gives access to the state of `conversation`. No changes are made yet.
     pub fn new(conversation: Conversation) -> Self {
         Self { conversation, changes: StateDelta::new() }
     }
 
-    /// One value by its full key, such as `user:name`.
+    /// The value of a full key, such as `user:name`; `None` if the key has no value.
     pub fn get(&self, key: &str) -> Option<Json> {
         self.changes.get(key).cloned().or_else(|| self.conversation.value(key))
     }
@@ -43,7 +43,7 @@ impl StateAccess {
         state
     }
 
-    /// The changes so far.
+    /// The changes that are not stored yet.
     pub fn changes(&self) -> &StateDelta {
         &self.changes
     }

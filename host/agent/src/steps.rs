@@ -74,7 +74,7 @@ pub struct OpenStep {
 /// The number of bytes that count as one token, for a call that is broken off before its model has counted.
 const BYTES_OF_TOKEN: usize = 4;
 
-/// The receiver of a step's call.
+/// The kind of a step: a call to a model, to another agent or to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
@@ -95,7 +95,8 @@ pub struct Tokens {
     pub output: Option<u64>,
 }
 
-/// The most tokens that one call may count, for its prompt and answer together. No model accepts that many.
+/// The most tokens that one call may count, for its prompt and answer together. The limit is higher than the limit of any
+/// model.
 const MAX_TOKENS: u64 = 1 << 32;
 
 impl Tokens {
@@ -131,7 +132,7 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Steps without a record, for turns whose steps no extension may read.
+    /// Creates steps without a record, for turns whose steps no extension may read.
     #[must_use]
     pub const fn unread() -> Self {
         Self { kept: None, tokens: None, cpu: None, times: None }
@@ -224,8 +225,9 @@ impl OpenStep {
         });
     }
 
-    /// Adds bytes that were sent to a model or received. A call that is broken off before [`Self::finish`] uses tokens
-    /// too. If its model has counted fewer tokens than these bytes make up, the bytes are charged as tokens.
+    /// Counts the bytes of a model's prompt or answer. The count is used if the call is broken off before [`Self::finish`],
+    /// because such a call uses tokens too. If the bytes make up more tokens than the model has counted, the tokens of the
+    /// bytes are charged.
     pub fn pass(&self, bytes: usize) {
         self.uncounted.fetch_add(bytes, Ordering::Relaxed);
     }

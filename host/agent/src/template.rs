@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use annex_protocol::Json;
 use regex::Regex;
 
-/// The prefix of an artifact's name. It stands before the name between braces, and in the keys that `lookup` gets.
+/// The prefix that marks the name of an artifact, between braces and in the keys that `lookup` gets.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
-/// The prefix of a text whose braces stay.
+/// The prefix of a text that is inserted with its braces and not looked up.
 const LITERAL_PREFIX: &str = "literal:";
 
 /// The reason why a template could not be rendered. Rendering stops at the first problem; there is no partial result.
@@ -23,23 +23,23 @@ pub enum TemplateError {
     /// An artifact does not exist and is not optional.
     #[error("Artifact not found: `{name}`.")]
     ArtifactMissing {
-        /// The name after `artifact.`.
+        /// The name of the artifact, without `artifact.`.
         name: String,
     },
     /// The rendered text is too long.
     #[error("The instruction has more than {limit} bytes with its variables.")]
     TooLong {
-        /// The limit in bytes.
+        /// The largest allowed size, in bytes.
         limit: usize,
     },
     /// The template has too many variables or artifacts.
     #[error("The template asks for {given} {what}; at most {most} are allowed.")]
     TooMany {
-        /// The limited quantity.
+        /// The kind of placeholder that is too frequent: variables or artifacts.
         what: &'static str,
-        /// The number in the template.
+        /// The number of such placeholders in the template.
         given: usize,
-        /// The limit.
+        /// The largest allowed number.
         most: usize,
     },
 }
@@ -53,14 +53,14 @@ const MAX_ARTIFACTS: usize = 64;
 /// The most bytes of a rendered template.
 const MAX_BYTES: usize = 4 << 20;
 
-/// An identifier of Unicode, as in Python.
+/// A pattern for an identifier of Unicode, as in Python.
 const IDENTIFIER: &str = r"[_\p{XID_Start}]\p{XID_Continue}*";
 
-/// The names of state keys that may stand between braces.
+/// Matches the names of state keys that may stand between braces.
 static STATE_KEY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!("^(?:app:|user:|temp:)?{IDENTIFIER}$")).expect("the pattern is a constant"));
 
-/// A brace and a name, up to the next brace that does not close it.
+/// Matches an opening brace and a name without a closing brace: the next brace opens another pair, or the text ends.
 static UNCLOSED: LazyLock<Regex> = LazyLock::new(|| {
     let name = format!(r"(?:app:|user:|temp:|artifact\.)?{IDENTIFIER}\??");
     Regex::new(&format!(r"^\{{({name})[^{{}}]*(?:\{{|$)")).expect("the pattern is a constant")
@@ -141,8 +141,9 @@ pub fn check_template(template: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// The name in the first placeholder without a closing brace, as in `You answer {user_info.`. Such a brace stays text.
-/// `None` if every placeholder is closed. A brace before anything other than a name counts as text, as in `{"a": 1`.
+/// Finds the first placeholder without a closing brace, as in `You answer {user_info.`, and returns its name. Such a brace
+/// stays text. `None` if every placeholder is closed. A brace before anything other than a name counts as text, as in `{"a":
+/// 1`.
 #[must_use]
 pub fn unclosed_placeholder(template: &str) -> Option<&str> {
     let braces = template.match_indices('{').map(|(place, _)| template.split_at(place));
@@ -164,7 +165,8 @@ pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     names
 }
 
-/// The text for a placeholder; `None` if the text between the braces is not a placeholder.
+/// Returns the text that replaces a placeholder. `inside` is the text between the braces. `None` if that text is not a
+/// placeholder.
 fn evaluate(inside: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
     if let Some(literal) = inside.strip_prefix(LITERAL_PREFIX) {
         return Ok(Some(format!("{{{literal}}}")));

@@ -24,7 +24,7 @@ const MAX_TOOL_ROUNDS: u32 = 8;
 pub(crate) const MAX_CALLS: usize = 64;
 /// The most tool calls of one turn.
 const MAX_CALLS_OF_TURN: usize = 256;
-/// The most events of the conversation in a prompt, newest first.
+/// The most events of the conversation in a prompt. Older events are omitted.
 const HISTORY: usize = 1_000;
 
 /// Renders its instruction from the session's state and lets a model answer the conversation with the help of tools.
@@ -57,7 +57,7 @@ pub struct TemplateAgent {
 }
 
 impl TemplateAgent {
-    /// An agent without tools that stores its answers in the session only.
+    /// Creates an agent without tools that stores its answers in the session only.
     pub fn new(name: impl Into<Arc<str>>, instruction: impl Into<String>, model: Arc<dyn Model>) -> Self {
         Self {
             name: name.into(),

@@ -35,13 +35,13 @@ pub trait Tool: Send + Sync {
 /// The answer of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolOutput {
-    /// The result.
+    /// The tool has finished, with this result.
     Done(Json),
-    /// A preliminary answer. The task waits for input until the client sends the result.
+    /// The tool gives only a preliminary answer. The task waits for input until the client sends the result.
     Pending(Json),
 }
 
-/// A tool failed.
+/// The error of a tool that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -106,7 +106,7 @@ impl Tools {
     }
 }
 
-/// An empty collection.
+/// Creates an empty collection.
 impl Default for Tools {
     fn default() -> Self {
         Self { by_name: Arc::default(), declarations: Arc::from([]) }

@@ -45,7 +45,7 @@ impl Toolbox<'_> {
     /// Makes all calls at the same time.
     ///
     /// # Errors
-    /// A callback fails. A failed tool is not an error, but gives a result.
+    /// When a callback fails. If a tool fails, its result says so.
     pub(crate) async fn call_all(&self, calls: Vec<ToolCall>) -> Result<Outcomes, AgentError> {
         let mut outcomes = Outcomes::default();
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {

@@ -21,7 +21,7 @@ pub(crate) static ANSWERING: Places = Places::new(all_cores_but_one);
 /// delay the compilation.
 pub(crate) static COMPILING: Places = Places::new(all_cores_but_one);
 
-/// One thread less than cores. The last core stays free for requests without such work.
+/// Creates one place less than the machine has cores. The last core stays free for requests without such work.
 fn all_cores_but_one() -> FairPlaces {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     FairPlaces::new(cores.saturating_sub(1).max(1))
@@ -52,7 +52,7 @@ impl fmt::Debug for CpuTime {
     }
 }
 
-/// Wraps a future so that its CPU time counts: the time of its polls and of its work on other threads.
+/// Wraps a future so that its CPU time is counted. This is the time of its polls and of its work on other threads.
 pub fn counted<'a, T: 'a>(time: Option<CpuTime>, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     match time {
         Some(time) => Box::pin(CountedFuture { time, future }),
@@ -77,8 +77,8 @@ impl<T> Future for CountedFuture<'_, T> {
     }
 }
 
-/// Runs work on a thread that serves no requests, as soon as one is free. The work gets a function that returns true
-/// after its caller was dropped, and should then end.
+/// Runs work on a thread that serves no requests, as soon as one is free. The work gets a function that returns true once the
+/// caller was dropped. The work should then end.
 ///
 /// # Errors
 /// When the work panicked.

@@ -68,17 +68,17 @@ impl Authenticator {
         Ok(Self { api_keys, jwt })
     }
 
-    /// The principal of a request with these headers. For gRPC, `headers` is the metadata.
+    /// Determines the principal of a request with these headers. For gRPC, `headers` is the metadata.
     ///
-    /// A request must have exactly one credential. Two credentials, or a repeated header, are invalid, because the
-    /// principal would be ambiguous. An `Authorization` header with another scheme than `Bearer` is ignored.
+    /// A request must have exactly one credential. Two credentials, or a repeated header, are invalid, because the principal
+    /// would be ambiguous. An `Authorization` header with another scheme than `Bearer` is ignored.
     ///
-    /// The keys of a token's issuer are fetched if they are unknown or ten minutes old. They are fetched at most twice
-    /// a minute, with a timeout of five seconds.
+    /// The keys of a token's issuer are fetched if they are unknown or ten minutes old. They are fetched at most twice a
+    /// minute, with a timeout of five seconds.
     ///
     /// # Errors
-    /// [`AuthError::Missing`] and [`AuthError::Invalid`] are the caller's fault, [`AuthError::Unavailable`] is the
-    /// issuer's.
+    /// [`AuthError::Missing`] without a credential, [`AuthError::Invalid`] with invalid credentials, and
+    /// [`AuthError::Unavailable`] if the issuer's keys cannot be fetched.
     pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
         let key = match &self.api_keys {
             Some(keys) => {

@@ -1,4 +1,5 @@
-//! The errors of authentication. The operator gets some at start, and callers get others for their requests.
+//! The errors of authentication. An operator gets errors of the configuration at start. A caller gets an error when its request
+//! cannot be authenticated.
 
 use std::path::PathBuf;
 
@@ -71,7 +72,7 @@ pub enum AuthConfigError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -116,7 +117,7 @@ pub enum AuthConfigError {
     /// A file of the issuer's keys cannot be used.
     #[error("unusable keys in {}", path.display())]
     Keys {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The cause.
         #[source]

@@ -36,7 +36,7 @@ impl Jwks {
     /// Parses a public key, a PEM block `PUBLIC KEY`. The key has no id, and so verifies signatures with any id.
     ///
     /// # Errors
-    /// When `pem` is something else, or a key of another type.
+    /// When `pem` is not such a block, or its key has an unsupported type.
     pub fn from_pem(pem: &str) -> Result<Self, KeyError> {
         provider::install();
         let (algorithm, key) = pem::public_key(pem)?;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
-/// The shortest time between two fetches. It applies to all tokens, and after a failed fetch too.
+/// The shortest time between two fetches of the key set. All tokens share this limit, and it applies after a failed fetch too.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// The age at which a key set is fetched again before it is used. Keys that the issuer has revoked then stop working.
 const MAX_AGE: Duration = Duration::from_secs(600);
@@ -116,8 +116,8 @@ impl RemoteJwks {
         state.find(kid, algorithm).ok_or(missing)
     }
 
-    /// Fetches the key set. Does nothing if another call has tried within [`MIN_REFRESH_INTERVAL`], which may be while
-    /// this call waited.
+    /// Fetches the key set. Does nothing if another call has tried within [`MIN_REFRESH_INTERVAL`], even if that was while this
+    /// call waited.
     async fn refresh(&self) {
         let _turn = self.fetching.lock().await;
         if !self.state().may_fetch() {

@@ -34,7 +34,7 @@ impl JwtVerifier {
         Ok(Self { keys: keys(config)?, config: config.clone() })
     }
 
-    /// Like [`Self::load`], for a reloaded config. Keys that were fetched from the same URL stay known.
+    /// Loads a reloaded config. Keys that `before` has fetched from the same URL stay known.
     pub(crate) fn load_after(config: &JwtConfig, before: &Self) -> Result<Self, AuthConfigError> {
         check(config)?;
         let known = match &before.keys {

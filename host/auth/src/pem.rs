@@ -12,7 +12,7 @@ const P256: &[u8] =
     b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00";
 const RSA_ALGORITHM: &[u8] = b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
 
-/// The public key in a PEM text, with its only algorithm.
+/// Reads the public key in a PEM text. Also returns the only algorithm that the key is for.
 pub(crate) fn public_key(pem: &str) -> Result<(Algorithm, DecodingKey), KeyError> {
     let info = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes())
         .map_err(|_| KeyError::NotPem { expected: "PUBLIC KEY", command: "pkey -pubout" })?;

@@ -29,7 +29,7 @@ pub(crate) use toml_json::of as toml_of;
 /// A case that was run.
 #[derive(Debug)]
 pub struct CaseRun {
-    /// The file.
+    /// The path of the case's file.
     pub path: PathBuf,
     /// The result of comparing the outcome with the expected one.
     pub verdict: Verdict,
@@ -46,7 +46,7 @@ pub enum Verdict {
     Different {
         /// The expected outcome, as TOML.
         expected: String,
-        /// The outcome, as TOML.
+        /// The actual outcome, as TOML.
         found: String,
         /// The extension's error and log lines that are not in `found`.
         words: Words,
@@ -74,8 +74,8 @@ impl Words {
     }
 }
 
-/// Separates an unexpected error and the log lines from the other members of the outcome, for printing line by line. If
-/// the error is expected or there is none, nothing is separated.
+/// Splits the outcome for printing. If the extension failed unexpectedly, its error and log lines are moved to [`Words`], where
+/// each line is printed separately. Otherwise the outcome stays whole.
 fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Words) {
     if expected.contains_key("fault") || !found.contains_key("fault") {
         return (found, Words::default());
@@ -91,7 +91,7 @@ fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Wo
 }
 
 impl fmt::Display for Words {
-    /// Prints each function and each log line on its own line.
+    /// Prints each function and each log line on a separate line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(fault) = &self.fault {
             writeln!(formatter, "fault: {}", fault.replace(" < ", "\n    < "))?;

@@ -12,14 +12,14 @@ pub enum ProjectError {
     NoProject {
         /// The path of the missing manifest.
         path: PathBuf,
-        /// The fault.
+        /// The error of reading the manifest.
         #[source]
         source: io::Error,
     },
     /// The manifest cannot be used.
     #[error("{}: {reason}", path.display())]
     Manifest {
-        /// The manifest.
+        /// The path of the manifest.
         path: PathBuf,
         /// The key and its fault.
         reason: String,
@@ -27,15 +27,15 @@ pub enum ProjectError {
     /// A new project would overwrite a folder.
     #[error("{} is there already; choose another name, or remove it", path.display())]
     Exists {
-        /// The folder.
+        /// The path of the existing folder.
         path: PathBuf,
     },
     /// A file or folder cannot be written or read.
     #[error("{}", path.display())]
     File {
-        /// The file.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// The fault.
+        /// The error of reading or writing the file.
         #[source]
         source: io::Error,
     },
@@ -52,7 +52,7 @@ pub enum ProjectError {
     Start {
         /// The name of the program.
         program: String,
-        /// The fault.
+        /// The error of starting the program.
         #[source]
         source: io::Error,
     },
@@ -61,7 +61,7 @@ pub enum ProjectError {
     Command {
         /// The program with its arguments.
         command: String,
-        /// The exit status.
+        /// The exit status of the command.
         status: ExitStatus,
     },
     /// The build has no output.
@@ -75,15 +75,15 @@ pub enum ProjectError {
     /// The output of the build cannot be converted to a component.
     #[error("no component can be made of {}: {reason}", output.display())]
     Componentize {
-        /// The file.
+        /// The path of the build's output.
         output: PathBuf,
-        /// The fault.
+        /// The reason why the output cannot be converted.
         reason: String,
     },
     /// The bindings cannot be written.
     #[error("the bindings cannot be made from wit/: {reason}")]
     Bindings {
-        /// The fault.
+        /// The reason why the bindings cannot be written.
         reason: String,
     },
     /// A template is broken, which is a bug of this program.
@@ -91,7 +91,7 @@ pub enum ProjectError {
     Template {
         /// The path of the template.
         file: String,
-        /// The fault.
+        /// The fault in the template.
         reason: String,
     },
 }

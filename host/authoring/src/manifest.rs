@@ -141,7 +141,7 @@ impl Project {
         made.chain(bindings).map(|path| self.path(path)).chain([self.component()]).collect()
     }
 
-    /// A source file that is newer than the component.
+    /// A source file that is newer than the component. `None` if no source is newer, or if there is no component.
     #[must_use]
     pub fn newer_source(&self) -> Option<PathBuf> {
         let built = fs::metadata(self.component()).and_then(|metadata| metadata.modified()).ok()?;
@@ -217,7 +217,7 @@ impl Walk<'_> {
     }
 }
 
-/// The path without `.` components and other special ones.
+/// The path with its names only, without components such as `.`, `..` and `/`.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }

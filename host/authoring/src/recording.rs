@@ -19,16 +19,16 @@ pub enum RecordingError {
     /// The file cannot be read.
     #[error("cannot read the recording {}; `annex record` makes one", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault.
+        /// The error of reading the file.
         #[source]
         source: io::Error,
     },
     /// The file is not a recording.
     #[error("{} is not a recording: its first line has no `recording`; `annex record` makes one", path.display())]
     NoRecording {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The recording has another version of the format.
@@ -38,7 +38,7 @@ pub enum RecordingError {
         path.display()
     )]
     Version {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The version of the format in the file.
         found: u32,
@@ -46,7 +46,7 @@ pub enum RecordingError {
     /// A line is invalid.
     #[error("{}, line {number}: {reason}; remove the line, or record again", path.display())]
     Line {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The number of the line, from 1.
         number: usize,
@@ -69,23 +69,23 @@ pub enum RecordingError {
     Turn {
         /// The number of the turn, from 1.
         number: u64,
-        /// The fault.
+        /// The error of the component.
         #[source]
         source: Fault,
     },
     /// A case file cannot be written.
     #[error("cannot write the case {}", path.display())]
     Case {
-        /// The file or folder.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// The fault.
+        /// The error of writing the file.
         #[source]
         source: io::Error,
     },
     /// A case with this name exists.
     #[error("{} is there already, and no case was written; name another folder", path.display())]
     CaseExists {
-        /// The file.
+        /// The path of the existing file.
         path: PathBuf,
     },
 }
@@ -137,7 +137,7 @@ impl Recording {
         }
     }
 
-    /// The next turn; `None` at the end of the recording.
+    /// Reads the next turn; `None` at the end of the recording.
     ///
     /// # Errors
     /// When the file cannot be read, or a line is invalid.
@@ -167,7 +167,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line, and true if the line ends with a line break. `None` at the end of the file.
+    /// Reads the next line. Also returns true if the line ends with a line break. `None` at the end of the file.
     fn next(&mut self) -> Result<Option<(Vec<u8>, bool)>, RecordingError> {
         let limit = u64::try_from(MAX_RECORDING_LINE).unwrap_or(u64::MAX).saturating_add(1);
         let mut line = Vec::new();

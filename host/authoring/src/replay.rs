@@ -17,7 +17,8 @@ const MAX_QUESTIONS: usize = 100;
 pub struct Replay {
     /// The comparison of all turns.
     pub comparison: Comparison,
-    /// The component's calls of the host that the recording cannot answer, each with the number of turns.
+    /// The component's calls of the host that the recording cannot answer. The number of each call says in how many turns the
+    /// component made the call.
     pub questions: BTreeMap<String, u64>,
     extension: Arc<Extension>,
 }

@@ -57,7 +57,7 @@ pub(crate) struct OfTenant {
 }
 
 impl Target {
-    /// A client with the token from `--token-file`, or from the environment if that option is absent.
+    /// Creates a client with the token from `--token-file`. Without that option the token comes from the environment.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
             Some(file) => annex_files::read_text(file, Purpose::Secret, MAX_TOKEN_FILE_BYTES)
@@ -84,7 +84,7 @@ impl Target {
 }
 
 impl Admin {
-    /// A client with the token from `--token-file`, or from the environment if that option is absent.
+    /// Creates a client with the token from `--token-file`. Without that option the token comes from the environment.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.target.client()
     }
@@ -110,7 +110,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// This client with its calls directed to one agent: the tenant of `--tenant`, or the agent of the server's config.
+    /// Directs the calls of this client to one agent: the tenant of `--tenant`, or the agent of the server's config.
     pub(crate) fn on(self, of: &OfTenant) -> Self {
         Self { tenant: of.tenant.clone(), ..self }
     }

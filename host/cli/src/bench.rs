@@ -102,7 +102,7 @@ fn shown(cost: &Cost) -> String {
     text
 }
 
-/// Compares the cost of the first component with that of the second.
+/// Writes the costs of the first component as fractions of the costs of the second component.
 fn compared(own: &Cost, other: &Cost) -> String {
     let time = micros(percentile(&own.turns, 0.5)) / micros(percentile(&other.turns, 0.5)).max(f64::MIN_POSITIVE);
     let mut text = format!("\nThe first by the second: {time:.2} of the time of a turn");

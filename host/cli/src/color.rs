@@ -61,12 +61,12 @@ pub(crate) enum Tint {
 }
 
 impl Tint {
-    /// The text in this colour, where standard output is coloured.
+    /// Returns the text in this colour if standard output is coloured, otherwise unchanged.
     pub(crate) fn on_standard_output(self, text: &str) -> String {
         self.paint(text, is_chosen(io::stdout().is_terminal()))
     }
 
-    /// The text in this colour, where standard error is coloured.
+    /// Returns the text in this colour if standard error is coloured, otherwise unchanged.
     pub(crate) fn on_standard_error(self, text: &str) -> String {
         self.paint(text, on_standard_error())
     }
@@ -92,7 +92,7 @@ fn is_chosen(is_terminal: bool) -> bool {
     })
 }
 
-/// Decides about colours. `forbids` is true for an environment variable that turns colours off.
+/// Decides whether a stream is coloured. `forbids` returns true for the name of an environment variable that turns colours off.
 fn is_wanted(color: Color, is_terminal: bool, forbids: impl Fn(&str) -> bool) -> bool {
     match color {
         Color::Always => true,

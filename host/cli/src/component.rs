@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 
 use crate::output;
 
-/// Reads the component of a project, and tells when it is older than a source of the project.
+/// Reads the component of a project, and prints a remark if a source of the project is newer than the component.
 ///
 /// # Errors
 /// When the component cannot be read.

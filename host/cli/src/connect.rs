@@ -37,7 +37,7 @@ pub(crate) struct CallArgs {
 }
 
 impl Location {
-    /// A client that trusts only the keys in the file of `--verify`. Without that option the client does not verify
+    /// Creates a client that trusts only the keys in the file of `--verify`. Without that option the client does not verify
     /// cards.
     pub(crate) fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
         let trusted_keys = self.verify.as_deref().map(read_keys).transpose()?;

@@ -30,7 +30,7 @@ impl Failure {
         ClassifiedError { failure: self, error: error.into() }.into()
     }
 
-    /// An error of this kind.
+    /// Creates an error with this text, marked with this kind of failure.
     pub(crate) fn error(self, text: impl Into<String>) -> anyhow::Error {
         self.of(anyhow::Error::msg(text.into()))
     }
@@ -55,7 +55,7 @@ pub(crate) fn by_cause(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Like [`by_cause`], with a line below the error that says what to do.
+/// Marks the error as [`by_cause`] does, and adds a line below the error that says what to do.
 pub(crate) fn with_hint(error: &anyhow::Error, hint: &str) -> anyhow::Error {
     let text = format!("{error:#}\n{hint}");
     match of_cause(error) {
@@ -78,7 +78,7 @@ fn failure(error: &anyhow::Error) -> Option<Failure> {
     marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
 }
 
-/// The kind of failure that `error` is; `None` for an error without a code of its own.
+/// The kind of failure of a client's error. `None` if the kind has no exit code of its own.
 fn of_client(error: &ClientError) -> Option<Failure> {
     match error {
         ClientError::Address { .. } | ClientError::Parameter(_) => Some(Failure::Usage),

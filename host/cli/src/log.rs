@@ -29,8 +29,8 @@ use json::JsonLine;
 /// The most bytes of one field.
 const MAX_FIELD: usize = 8 << 10;
 
-/// Hides a notice that PostgreSQL sends at each start: the tables of migrations exist already. A filter can show the
-/// notice by this target.
+/// The filter that hides a notice of PostgreSQL. The notice says at each start that the tables of the migrations already exist.
+/// `ANNEX_LOG` can show the notice by its target, `sqlx::postgres::notice`.
 const QUIET: &str = "sqlx::postgres::notice=warn";
 
 /// Starts logging for the rest of the process.
@@ -50,7 +50,7 @@ pub(crate) fn flush() {
     STANDARD_ERROR.flush();
 }
 
-/// Log lines as text, for people.
+/// Creates the subscriber that writes log lines as text, for people.
 fn text<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
     lines.with_ansi(color::on_standard_error()).compact().fmt_fields(fields).finish()
 }
 
-/// Log lines as JSON, for programs.
+/// Creates the subscriber that writes log lines as JSON, for programs.
 fn json<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -69,7 +69,7 @@ where
     lines.fmt_fields(JsonFields::new()).event_format(JsonLine).finish()
 }
 
-/// The options that text and JSON lines share. A line that cannot be written, for instance because the disk is full, is
+/// Sets the options that text and JSON lines share. A line that cannot be written, for instance because the disk is full, is
 /// lost. By default `tracing_subscriber` would report the failure on standard error and panic if that write fails too.
 fn lines() -> SubscriberBuilder {
     tracing_subscriber::fmt().log_internal_errors(false)

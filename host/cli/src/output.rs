@@ -27,8 +27,8 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes text from an untrusted source, and keeps its line breaks. Before a caller puts untrusted text into a line of
-/// its own, [`annex_text::line`] escapes that text.
+/// Writes text from an untrusted source, and keeps its line breaks. A caller that puts untrusted text into a line of the
+/// program first escapes that text with [`annex_text::line`].
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     write(&annex_text::block(text))
 }

@@ -4,12 +4,12 @@ use annex_protocol::Json;
 
 const INDENT: &str = "  ";
 
-/// The value over several lines, without a line break at the end. Control characters are escaped as in JSON.
+/// Formats a JSON value over several lines, without a line break at the end. Control characters are escaped as in JSON.
 pub(crate) fn pretty(json: &Json) -> String {
     pretty_text(json.get())
 }
 
-/// Like [`pretty`], for a JSON text.
+/// Formats the text of a JSON value as [`pretty`] does.
 pub(crate) fn pretty_text(json: &str) -> String {
     let json = annex_text::json(json);
     let mut text = String::with_capacity(json.len() * 2);

@@ -20,7 +20,7 @@ mod installed;
 /// agents of A2A do.
 const PORTS: [u16; 2] = [9999, 9990];
 
-/// Stands in errors for the path of the config if the config is not written to a file.
+/// The text that errors show in place of the config's path, if the config is not written to a file.
 const UNNAMED: &str = "annex proxy";
 
 /// Put extensions in front of an agent that you have
@@ -75,7 +75,7 @@ impl Proxy {
         })
     }
 
-    /// The text of the config that the options describe. Its paths are relative to `folder`.
+    /// Writes the config that the options describe. Its paths are relative to `folder`.
     async fn config(&self, folder: &Path) -> anyhow::Result<String> {
         let card = Url::parse(&self.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let card = card.ok_or_else(|| ClientError::Address { address: self.url.clone() })?;
@@ -104,12 +104,12 @@ impl Proxy {
     }
 }
 
-/// The TOML text of a table, or of an array of tables, with the name `name`.
+/// Writes a table, or an array of tables, as TOML under the name `name`.
 fn section(name: &str, table: Value) -> String {
     Table::from_iter([(name.to_owned(), table)]).to_string()
 }
 
-/// The default address to listen on. Its port differs from that of the agent whose card is at `card`.
+/// The default address to listen on. Its port differs from the port of the agent whose card is at `card`.
 fn free_of(card: &Url) -> SocketAddr {
     let [first, second] = PORTS;
     let port = if card.port_or_known_default() == Some(first) { second } else { first };

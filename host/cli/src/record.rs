@@ -65,7 +65,8 @@ fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write it as 16MiB, 512KiB or a number of bytes".to_owned())
 }
 
-/// Parses a positive number with one of the units. Returns the product.
+/// Parses a positive number with one of `units` behind it. Returns the number times the factor of its unit. `None` for any
+/// other text.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     number.parse::<u64>().ok()?.checked_mul(*unit).filter(|product| *product > 0)
@@ -147,7 +148,7 @@ struct SeenTurn {
 }
 
 impl ReceivedRecording {
-    /// Writes the recording until it ends or the connection does. Only whole lines are written, so the file stays valid
+    /// Writes the recording until the recording or the connection ends. Only whole lines are written, so the file stays valid
     /// if this future is dropped.
     async fn copy(&mut self, mut answer: Response) -> anyhow::Result<EndReason> {
         let mut line = Vec::new();

@@ -15,7 +15,7 @@ use crate::{component, output, progress, serve};
 
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
-/// The most bytes that are shown of a recorded or a new value that differ.
+/// If a recorded and a new value differ, each of them is shown with at most this many bytes.
 const MAX_SIDE: usize = 400;
 
 /// Replay recorded turns with another version of the extension, and show the differences
@@ -82,7 +82,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The settings for the component: those in the file of `--settings`, or those in the recording.
+    /// Returns the settings for the component: from the file of `--settings`, or without that option from the recording.
     fn settings(&self, head: &RecordingHead) -> anyhow::Result<Table> {
         let Some(file) = &self.settings else {
             return recorded_settings(head).map_err(|reason| anyhow!("{}: settings: {reason}", self.file.display()));
@@ -152,7 +152,7 @@ fn shown_example(example: &Example) -> String {
     text
 }
 
-/// A table of the mean time per call, recorded and now, for each hook.
+/// Writes a table with the mean time per call of each hook, in the recording and in the replay.
 fn costs(comparison: &Comparison) -> String {
     if comparison.costs.is_empty() {
         return String::new();

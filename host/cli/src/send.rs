@@ -73,7 +73,7 @@ impl Send {
         sent.map_err(|error| turn::explain(error, agent.card(), &self.calling.extensions))
     }
 
-    /// Adds the state to the message, unless a component does so for the extension that takes it.
+    /// Adds the state to the message. Leaves the message unchanged if a component of `--with` sends the state itself.
     fn inject(
         &mut self,
         state: &JsonObject,

@@ -255,7 +255,7 @@ fn deleted_user_state(DeletedUserState { user, keys }: &DeletedUserState<Line>) 
     format!("{keys} keys of {user} are deleted\n")
 }
 
-/// The JSON in one line. `json` may have line breaks between its tokens.
+/// Writes JSON in one line. `json` may have line breaks between its tokens.
 fn one_line(json: &str) -> String {
     // In JSON a raw line break stands between tokens only, so a space can take its place.
     annex_text::line(&annex_text::json(json).replace(['\n', '\r'], " ")).into_owned()

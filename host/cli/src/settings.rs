@@ -39,7 +39,7 @@ pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Settings> {
     Ok(Settings { table, installation })
 }
 
-/// The settings of a project's manifest.
+/// Reads the settings in a project's manifest.
 ///
 /// # Errors
 /// When the manifest has keys that an extension cannot have.

@@ -24,7 +24,7 @@ impl Injection {
     /// Finds the extension that receives the state.
     ///
     /// # Errors
-    /// As [`extension`].
+    /// When no extension was requested and the card declares no state schema.
     pub(crate) fn new(state: &JsonObject, requested: &[ExtensionUri], card: &AgentCard) -> anyhow::Result<Self> {
         Ok(Self { uri: extension(requested, card)?, state: state.to_json()? })
     }
@@ -73,10 +73,10 @@ impl Injection {
     }
 }
 
-/// Reads the argument of `--state`.
+/// Reads the argument of `--state`: a JSON object, or `@` and the name of a file that holds one.
 ///
 /// # Errors
-/// As [`read_object`].
+/// When the file cannot be read or the text is not a JSON object.
 pub(crate) fn read(argument: &str) -> anyhow::Result<JsonObject> {
     read_object(argument).context("--state").map_err(|error| Failure::Usage.of(error))
 }
@@ -105,9 +105,8 @@ pub(crate) fn key(uri: &ExtensionUri) -> String {
     format!("{path}/state")
 }
 
-/// The extension that receives the state. An extension whose declaration on the card has a state schema is chosen
-/// first; among several, a requested one wins. If the card has no such extension, the first requested one receives the
-/// state.
+/// Chooses the extension that receives the state. Extensions that declare a state schema on the card come first. If several
+/// declare one, a requested extension is chosen. If none does, the first requested extension receives the state.
 ///
 /// # Errors
 /// When no extension was requested and the card declares no state schema.
@@ -121,7 +120,8 @@ pub(crate) fn extension(requested: &[ExtensionUri], card: &AgentCard) -> anyhow:
     uri.cloned().context(missing)
 }
 
-/// The schema of the state that an extension on the card takes.
+/// The schema of the state that the extension `uri` takes. `None` if the card does not list the extension, or the extension
+/// declares no schema.
 pub(crate) fn schema<'a>(card: &'a AgentCard, uri: &ExtensionUri) -> Option<&'a Json> {
     card.extension(uri.as_str())?.params.as_ref()?.get(SCHEMA)
 }

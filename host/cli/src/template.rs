@@ -54,7 +54,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The sample value for `schema`, as JSON text. The recursion ends because no reference leads back to itself.
+    /// Writes a sample value for `schema` as JSON text. The recursion ends because no reference leads back to itself.
     fn value(&mut self, schema: &Json, pointer: &str) -> String {
         let Ok(members) = JsonObject::parse(schema.get()) else { return placeholder("any value") };
         if let Some(target) = members.get("$ref").and_then(|reference| self.target(reference)) {
@@ -90,8 +90,8 @@ impl Walk<'_> {
         format!("{{{}}}", members.join(","))
     }
 
-    /// The properties of an object. They include those of every `allOf`, and those of the first `anyOf` and the first
-    /// `oneOf`.
+    /// The properties of an object. If the schema has `allOf`, the properties of each of its schemas are included. Of `anyOf`
+    /// and `oneOf`, only the first schema is used.
     fn properties(&self, members: &JsonObject) -> Vec<Property> {
         let required: Vec<String> = member(members, "required").unwrap_or_default();
         let own: JsonObject = member(members, "properties").unwrap_or_default();
@@ -138,7 +138,8 @@ struct Property {
     is_required: bool,
 }
 
-/// A value that the schema states: its `default` or `const`, or its first example or `enum` value.
+/// A value that the schema states: its `default` or `const`, or its first example or `enum` value. `None` if the schema states
+/// no value.
 fn known_value(members: &JsonObject) -> Option<Json> {
     let first = |name: &str| member::<Vec<Json>>(members, name).and_then(|values| values.into_iter().next());
     let whole = members.get("default").or_else(|| members.get("const")).cloned();

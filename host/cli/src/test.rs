@@ -156,7 +156,7 @@ fn in_json(run: &CaseRun) -> serde_json::Value {
     json!({ "case": run.path.display().to_string(), "verdict": verdict, "reason": reason, "ms": millis(run.took) })
 }
 
-/// The report in the form of JUnit, as CI systems read it.
+/// Writes the report in the form of JUnit, as CI systems read it.
 fn junit(project: &str, runs: &[CaseRun]) -> String {
     let failed = runs.iter().filter(|run| has_failed(run)).count();
     let cases: String = runs
@@ -179,7 +179,7 @@ fn junit(project: &str, runs: &[CaseRun]) -> String {
     )
 }
 
-/// The text escaped for XML. XML cannot represent control characters, so they are replaced.
+/// Escapes the text for XML. XML cannot represent control characters, so they are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

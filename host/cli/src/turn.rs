@@ -22,11 +22,11 @@ pub(crate) use transcript::Transcript;
 /// The most bytes that are shown of the details of an agent's error.
 const MAX_DETAILS: usize = 16 << 10;
 
-/// Sends a message. With `streams`, calls `take` with each event of the answer, otherwise once with the whole answer.
-/// Returns the extensions that the agent reports as active.
+/// Sends a message. With `streams`, calls `take` with each event of the answer, otherwise once with the whole answer. Returns
+/// the extensions that the agent reports as active.
 ///
 /// # Errors
-/// Those of the client and those of `take`.
+/// When the call fails, or `take` returns an error.
 pub(crate) async fn exchange(
     agent: &Agent,
     parameters: ServiceParameters,

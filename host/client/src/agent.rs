@@ -87,11 +87,11 @@ impl Agent {
         self.binding
     }
 
-    /// SendMessage. The answer is the task or message after the task has ended or waits for input, unless the request
-    /// sets `return_immediately`.
+    /// SendMessage. Returns the agent's message, or the task once the task has ended or waits for input. With
+    /// `return_immediately` in the request, the agent may return the task before that.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn send_message(
         &self,
         parameters: ServiceParameters,
@@ -116,11 +116,11 @@ impl Agent {
         Ok(Answer { value, active: answer.active })
     }
 
-    /// SendStreamingMessage. The events arrive while the agent works. The agent's card says whether it supports
-    /// streaming.
+    /// SendStreamingMessage. Returns a stream whose events arrive while the agent works. The agent's card says whether it
+    /// supports streaming.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`]. An event of the stream can fail with the same errors.
+    /// [`ClientError`], for the reasons that [`Agent`] lists. An event of the stream can fail for the same reasons.
     pub async fn send_streaming_message(
         &self,
         parameters: ServiceParameters,
@@ -133,10 +133,10 @@ impl Agent {
         Ok(exchange.follow(answer))
     }
 
-    /// GetTask.
+    /// GetTask. Returns the task in its current state.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn get_task(
         &self,
         parameters: ServiceParameters,
@@ -149,10 +149,10 @@ impl Agent {
         self.read_task(exchange, request).await
     }
 
-    /// ListTasks. The answer is one page of tasks.
+    /// ListTasks. Returns one page of tasks.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn list_tasks(
         &self,
         parameters: ServiceParameters,
@@ -162,10 +162,10 @@ impl Agent {
         self.read(Operation::A2a(Method::ListTasks), parameters, request).await
     }
 
-    /// CancelTask. The answer is the task after the request.
+    /// CancelTask. Returns the task in its state after the request.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn cancel_task(
         &self,
         parameters: ServiceParameters,
@@ -177,10 +177,11 @@ impl Agent {
         self.read_task(exchange, request).await
     }
 
-    /// SubscribeToTask. The first event is the current task; its changes follow until the task ends.
+    /// SubscribeToTask. Returns a stream. Its first event is the current task, and the task's changes follow until the task
+    /// ends.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`]. An event of the stream can fail with the same errors.
+    /// [`ClientError`], for the reasons that [`Agent`] lists. An event of the stream can fail for the same reasons.
     pub async fn subscribe_to_task(
         &self,
         parameters: ServiceParameters,
@@ -193,10 +194,10 @@ impl Agent {
         Ok(exchange.follow(answer))
     }
 
-    /// CreateTaskPushNotificationConfig. The answer is the config with its id.
+    /// CreateTaskPushNotificationConfig. Returns the config with its id.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn create_push_config(
         &self,
         parameters: ServiceParameters,
@@ -206,10 +207,10 @@ impl Agent {
         self.read(Operation::A2a(Method::CreateTaskPushNotificationConfig), parameters, config).await
     }
 
-    /// GetTaskPushNotificationConfig.
+    /// GetTaskPushNotificationConfig. Returns one push notification config of a task.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn get_push_config(
         &self,
         parameters: ServiceParameters,
@@ -219,10 +220,10 @@ impl Agent {
         self.read(Operation::A2a(Method::GetTaskPushNotificationConfig), parameters, request).await
     }
 
-    /// ListTaskPushNotificationConfigs. The answer is one page of configs.
+    /// ListTaskPushNotificationConfigs. Returns one page of a task's push notification configs.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn list_push_configs(
         &self,
         parameters: ServiceParameters,
@@ -235,7 +236,7 @@ impl Agent {
     /// DeleteTaskPushNotificationConfig. Deleting a config twice is not an error.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn delete_push_config(
         &self,
         parameters: ServiceParameters,
@@ -248,10 +249,10 @@ impl Agent {
         Ok(Answer { value: (), active: answer.active })
     }
 
-    /// GetExtendedAgentCard. The answer is the card for authenticated callers. This [`Agent`] keeps using its own card.
+    /// GetExtendedAgentCard. Returns the card for authenticated callers. This [`Agent`] keeps using its own card.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn get_extended_agent_card(
         &self,
         parameters: ServiceParameters,
@@ -260,12 +261,11 @@ impl Agent {
             .await
     }
 
-    /// Calls a method of an extension: over JSON-RPC by its name, over HTTP+JSON with `POST
-    /// …/extensions/{extension}/{name}`, over gRPC with Annex's service `annex.extension.v1.ExtensionService`. The
-    /// extension defines the form of the answer.
+    /// Calls a method of an extension: over JSON-RPC by its name, over HTTP+JSON with `POST …/extensions/{extension}/{name}`,
+    /// over gRPC with Annex's service `annex.extension.v1.ExtensionService`. The extension defines the form of the answer.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`].
+    /// [`ClientError`], for the reasons that [`Agent`] lists.
     pub async fn call_method(
         &self,
         parameters: ServiceParameters,
@@ -278,7 +278,7 @@ impl Agent {
     /// Calls a streaming method of an extension. Interceptors see the call but not the results.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`]. A result of the stream can fail with the same errors.
+    /// [`ClientError`], for the reasons that [`Agent`] lists. A result of the stream can fail for the same reasons.
     pub async fn call_streaming_method(
         &self,
         parameters: ServiceParameters,
@@ -334,7 +334,7 @@ fn not_allowed(spoken: &SupportedInterface<'_>, document: &AgentCardDocument) ->
     ClientError::NotAllowed { card: document.url.to_string(), interface: interface.clone(), host }
 }
 
-/// The next result of a stream. A result that cannot be read ends the stream.
+/// Reads the next result of a stream; `None` at the end of the stream. A result that cannot be read ends the stream.
 async fn next_result(mut answers: Answers) -> Result<Option<(Json, Answers)>, ClientError> {
     let Some(answer) = answers.try_next().await? else { return Ok(None) };
     Ok(Some((answer.decode()?, answers)))

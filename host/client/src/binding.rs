@@ -73,11 +73,12 @@ pub(crate) struct SupportedInterface<'a> {
     pub(crate) interface: &'a AgentInterface,
 }
 
-/// Chooses an interface of the card among those that `may_use` accepts. Interfaces of A2A 1.0 come before those of 0.3,
-/// and an interface without a version counts as 1.0.
+/// Chooses an interface of the card that `may_use` accepts. Interfaces of A2A 1.0 come before interfaces of 0.3, and an
+/// interface without a version counts as 1.0.
 ///
-/// If `preferred` is empty, this is the first such interface on the card. Otherwise it is the interface with the first
-/// binding of `preferred` that the card offers; without such an interface the choice fails.
+/// If `preferred` is empty, the first acceptable interface on the card is chosen. Otherwise the bindings in `preferred` are
+/// tried in order, and the first binding with an acceptable interface decides. If no binding has such an interface, the choice
+/// fails.
 pub(crate) fn choose<'a>(
     card: &'a AgentCard,
     preferred: &[Binding],

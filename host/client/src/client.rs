@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with an empty cache.
+    /// Creates a client with an empty cache.
     ///
     /// # Errors
     /// [`ClientError::Setup`] when the HTTP client does not start.
@@ -38,7 +38,7 @@ impl Client {
     /// Connects to the agent at `address`, over the best interface of its card.
     ///
     /// # Errors
-    /// As [`Client::card`], and when the card has no interface that may be used.
+    /// When the card cannot be read (see [`Client::card`]), or has no interface that may be used.
     pub async fn agent(&self, address: &str) -> Result<Agent, ClientError> {
         let document = self.card(address).await?;
         Agent::new(document, &self.http, &self.config)

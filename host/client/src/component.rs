@@ -29,7 +29,7 @@ type Tell = dyn Fn(&ExtensionUri, Json) + Send + Sync;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("extension {uri} has no client's side: its component does not export the hook `client`")]
 pub struct NoClientHook {
-    /// The extension.
+    /// The URI of the extension.
     pub uri: ExtensionUri,
 }
 

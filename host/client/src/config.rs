@@ -31,8 +31,8 @@ pub struct ClientConfig {
     pub max_bytes: usize,
     /// The most cached cards. When the cache is full, the card that was unused for longest is removed.
     pub max_cards: NonZeroUsize,
-    /// Hosts, each as `name` or `name:port`, whose interfaces may be used in addition to those at the card's origin.
-    /// Such an interface must have the card's scheme or `https`. Header fields are sent to these hosts too.
+    /// Hosts, each as `name` or `name:port`. Interfaces at these hosts may be used in addition to interfaces at the card's
+    /// origin. Such an interface must have the card's scheme or `https`. Header fields are sent to these hosts too.
     ///
     /// `None`: all interfaces may be used, and header fields are sent to the card's origin only.
     pub allowed_hosts: Option<Vec<String>>,

@@ -17,7 +17,7 @@ pub enum ClientError {
     /// The text is not the address of an agent.
     #[error("{address:?} is not the URL of an agent; write it with its scheme, such as http://127.0.0.1:9999")]
     Address {
-        /// The text.
+        /// The text that is not an address.
         address: String,
     },
     /// The HTTP client does not start, for instance without root certificates.
@@ -37,11 +37,11 @@ pub enum ClientError {
     Screened {
         /// The URL of the request.
         url: String,
-        /// The reason.
+        /// The reason why the screen refused the address.
         #[source]
         source: UrlRefusal,
     },
-    /// The answer, or its next byte, did not arrive within the time of the [`ClientConfig`](crate::ClientConfig).
+    /// The answer, or its next byte, did not arrive within the timeout in the [`ClientConfig`](crate::ClientConfig).
     #[error("{url} did not answer in time")]
     TimedOut {
         /// The URL of the request.
@@ -56,7 +56,7 @@ pub enum ClientError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An error status instead of a card.
+    /// The server answered the request for the card with an error status.
     #[error(
         "{url} answered {status}{}, so this is not an A2A agent or its card is elsewhere; if you know where, give the \
          URL of the card itself, which ends in .json",
@@ -70,7 +70,7 @@ pub enum ClientError {
         /// The server's error text, shortened to one line; empty without one.
         words: String,
     },
-    /// A temporary error status instead of a card.
+    /// The server answered the request for the card with status 429 or 503, so it may send the card later.
     #[error("{url} answered {status}: {}", not_served(.words))]
     NotServed {
         /// The URL of the card.
@@ -85,7 +85,7 @@ pub enum ClientError {
     NotACard {
         /// The URL of the card.
         url: String,
-        /// The fault in the text.
+        /// The reason why the text is not a card.
         #[source]
         source: serde_json::Error,
     },
@@ -109,7 +109,7 @@ pub enum ClientError {
     /// The URL of an interface is invalid.
     #[error("the agent card's interface URL {interface:?} is not a URL")]
     InterfaceUrl {
-        /// The URL.
+        /// The invalid URL, as the card has it.
         interface: String,
     },
     /// The card's only usable interfaces are at hosts that are not allowed.
@@ -161,14 +161,14 @@ pub enum ClientError {
     /// The agent's error.
     #[error(transparent)]
     Agent(Box<RemoteError>),
-    /// An HTTP status without an A2A error.
+    /// The response has an error status, and its body is not an A2A error.
     #[error("{url} answered {status}: {body}")]
     Status {
         /// The URL of the request.
         url: String,
         /// The status of the response.
         status: StatusCode,
-        /// The beginning of its body.
+        /// The beginning of the response's body.
         body: String,
         /// The seconds after which the request may be sent again, if known.
         retry_after: Option<u64>,
@@ -189,7 +189,7 @@ pub enum ClientError {
     TooLarge {
         /// The URL of the request.
         url: String,
-        /// The limit.
+        /// The largest allowed size, in bytes.
         max_bytes: usize,
     },
 }

@@ -83,12 +83,12 @@ impl Http {
         checked.map(drop).map_err(|source| ClientError::Screened { url: url.to_string(), source })
     }
 
-    /// The whole body as text.
+    /// Reads the whole body as text. Fails if the body is larger than [`Self::max_bytes`].
     pub(crate) async fn text(&self, response: Response) -> Result<String, ClientError> {
         self.text_of(response, self.max_bytes).await
     }
 
-    /// The whole body as text. Fails if the body is larger than `max_bytes` or than [`Self::max_bytes`].
+    /// Reads the whole body as text. Fails if the body is larger than `max_bytes` or than [`Self::max_bytes`].
     pub(crate) async fn text_of(&self, mut response: Response, max_bytes: usize) -> Result<String, ClientError> {
         let read = annex_egress::whole(&mut response, max_bytes.min(self.max_bytes)).await;
         let body = read.map_err(|error| unread(response.url(), error))?;
@@ -242,7 +242,7 @@ fn cause_of_unreachable(error: &reqwest::Error) -> String {
     innermost
 }
 
-/// The error of a request over a direct connection.
+/// Converts the error of a request over a direct connection.
 fn failed_direct(url: &str, error: DirectError) -> ClientError {
     let url = url.to_owned();
     match error {
@@ -258,7 +258,7 @@ pub(crate) fn is_event_stream(response: &Response) -> bool {
     response.status().is_success() && content_type.is_some_and(is_media_type_of_events)
 }
 
-/// True if the media type is that of event streams. Ignores its case and its parameters.
+/// True for the media type of event streams, in upper or lower case and with or without parameters.
 fn is_media_type_of_events(content_type: &str) -> bool {
     content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENT_STREAM)
 }

@@ -21,7 +21,8 @@ pub struct OutgoingCall<'a> {
     pub card_url: &'a str,
     /// The message, if the operation sends one.
     pub message: Option<&'a mut Message>,
-    /// The metadata of the request, if the operation has metadata: sending a message, and CancelTask.
+    /// The metadata of the request, for calls that send a message and for CancelTask. `None` for calls whose request has no
+    /// metadata.
     pub metadata: Option<&'a mut Metadata>,
     /// Extensions and header fields, to which interceptors add. If two interceptors set the same header field, the call
     /// fails.

@@ -41,16 +41,16 @@ pub enum ParameterError {
         /// The URI that the caller asked for.
         uri: ExtensionUri,
     },
-    /// Two callers set the same field.
+    /// The header field is already set, for example by an interceptor.
     #[error("the header field {name} is set twice")]
     SetTwice {
-        /// The field.
+        /// The name of the header field.
         name: HeaderName,
     },
     /// The binding sets this field itself.
     #[error("the header field {name} cannot be set, the binding does that")]
     Reserved {
-        /// The field.
+        /// The name of the header field.
         name: HeaderName,
     },
 }
@@ -110,7 +110,7 @@ impl ServiceParameters {
         &self.fields
     }
 
-    /// All parameters as header fields, with the protocol version.
+    /// Writes all parameters as header fields, and adds the protocol version.
     pub(crate) fn into_headers(self) -> HeaderMap {
         let mut headers = self.fields;
         headers.insert(A2A_VERSION, HeaderValue::from_static(VERSION));

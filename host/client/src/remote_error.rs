@@ -76,7 +76,7 @@ impl RemoteError {
         self.read_details().find_map(|detail| seconds(&detail.retry_delay?))
     }
 
-    /// The error of a binding that carries no JSON-RPC code.
+    /// Creates an error that came over a binding without JSON-RPC codes. `status` becomes the reason if the details have none.
     pub(crate) fn without_code(status: Option<String>, message: String, details: Vec<Json>) -> Self {
         let mut error = Self { code: None, reason: None, message, details };
         let info = error.read_details().find(|detail| detail.reason.is_some()).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! A client's record of its conversation with an agent.
 //!
-//! The rules are those of Microsoft's agent framework. If the latest task waits for input, the next message continues
-//! that task; otherwise the message only refers to the task. An answer in another context is an error. One rule is
-//! ADK's: after a failed request the next message does not continue the task.
+//! Most rules come from Microsoft's agent framework. If the latest task waits for input, the next message continues that task;
+//! otherwise the message only refers to the task. An answer in another context is an error. One rule comes from ADK: after a
+//! failed request the next message does not continue the task.
 
 use annex_protocol::{ContextId, JsonObject, Message, StreamResponse, TaskId, TaskState};
 use serde::de::Error;
@@ -62,15 +62,15 @@ pub enum SessionError {
 }
 
 impl ClientSession {
-    /// A new conversation. The agent will create its context.
+    /// Creates a session for a new conversation. The agent will create its context.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An existing conversation without a known task.
+    /// Creates a session for an existing conversation without a known task.
     ///
     /// # Errors
-    /// [`SessionError::Blank`].
+    /// [`SessionError::Blank`] when the id is empty or only white space.
     pub fn in_context(context_id: ContextId) -> Result<Self, SessionError> {
         not_blank("contextId", context_id.as_str())?;
         Ok(Self { context_id: Some(context_id), task: None })
@@ -94,12 +94,12 @@ impl ClientSession {
         self.context_id.as_ref()
     }
 
-    /// The latest task.
+    /// The id of the latest task; `None` if no task is known.
     pub fn task_id(&self) -> Option<&TaskId> {
         self.task.as_ref().map(|(id, _)| id)
     }
 
-    /// The last known state of the latest task.
+    /// The last known state of the latest task; `None` if no task is known.
     pub fn task_state(&self) -> Option<TaskState> {
         self.task.as_ref().map(|(_, state)| *state).filter(|state| *state != TaskState::Unspecified)
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A limit on the bytes that the streams of several calls receive together. Keep-alive comments count. Clones share the
-/// limit.
+/// A limit on the bytes that the streams of several calls receive together. The bytes of keep-alive comments count too. Clones
+/// share the limit.
 #[derive(Clone, Debug)]
 pub struct StreamRoom {
     most: usize,
@@ -12,7 +12,7 @@ pub struct StreamRoom {
 }
 
 impl StreamRoom {
-    /// A limit of this number of bytes.
+    /// Creates a limit of this number of bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self { most: bytes, left: Arc::new(AtomicUsize::new(bytes)) }

@@ -18,7 +18,7 @@ mod wire;
 pub(crate) use raw_answer::RawAnswer;
 pub(crate) use wire::{Answers, Transport, WireCall};
 
-/// The transport of an interface at `url`.
+/// Creates the transport for an interface at `url`.
 pub(crate) fn open(spoken: &SupportedInterface<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
     http.check(&url)?;
     Ok(match (spoken.version, spoken.binding) {
@@ -29,7 +29,7 @@ pub(crate) fn open(spoken: &SupportedInterface<'_>, url: Url, http: &Http) -> Re
     })
 }
 
-/// The URL of an interface. A gRPC interface is `host:port` and uses TLS if the card was read over TLS.
+/// Parses the URL of an interface. A gRPC interface is `host:port` and uses TLS if the card was read over TLS.
 pub(crate) fn interface_url(binding: Binding, interface: &str, card: &Url) -> Result<Url, ClientError> {
     let unusable = || ClientError::InterfaceUrl { interface: interface.to_owned() };
     let has_scheme = interface.starts_with("http://") || interface.starts_with("https://");

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use annex_protocol::{Task, TaskId};
+use annex_protocol::{StreamResponse, Task, TaskId, Timestamp};
 
+use crate::encoding::{self, Kind};
+use crate::entry::Entry;
 use crate::error::StoreError;
 use crate::key::{ConversationKey, Owner};
 use crate::task::TaskSnapshot;
@@ -33,7 +35,20 @@ pub struct StoredTask {
 pub(crate) enum TaskContent {
     /// The JSON of the task, exactly as it was encoded.
     Json(Arc<str>),
+    /// The kinds and the JSON of all entries of the task, in order. A database has nothing else of a large task.
+    Entries(Vec<(Kind, String)>),
     Value(TaskSnapshot),
+}
+
+impl TaskContent {
+    /// The approximate number of bytes to process when the task is read or written as JSON.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Json(json) => json.len(),
+            Self::Entries(entries) => entries.iter().map(|(_, json)| json.len()).sum(),
+            Self::Value(task) => task.size().bytes,
+        }
+    }
 }
 
 impl StoredTask {
@@ -52,33 +67,48 @@ impl StoredTask {
     /// The approximate number of bytes to process when the task is read or written as JSON.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        match &self.content {
-            TaskContent::Json(json) => json.len(),
-            TaskContent::Value(task) => task.size().bytes,
-        }
+        self.content.bytes()
     }
 
     /// The task as JSON on one line.
     ///
     /// # Errors
-    /// [`StoreError::Encoding`].
+    /// [`StoreError::Encoding`], and those of [`decode`](Self::decode).
     pub fn json(&self) -> Result<Cow<'_, str>, StoreError> {
         match &self.content {
             TaskContent::Json(json) => Ok(Cow::Borrowed(json)),
+            TaskContent::Entries(_) => Ok(Cow::Owned(self.decode()?.json()?.into_owned())),
             TaskContent::Value(task) => Ok(task.json()?),
         }
     }
 
-    /// The task. Decodes the stored JSON if there is one.
+    /// The task. Decodes the stored JSON if there is one. This takes long for a large task.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when the JSON has a form that this version of the software does not write.
     pub fn decode(&self) -> Result<TaskSnapshot, StoreError> {
-        match &self.content {
-            TaskContent::Json(json) => serde_json::from_str::<Task>(json)
-                .map(TaskSnapshot::from)
-                .map_err(|source| StoreError::unreadable_task(&self.id, source)),
+        let decoded = match &self.content {
+            TaskContent::Json(json) => serde_json::from_str::<Task>(json).map(TaskSnapshot::from),
+            TaskContent::Entries(entries) => self.decode_entries(entries),
             TaskContent::Value(task) => Ok(task.clone()),
+        };
+        decoded.map_err(|source| StoreError::unreadable_task(&self.id, source))
+    }
+
+    /// The task with all of its entries applied in order. It begins as SUBMITTED, unless the first entry is a whole task.
+    fn decode_entries(&self, entries: &[(Kind, String)]) -> Result<TaskSnapshot, serde_json::Error> {
+        let decoded = entries.iter().map(|(kind, json)| encoding::decode(*kind, json));
+        let entries = decoded.collect::<Result<Vec<_>, _>>()?;
+        if let Some((Entry::Update(first), rest)) = entries.split_first()
+            && let StreamResponse::Task(task) = first.as_ref()
+        {
+            return Ok(TaskSnapshot::from(Task::clone(task)).with(rest));
         }
+        let since = entries.iter().find_map(|entry| match entry {
+            Entry::Message(message) => message.opens,
+            Entry::Event(_) | Entry::Update(_) | Entry::Note(_) => None,
+        });
+        let since = since.unwrap_or_else(Timestamp::now);
+        Ok(TaskSnapshot::submitted(self.id.clone(), self.key.context.clone(), since).with(&entries))
     }
 }

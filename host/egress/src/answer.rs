@@ -1,5 +1,5 @@
-//! Reads answers of peers within a given number of bytes. Models, upstream agents, cards, key sets and receivers of
-//! notifications are all read here.
+//! Reads answers of peers, up to a limit in bytes. The answers of models, upstream agents and receivers of
+//! notifications are read here, and also Agent Cards and key sets.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -68,7 +68,7 @@ pub async fn whole<B: Body>(body: &mut B, limit: usize) -> Result<Vec<u8>, ReadE
 }
 
 /// Reads the beginning of a body, at most `limit` bytes, for example to quote it in an error. If the body breaks off,
-/// the bytes until then are returned.
+/// returns the bytes that arrived before.
 pub async fn beginning<B: Body>(body: &mut B, limit: usize) -> Vec<u8> {
     let mut read = Vec::new();
     while let Ok(Some(piece)) = body.next().await {
@@ -84,9 +84,9 @@ pub async fn beginning<B: Body>(body: &mut B, limit: usize) -> Vec<u8> {
 /// Limits for reading a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
-    /// Most bytes of one event or line.
+    /// Maximum size of one event or line, in bytes.
     pub event: usize,
-    /// Most bytes of the whole stream. [`usize::MAX`] means that other code ends the stream.
+    /// Maximum size of the whole stream, in bytes. Use [`usize::MAX`] if other code ends the stream.
     pub total: usize,
 }
 
@@ -120,10 +120,10 @@ impl<B: Body> Events<B> {
         Self { body, format, limits, read: 0, complete: VecDeque::new() }
     }
 
-    /// The data of the next event; `None` at the end.
+    /// Returns the data of the next event; `None` at the end.
     ///
     /// # Errors
-    /// As [`next_event`](Self::next_event).
+    /// The event or the whole stream is longer than allowed, or the answer breaks off. No further call succeeds.
     pub async fn next(&mut self) -> Result<Option<String>, ReadError<B::Error>> {
         Ok(self.next_event().await?.map(|event| event.data))
     }
@@ -170,8 +170,8 @@ impl Format {
         }
     }
 
-    /// The last event at the end of the stream. An event without its final blank line is dropped. A line without its
-    /// line break is returned.
+    /// Returns the incomplete event at the end of the stream. An event without its final blank line is dropped. A line
+    /// without its line break is returned.
     fn end(&mut self) -> Option<StreamEvent> {
         match self {
             Self::Sse(_) => None,

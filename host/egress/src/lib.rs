@@ -1,9 +1,9 @@
-//! Requests to URLs that strangers chose: which addresses may be called, and bounded reading of the answers
-//! (specification section 13.2).
+//! Protects requests to URLs that strangers chose (specification section 13.2). This crate provides:
 //!
-//! A [`Screen`] checks each address that a client or an extension has given, once when the address is registered and
-//! again on each connection. [`whole`], [`beginning`] and [`Events`] read answers within limits. [`retry_after()`]
-//! reads how long a peer asks clients to wait.
+//! - [`Screen`], which decides which addresses may be called. It checks each URL that a client or an extension has
+//!   given, once when the URL is registered and again on each connection.
+//! - [`whole`], [`beginning`] and [`Events`], which read answers within limits.
+//! - [`retry_after()`], which reads how long a peer asks clients to wait.
 
 #![warn(missing_docs)]
 

@@ -7,7 +7,7 @@ use annex_fairness::{FairPlaces, current_tenant};
 use async_trait::async_trait;
 use tokio::net::lookup_host;
 
-/// Resolves host names.
+/// Finds the addresses of host names.
 #[async_trait]
 pub trait Resolver: Send + Sync {
     /// The addresses of a host name, in the order in which to try them.
@@ -24,8 +24,8 @@ pub struct SystemResolver {
 }
 
 impl SystemResolver {
-    /// Most look-ups at the same time. Each look-up holds a thread until the name server answers, and an attacker may
-    /// own the name server. The process has 512 threads for all blocking work.
+    /// Maximum number of concurrent look-ups. Each look-up holds a thread until the name server answers, and an
+    /// attacker may own the name server. The process has 512 threads for all blocking work.
     const MAX_LOOKUPS: usize = 64;
 }
 

@@ -28,7 +28,7 @@ pub use url_refusal::UrlRefusal;
 pub struct ScreenConfig {
     /// Hosts and addresses that may be called although they are not public.
     pub allow: Vec<AllowedDestination>,
-    /// True if plain http is refused, also to allowed addresses.
+    /// True if plain http is refused, even for addresses in `allow`.
     pub https_only: bool,
 }
 
@@ -46,10 +46,10 @@ impl fmt::Debug for Screen {
 }
 
 impl Screen {
-    /// Longest accepted URL, in bytes.
+    /// Maximum length of an accepted URL, in bytes.
     pub const MAX_URL: usize = 2048;
     const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-    /// Most addresses of one name that are tried.
+    /// Maximum number of addresses of one name that are tried.
     const MAX_ADDRESSES: usize = 16;
 
     /// Creates a screen with the resolver of the operating system.
@@ -62,10 +62,10 @@ impl Screen {
         Self { config: Arc::new(config), resolver }
     }
 
-    /// Checks that a URL may be called now. Used when a URL is registered. Takes up to 5 seconds.
+    /// Checks that a URL may be called now. Call this when a URL is registered. Takes up to 5 seconds.
     ///
     /// # Errors
-    /// The reason for refusing the URL, as text for its author.
+    /// The URL is refused. The error has the reason, as text for the author of the URL.
     pub async fn check(&self, url: &str) -> Result<(), UrlRefusal> {
         let url = self.parse(url)?;
         match url.host() {
@@ -76,11 +76,11 @@ impl Screen {
     }
 
     /// Parses a URL and checks everything except the addresses that its host name resolves to. Call this before each
-    /// request by a client of [`Screen::guard`]: the client connects to an IP address in a URL without asking the
-    /// resolver.
+    /// request by a client of [`Screen::guard`]: such a client does not check an IP address in the URL, because it
+    /// needs no resolver to connect.
     ///
     /// # Errors
-    /// The reason for refusing the URL, as text for its author.
+    /// The URL is refused. The error has the reason, as text for the author of the URL.
     pub fn parse(&self, url: &str) -> Result<Url, UrlRefusal> {
         if url.len() > Self::MAX_URL {
             return Err(UrlRefusal::TooLong { limit: Self::MAX_URL });
@@ -100,8 +100,8 @@ impl Screen {
         Ok(url)
     }
 
-    /// Restricts a client: it connects only to addresses that may be called, without a proxy, and follows no
-    /// redirects. Pass every URL through [`Screen::parse`] before requesting it.
+    /// Restricts a client. The restricted client connects only to addresses that may be called, uses no proxy, and
+    /// follows no redirects. Pass every URL through [`Screen::parse`] before requesting it.
     pub fn guard(&self, client: ClientBuilder) -> ClientBuilder {
         // A redirect or a proxy would lead to an address that the screen has not checked.
         client

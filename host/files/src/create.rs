@@ -5,12 +5,12 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Creates a file with mode `mode` for writing. With `in_place`, an existing file or symbolic link at `path` is
-/// removed first; the target of a link is not touched.
+/// Creates a file with mode `mode` for writing. With `in_place`, an existing file or symbolic link at `path` is removed first;
+/// the target of a link is not touched.
 ///
 /// # Errors
-/// Those of creating and removing files. [`ErrorKind::AlreadyExists`] if the path exists and `in_place` is false, or
-/// if the path is a folder or a device.
+/// [`ErrorKind::AlreadyExists`] if the path exists and `in_place` is false, or if the path is a folder or a device. Any other
+/// error of creating or removing the file.
 pub fn create(path: &Path, mode: u32, in_place: bool) -> io::Result<File> {
     if in_place {
         match fs::symlink_metadata(path) {

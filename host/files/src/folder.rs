@@ -10,11 +10,11 @@ use rustix::fs::OFlags;
 use crate::open::{apply, bits, user};
 use crate::rule::{Attributes, Purpose, Verdict};
 
-/// Checks that a folder may be used for a purpose. The files in the folder are not checked. A symbolic link is
-/// followed, except for [`Purpose::Private`].
+/// Checks that a folder may be used for a purpose. The files in the folder are not checked. A symbolic link is followed, except
+/// for [`Purpose::Private`].
 ///
 /// # Errors
-/// Those of opening the folder. [`io::ErrorKind::PermissionDenied`] with the reason if the rule refuses the folder.
+/// [`io::ErrorKind::PermissionDenied`] with the reason if the rule refuses the folder. Any other error of opening the folder.
 pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     let mut flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
     if purpose == Purpose::Private {
@@ -26,11 +26,11 @@ pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     apply(purpose.judge(Attributes::from(&metadata), user(), path), path)
 }
 
-/// The warning that the rule has about a file or folder; `None` if it has none. A symbolic link is followed.
+/// The warning that the rule has about a file or folder; `None` if the rule has no warning. A symbolic link is followed.
 ///
 /// # Errors
-/// Those of reading the attributes. [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file or
-/// folder.
+/// [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file or folder. Any other error of reading its
+/// attributes.
 pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
     match purpose.judge(Attributes::from(&fs::metadata(path)?), user(), path) {
         Verdict::Fine => Ok(None),
@@ -42,8 +42,8 @@ pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
 /// Creates the folder `inner` below `base`, including missing parents. No symbolic link below `base` is followed.
 ///
 /// # Errors
-/// Those of creating folders. [`ErrorKind::InvalidInput`] if a part of `inner` is a link, or if `inner` leads out of
-/// `base`.
+/// [`ErrorKind::InvalidInput`] if a part of `inner` is a link, or if `inner` leads out of `base`. Any other error of creating a
+/// folder.
 pub fn create_folders(base: &Path, inner: &Path) -> io::Result<()> {
     let mut path = base.to_owned();
     for part in inner.components() {

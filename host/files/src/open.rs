@@ -15,11 +15,11 @@ use crate::rule::{Attributes, Purpose, Verdict};
 /// The number of paths that are remembered after a warning. Warnings about further paths are repeated.
 const MAX_REMARKED: usize = 1_000;
 
-/// Opens a regular file for reading, if the rule allows the file for this purpose. A symbolic link is followed and its
-/// target is checked, except for [`Purpose::Private`]. Special files are refused, because opening a pipe could block.
+/// Opens a regular file for reading, if the rule allows the file for this purpose. A symbolic link is followed and its target
+/// is checked, except for [`Purpose::Private`]. Special files are refused, because opening a pipe could block.
 ///
 /// # Errors
-/// Those of opening the file. [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file.
+/// [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file. Any other error of opening the file.
 pub fn open(path: &Path, purpose: Purpose) -> io::Result<File> {
     // With `NONBLOCK`, opening a pipe without a writer returns at once. It is refused below.
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -43,7 +43,7 @@ pub fn open(path: &Path, purpose: Purpose) -> io::Result<File> {
 /// Reads a file of at most `most` bytes, with the checks of [`open`].
 ///
 /// # Errors
-/// Those of [`open`] and of reading. [`ErrorKind::FileTooLarge`] if the file has more than `most` bytes.
+/// [`ErrorKind::FileTooLarge`] if the file has more than `most` bytes. Any other error of [`open`] or of reading the file.
 pub fn read(path: &Path, purpose: Purpose, most: usize) -> io::Result<Vec<u8>> {
     let file = open(path, purpose)?;
     // Reads one byte more than allowed, to notice a file that is too large.
@@ -60,10 +60,10 @@ pub fn read(path: &Path, purpose: Purpose, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Like [`read`], for a text file. A byte order mark (U+FEFF) at its beginning is removed.
+/// Reads a text file as [`read`] does. A byte order mark (U+FEFF) at its beginning is removed.
 ///
 /// # Errors
-/// Those of [`read`]. [`ErrorKind::InvalidData`] if the file is not UTF-8.
+/// [`ErrorKind::InvalidData`] if the file is not UTF-8. Any other error of [`read`].
 pub fn read_text(path: &Path, purpose: Purpose, most: usize) -> io::Result<String> {
     let bytes = read(path, purpose, most)?;
     let text = String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))?;
@@ -79,7 +79,7 @@ pub fn without_mark(text: String) -> String {
     }
 }
 
-/// Converts a refusal to an error, and logs a warning unless the path has had one.
+/// Converts a refusal to an error. Logs a warning if none was logged for the path yet.
 pub(crate) fn apply(verdict: Verdict, path: &Path) -> io::Result<()> {
     match verdict {
         Verdict::Fine => {}
@@ -103,7 +103,7 @@ pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The flags as the integer type that the standard library uses.
+/// Converts the flags to the integer type that the standard library uses.
 pub(crate) fn bits(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }

@@ -5,11 +5,11 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Writes a file with mode `mode`, which replaces an existing file. No symbolic link is followed. If the process ends
-/// during the call, the old file stays complete. `PATH.new` may then remain, and the next call removes it.
+/// Writes a file with mode `mode`, which replaces an existing file. No symbolic link is followed. If the process ends during
+/// the call, the old file stays complete. `PATH.new` may then remain, and the next call removes it.
 ///
 /// # Errors
-/// Those of removing, writing and renaming files.
+/// When a file cannot be removed, written or renamed.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

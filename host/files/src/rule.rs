@@ -29,8 +29,8 @@ pub enum Purpose {
     /// is logged, and so is read access of others. The group may read the file, because Kubernetes mounts secrets in
     /// this way.
     Secret,
-    /// This process writes the file for its own use. No other user may read or write such a file, or write to such a
-    /// folder. Any further access to the folder is logged.
+    /// This process writes the file for its own use. No other user may read or write the file. No other user may write to a
+    /// folder of this kind. If another user can list the folder, a warning is logged.
     Private,
 }
 
@@ -38,7 +38,7 @@ pub enum Purpose {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// Accepted, with a warning for the operator.
+    /// The file or folder is accepted, with a warning for the operator.
     Remark(String),
     Refused(String),
 }

@@ -131,7 +131,7 @@ where
     /// Calls an rpc that answers with a stream. `headers` becomes the metadata of the call.
     ///
     /// # Errors
-    /// As [`Client::call`].
+    /// When the rpc is unknown, `params` is not its request message, or the call fails.
     pub async fn open(&self, rpc: &str, params: &JsonObject, headers: HeaderMap) -> Result<Reply<Events>, CallError> {
         let mut service = self.service.clone();
         let opened = match rpc {

@@ -1,5 +1,5 @@
-//! Encoding and decoding of messages. If a request cannot be decoded, its sender is at fault, and the error says how to
-//! fix it.
+//! Encoding and decoding of messages. If a request cannot be decoded, its sender is at fault, and the error says how to fix the
+//! request.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl DecodeFailure {
     }
 }
 
-/// Makes a status of the failure. The server sends this status for a request. In a client, whose answer could not be
-/// decoded, the failure is the source of the status.
+/// Converts the failure to a status, and keeps the failure as the source of the status. A server sends the status to the client
+/// whose request could not be decoded. A client finds the source in the status when it cannot decode an answer.
 impl From<DecodeFailure> for Status {
     fn from(unreadable: DecodeFailure) -> Self {
         let mut status = status::of(&A2aError::InvalidRequest { reason: unreadable.to_string() });

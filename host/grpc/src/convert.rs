@@ -41,7 +41,7 @@ impl FieldError {
         Self { is_not_carried: true, ..Self::new("", description) }
     }
 
-    /// The same error with `field` in front of its path.
+    /// Puts `field` in front of the path in the error.
     fn within(mut self, field: impl fmt::Display) -> Self {
         // A path is built from the inside out, so that no field has to know the messages around it.
         let separator = if self.field.is_empty() || self.field.starts_with('[') { "" } else { "." };
@@ -167,7 +167,7 @@ fn text<T: Into<String>>(value: Option<T>) -> String {
     value.map(Into::into).unwrap_or_default()
 }
 
-/// The enum value with this number. `all` lists the values in the order of their numbers.
+/// Reads an enum value by its number. `all` lists the values in the order of their numbers.
 fn enumeration<T: Copy + fmt::Display>(field: &str, type_name: &str, number: i32, all: &[T]) -> Result<T, FieldError> {
     // proto3 enums are open: a later version of A2A may send a number that this one does not know.
     let found = usize::try_from(number).ok().and_then(|number| all.get(number)).copied();
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// A type whose reading reads another answer. True if the flag was still set after that.
+    /// A type that reads an answer while it is read itself. Holds true if the flag is still set after the inner answer.
     struct Outer(bool);
 
     impl FromProto<()> for Outer {

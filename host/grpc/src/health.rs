@@ -14,7 +14,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use crate::Operations;
 use crate::pb::a2a_service_server::SERVICE_NAME;
 
-/// Reports the health of the A2A service, and of the server as a whole under the empty name.
+/// Reports the health of the A2A service. Under the empty name, reports the health of the whole server.
 pub(crate) struct HealthOf<O>(pub(crate) Arc<O>);
 
 #[tonic::async_trait]

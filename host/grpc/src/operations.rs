@@ -40,7 +40,7 @@ impl fmt::Debug for CallParameters {
 /// An answer, and the extensions that were active. The initial metadata lists them as `a2a-extensions`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply<T> {
-    /// The answer.
+    /// The answer itself.
     pub value: T,
     /// The active extensions.
     pub active: Vec<ExtensionUri>,

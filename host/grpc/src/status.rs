@@ -1,8 +1,8 @@
-//! Errors as `google.rpc.Status` (specification section 10.6). Their code, message and details are the same as on the
-//! other bindings. A client also reads a status here.
+//! Errors as `google.rpc.Status` (specification section 10.6). Their code, message and details are the same as on the other
+//! bindings. The client's side of this crate reads the details of a status with this module.
 //!
-//! A status travels in HTTP/2 headers, which clients commonly limit to 8 KiB. Errors can repeat the client's texts, so
-//! every text is cut here.
+//! A status travels in HTTP/2 headers, which clients commonly limit to 8 KiB. Errors can repeat the client's texts, so every
+//! text is cut here.
 
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ pub(crate) fn is_too_large(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("decoded message length too large")
 }
 
-/// The status of tonic with the details of A2A added. The code stays tonic's, which clients know.
+/// Adds the details of A2A to a status that tonic created. The status keeps tonic's code, which clients know.
 pub(crate) fn too_large(status: &Status) -> Status {
     with_code(Code::OutOfRange as i32, &A2aError::InvalidRequest { reason: status.message().to_owned() })
 }
@@ -78,7 +78,7 @@ pub(crate) fn is_without_message(status: &Status) -> bool {
     status.code() == Code::Internal && MISSING.contains(&status.message())
 }
 
-/// The status that replaces the one of tonic. It blames the client, whose body is too short.
+/// The status that replaces tonic's status for a request without a whole message. It says that the client's body is too short.
 pub(crate) fn without_message(status: &Status) -> Status {
     let reason = format!("the body is shorter than the message length in front: {}", status.message());
     of(&A2aError::InvalidRequest { reason })
@@ -99,8 +99,8 @@ fn with_code(code: i32, error: &A2aError) -> Status {
     Status::with_details(Code::from_i32(code), message, status.encode_to_vec().into())
 }
 
-/// The detail, encoded in at most `room` bytes. Field violations are dropped from the end until the detail fits. `None`
-/// if it still does not fit.
+/// Encodes the detail in at most `room` bytes. Field violations are dropped from the end until the detail fits. `None` if the
+/// detail still does not fit.
 fn packed(detail: &Json, room: usize) -> Option<Any> {
     let any = match detail.to() {
         Ok(Detail::ErrorInfo { reason, domain, metadata }) => error_info(reason, domain, metadata),
@@ -112,8 +112,8 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
     (any.value.len() <= room).then_some(any)
 }
 
-/// The detail of an extension, as a `google.protobuf.Value`. A detail of a type without a descriptor here becomes a
-/// value too. `None` if protobuf cannot carry the detail.
+/// Encodes the detail of an extension as a `google.protobuf.Value`. A detail whose type has no descriptor in this crate is
+/// encoded in the same way. `None` if protobuf cannot carry the detail.
 fn value(detail: &Json) -> Option<Any> {
     let wrapped =
         detail.to::<WrappedValue>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
@@ -127,7 +127,7 @@ fn error_info(reason: String, domain: String, metadata: HashMap<String, String>)
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
 }
 
-/// The detail for a delay such as `3s`. `None` for a fraction of a second, which no error of this crate has.
+/// Encodes the detail for a delay such as `3s`. `None` for a fraction of a second, which no error of this crate has.
 fn retry_info(delay: &str) -> Option<Any> {
     let seconds = delay.strip_suffix('s')?.parse().ok()?;
     let retry_delay = Some(prost_types::Duration { seconds, nanos: 0 });
@@ -158,7 +158,7 @@ fn any_of(name: &str, message: &impl Message) -> Any {
     Any { type_url: format!("{TYPE_URLS}{name}"), value: message.encode_to_vec() }
 }
 
-/// The details in an agent's status, as ProtoJSON. Details of unknown types are dropped.
+/// Reads the details in an agent's status as ProtoJSON. Details of unknown types are dropped.
 pub(crate) fn details(status: &Status) -> Vec<Json> {
     // Details are an addition: an agent whose status has none, or unreadable ones, has still answered with an error.
     let details = pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();

@@ -15,7 +15,6 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
-use crate::keyed_locks::KeyedLocks;
 use crate::process::Process;
 use crate::tasks::long_work::LongWork;
 use crate::tasks::pins::Pins;
@@ -59,8 +58,6 @@ pub struct Tasks {
     store: Arc<dyn ConversationStore>,
     process: Process,
     live: Mutex<Live>,
-    /// One lock per task id, held while a record is made, so that a task never has two records.
-    locks: KeyedLocks,
     pins: Arc<Pins>,
     /// The limits on tasks. A reload of the config replaces them.
     bounds: Mutex<TaskBounds>,
@@ -84,6 +81,28 @@ struct Live {
     crowd: usize,
 }
 
+impl Live {
+    /// Makes the record of a stored task available, unless another request has made one meanwhile. Returns the record that
+    /// is available then, so that a task never has two.
+    fn share(&mut self, record: Arc<TaskRecord>) -> Arc<TaskRecord> {
+        if let Some(other) = self.records.get(record.id()) {
+            return Arc::clone(other);
+        }
+        self.insert(&record);
+        record
+    }
+
+    fn insert(&mut self, record: &Arc<TaskRecord>) {
+        self.records.insert(record.id().clone(), Arc::clone(record));
+        if self.records.len() > self.crowd {
+            // Records are handed out only under the lock of all, so a record without further references has no user.
+            self.records.retain(|_, record| Arc::strong_count(record) > 1 || record.has_readers());
+            // The limit doubles, so that a table full of used records is not searched at every insertion.
+            self.crowd = CROWD.max(self.records.len().saturating_mul(2));
+        }
+    }
+}
+
 impl Tasks {
     /// Creates the tasks of the server over their store.
     pub fn new(
@@ -93,8 +112,8 @@ impl Tasks {
         wake: Arc<dyn Wake>,
     ) -> Arc<Self> {
         let live = Mutex::new(Live { records: HashMap::new(), crowd: CROWD });
-        let (locks, bounds, queues) = (KeyedLocks::new(), Mutex::new(bounds), WaitingQueues::default());
-        Arc::new(Self { store, process, live, locks, pins, bounds, wake, queues })
+        let (bounds, queues) = (Mutex::new(bounds), WaitingQueues::default());
+        Arc::new(Self { store, process, live, pins, bounds, wake, queues })
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn ConversationStore> {
@@ -206,20 +225,11 @@ impl Tasks {
             }
             return Ok(Some(record));
         }
-        let _locked = self.locks.lock(id).await;
-        // The previous holder of the lock may have made the record.
-        let live = self.live().records.get(id).cloned();
-        if live.is_some() {
-            return Ok(live);
-        }
         let Some(stored) = self.store.task(id).await? else { return Ok(None) };
         let long = LongWork::begin(stored.bytes()).await;
         let record = Arc::new(TaskRecord::stored(&stored, self)?);
         drop(long);
-        if !record.is_finished() {
-            self.insert(&record);
-        }
-        Ok(Some(record))
+        Ok(Some(if record.is_finished() { record } else { self.live().share(record) }))
     }
 
     fn live_record(&self, owner: &Owner, id: &TaskId) -> Option<Arc<TaskRecord>> {
@@ -228,14 +238,7 @@ impl Tasks {
 
     /// Makes a record available to requests.
     pub(crate) fn insert(&self, record: &Arc<TaskRecord>) {
-        let mut live = self.live();
-        live.records.insert(record.id().clone(), Arc::clone(record));
-        if live.records.len() > live.crowd {
-            // Records are handed out only under this lock, so a record without further references has no user.
-            live.records.retain(|_, record| Arc::strong_count(record) > 1 || record.has_readers());
-            // The limit doubles, so that a table full of used records is not searched at every insertion.
-            live.crowd = CROWD.max(live.records.len().saturating_mul(2));
-        }
+        self.live().insert(record);
     }
 
     /// Removes a finished task from memory. It is then read from the store.

@@ -1,11 +1,14 @@
-//! Known vulnerabilities of the WebAssembly engine, compared with the linked version.
+//! Lists the known vulnerabilities of the WebAssembly engine wasmtime, and finds the vulnerabilities of the linked
+//! version.
 //!
-//! The isolation of guests depends on the engine. The list has the advisories (RustSec and GitHub) for the release
-//! line of wasmtime that Annex is built with. Older versions are subject to all of them.
+//! The isolation of guests depends on the engine. The list has the advisories (RustSec and GitHub) for the release line
+//! of wasmtime that Annex is built with. A version from before this release line counts as having all of these
+//! vulnerabilities.
 
 use std::fmt;
 
-/// The linked version of wasmtime. wasmtime has no constant for its version; its crates are released together.
+/// The version of wasmtime that this program is linked with. wasmtime has no constant for its version, but all of its
+/// crates are released together with the same version.
 pub const ENGINE_VERSION: &str = wasmtime_environ::VERSION;
 
 /// A security advisory on wasmtime.
@@ -15,9 +18,9 @@ pub struct Advisory {
     pub id: &'static str,
     /// The fault in a few words.
     pub about: &'static str,
-    /// First version of the release line with a fix.
+    /// First version of the release line that has a fix.
     pub mended: EngineVersion,
-    /// Why guests cannot reach the fault in this program. `None` if they can.
+    /// The reason why guests cannot reach the fault in this program. `None` if they can reach it.
     pub kept_off: Option<&'static str>,
 }
 
@@ -33,7 +36,7 @@ impl fmt::Display for EngineVersion {
 }
 
 impl EngineVersion {
-    /// Parses a version. Text that is not a version counts as version 0.0.0, so that no advisory is taken for fixed.
+    /// Parses a version. Text that is not a version counts as version 0.0.0, to which all advisories apply.
     fn read(text: &str) -> Self {
         let mut numbers = text.split(['.', '-', '+']).map(|number| number.parse().unwrap_or_default());
         let mut next = || numbers.next().unwrap_or_default();
@@ -41,8 +44,8 @@ impl EngineVersion {
     }
 }
 
-/// All known advisories, oldest first. Guests cannot reach some faults because of settings in
-/// `confinement/engine.rs`, enabled engine features, and engine APIs that this crate does not use.
+/// All known advisories, oldest first. Guests cannot reach some of the faults: settings in `confinement/engine.rs` or
+/// the enabled engine features prevent it, or this crate does not use the faulty API.
 const ADVISORIES: [Advisory; 16] = [
     known("RUSTSEC-2026-0090 (GHSA-hfr4-7c6c-48w2)", "a cloned linker may use freed memory", [43, 0, 1]),
     known("RUSTSEC-2026-0096 (GHSA-jhxm-h53p-jm7w)", "guests may leave their memory on aarch64", [43, 0, 1]),
@@ -92,7 +95,8 @@ const fn known(id: &'static str, about: &'static str, [major, minor, patch]: [u6
     Advisory { id, about, mended: EngineVersion(major, minor, patch), kept_off: None }
 }
 
-/// An advisory of 16 November 2026, fixed in 48.0.9.
+/// Creates an advisory of 16 November 2026 whose fault is fixed in 48.0.9. Guests cannot reach the fault, for this
+/// reason.
 const fn kept_off(id: &'static str, about: &'static str, reason: &'static str) -> Advisory {
     Advisory { id, about, mended: EngineVersion(48, 0, 9), kept_off: Some(reason) }
 }
@@ -112,7 +116,7 @@ fn on(version: &str) -> Vec<&'static Advisory> {
 mod tests {
     use super::{ENGINE_VERSION, EngineVersion, advisories, on};
 
-    /// GHSA-jhxm-h53p-jm7w: building Annex with a vulnerable engine produces a warning.
+    /// A build of Annex with a vulnerable engine, such as one with GHSA-jhxm-h53p-jm7w, must produce a warning.
     #[test]
     fn a_version_that_is_known_to_be_bad_is_named_with_what_is_wrong() {
         let ids = |version| on(version).into_iter().map(|advisory| advisory.id).collect::<Vec<_>>().join(", ");
@@ -134,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Each reason why guests cannot reach a fault is a fact about this crate or its dependencies.
+    /// Checks the facts about this crate and its dependencies that keep guests from reaching a fault.
     #[test]
     fn what_keeps_guests_off_a_fault_of_the_engine_is_so() {
         let settings = include_str!("confinement/engine.rs");
@@ -150,7 +154,7 @@ mod tests {
         assert!(include_str!("confinement/imports/stdio.rs").contains("impl OutputStream for LogStream"));
     }
 
-    /// The newest version of the release line in the registry was 48.0.8 in November 2026.
+    /// In November 2026 the newest version of wasmtime in this release line was 48.0.8.
     #[test]
     fn the_engine_that_is_linked_has_no_fault_that_a_release_mends() {
         assert!(EngineVersion::read(ENGINE_VERSION) >= EngineVersion(48, 0, 8), "{ENGINE_VERSION}");

@@ -24,8 +24,8 @@ pub(crate) const PACKAGE: &str = "annex:extension";
 /// Supported versions of [`PACKAGE`], newest first.
 pub(crate) const SUPPORTED: &[&str] = &["0.1.0"];
 
-/// True if a component built against `version` can be linked: same major and minor number below 1.0, and no newer
-/// patch.
+/// True if a component built against `version` can be linked. A supported version must have the same major and minor
+/// number, and the same or a newer patch.
 pub(crate) fn is_supported(version: &str) -> bool {
     let Some(wanted) = parts(version) else { return false };
     // A patch version only adds to the contract, so a component may use an older patch than the host's, but not a
@@ -41,12 +41,12 @@ fn parts(version: &str) -> Option<(u32, u32, u32)> {
     Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
-/// The interfaces of the contract and the WASI interfaces that Annex implements itself, of all versions.
+/// The interfaces of all supported contract versions, and the WASI interfaces that Annex implements itself.
 pub(crate) fn offers() -> impl Iterator<Item = &'static Offer> {
     v0_1::imports::OFFERS.iter()
 }
 
-/// The request of a turn, converted for the hooks. All hooks of a turn get this one conversion. A second contract
+/// The request of a turn in the form that hooks get. It is converted once, for all hooks of the turn. A second contract
 /// version would add a field here.
 pub(crate) struct SeenRequest {
     v0_1: v0_1::convert::Request,
@@ -58,7 +58,8 @@ impl From<Request> for SeenRequest {
     }
 }
 
-/// The beginning of a turn, converted for the hooks. All hooks `transition` of a turn get this one conversion.
+/// The beginning of a turn in the form that the hook `transition` gets. It is converted once, for all extensions of the
+/// turn.
 pub(crate) struct SeenBeginning {
     v0_1: v0_1::convert::Beginning,
 }
@@ -73,7 +74,7 @@ impl From<Beginning> for SeenBeginning {
 /// result.
 type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
-/// The hooks of a component, by its contract version.
+/// The hooks of a component. Each contract version has a variant.
 pub(crate) enum Hooks {
     V0_1(v0_1::exports::Exports),
 }

@@ -43,7 +43,8 @@ pub struct TurnRequest<'a> {
     pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
-    /// The data and services of the turn. The grants of an extension decide which of them it can access.
+    /// The data and services of the turn. The grants of an extension decide which of these data and services it can
+    /// access.
     pub view: Arc<dyn TurnView>,
     /// True if an earlier turn has accepted the message, and this turn resumes its task. On the way in, a resumed turn
     /// runs only the hook `activation`.
@@ -114,7 +115,8 @@ impl Chain {
         Ok(outcome)
     }
 
-    /// Asks each extension in order whether the agent may run. The first objection decides.
+    /// Asks each extension in order whether the agent may run. The first interruption or veto decides, and later
+    /// extensions are not asked.
     ///
     /// # Errors
     /// A required extension fails.
@@ -224,8 +226,10 @@ impl Chain {
         uris.iter().all(|uri| self.active().any(|active| active == uri))
     }
 
-    /// Decides about an extension whose dependency is inactive or was skipped. An extension that is not required stays
-    /// inactive. A required extension is an error.
+    /// Checks that an extension may stay inactive because its dependency is inactive or was skipped.
+    ///
+    /// # Errors
+    /// The extension is required.
     fn check_optional(extension: &Extension) -> Result<(), Fault> {
         if !extension.is_required() {
             return Ok(());
@@ -247,10 +251,10 @@ impl Chain {
     }
 
     /// Lets each extension add metadata to an outgoing event, in reverse order. An optional extension that fails adds
-    /// nothing to this event and to later ones.
+    /// nothing to this event and to later events.
     ///
     /// # Errors
-    /// A required extension fails, or writes metadata of another owner. The event must not be sent then.
+    /// A required extension fails, or writes a metadata key of another owner. The event must not be sent then.
     pub async fn run_response_hooks(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         if self.members.is_empty() { Ok(()) } else { Box::pin(self.ask_to_respond(event)).await }
     }
@@ -301,7 +305,7 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
     }
 }
 
-/// Records in the request's log line that an extension vetoed it.
+/// Records in the request's log line that an extension vetoed the request.
 fn note_veto(extension: &Extension) {
     annex_telemetry::with(|request| {
         request.refuse("veto");
@@ -310,7 +314,7 @@ fn note_veto(extension: &Extension) {
 }
 
 impl<'a> TurnRequest<'a> {
-    /// The fields that a recording begins with.
+    /// The facts about the request that the recording of its turn begins with.
     pub(crate) fn head(&self) -> Head<'a> {
         let Self { operation, context_id, task_id, requested, resumed, .. } = *self;
         Head { operation, context_id, task_id, requested, resumed }

@@ -14,29 +14,29 @@ use crate::overrides::ServiceOverrides;
 /// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone)]
 pub struct RuntimeConfig {
-    /// Most live instances over all extensions and tenants.
+    /// Maximum number of live instances, over all extensions and tenants.
     pub instances: u32,
-    /// Longest wait of a turn for an instance. After that the turn is refused.
+    /// Maximum time for which a turn waits for an instance. After that the turn is refused.
     pub instance_timeout: Duration,
     /// Folder for compiled components. `None` compiles at every start.
     pub cache: Option<PathBuf>,
-    /// Maximum size of that folder in bytes. The least recently used files are deleted first.
+    /// Maximum size of the folder for compiled components, in bytes. The least recently used files are deleted first.
     pub cache_bytes: u64,
     /// Timeout for compiling one component.
     pub compile_time: Duration,
     /// Memory limit for compiling one component, in bytes.
     pub compile_memory: u64,
-    /// Most components that are compiled concurrently, each by its own process. At least one.
+    /// Maximum number of components that are compiled at the same time, each in its own process. At least one.
     pub compile_processes: u32,
-    /// The program that compiles.
+    /// The program that is started to compile a component.
     pub compiler: CompilerProcess,
     /// True if traps report file and line for components with debug information. The host then reads that information
     /// at each trap, and no limit covers the reading. Use this for trusted components only.
     pub debug_info: bool,
     /// True if the instructions of guests are counted. Counting makes guests about half as fast.
     pub count_instructions: bool,
-    /// True if compiled code is to run on every processor of the architecture. The code then uses no features that only
-    /// this machine has.
+    /// True if compiled code must run on every processor of this architecture. If false, the code may use features that
+    /// only the processor of this machine has.
     pub any_processor: bool,
     /// True if an extension that keeps failing is not called for a while. Use `false` while developing an extension.
     pub quarantine: bool,

@@ -1,4 +1,5 @@
-//! Isolation of guests: the engine, limits, stores, imports and the grants that enable them, and the circuit breaker.
+//! Isolates guests. The modules contain the engine, the limits, the stores, the imports with the grants that enable
+//! them, and the circuit breaker.
 
 pub(crate) mod breaker;
 pub(crate) mod engine;

@@ -1,5 +1,6 @@
 //! The data types of the contract between host and extensions: arguments and results of hooks, and data of imports.
-//! They are independent of contract versions; `bindings` converts. The files in `wit/` define the meaning.
+//! They are independent of contract versions. The module `bindings` converts them from and to the types of each
+//! version. The files in `wit/` define the meaning.
 
 use annex_protocol::TaskState;
 use annex_schema::Violation;

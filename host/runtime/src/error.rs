@@ -214,7 +214,7 @@ pub enum LoadError {
          largest is that of {largest}"
     )]
     CardEntries {
-        /// The last extension in the config.
+        /// The extension whose entry made the total exceed the limit.
         uri: ExtensionUri,
         /// Size of all entries as JSON, in bytes.
         size: usize,
@@ -234,7 +234,7 @@ pub enum LoadError {
     SharedKey {
         /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The extension that comes earlier.
+        /// The extension that comes earlier in the order of the installed extensions.
         other: ExtensionUri,
         /// The key that both extensions own.
         key: String,
@@ -244,7 +244,7 @@ pub enum LoadError {
     SharedMethod {
         /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The extension that comes earlier.
+        /// The extension that comes earlier in the order of the installed extensions.
         other: ExtensionUri,
         /// Name of the method.
         name: String,
@@ -254,7 +254,7 @@ pub enum LoadError {
     SharedPath {
         /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The extension that comes earlier.
+        /// The extension that comes earlier in the order of the installed extensions.
         other: ExtensionUri,
         /// The name that both extensions have.
         name: String,
@@ -270,10 +270,10 @@ pub enum LoadError {
     Dependency {
         /// The dependent extension.
         uri: ExtensionUri,
-        /// The dependency that is missing or comes later.
+        /// The dependency that is missing or is installed later.
         needs: ExtensionUri,
     },
-    /// A required extension depends on one that may be skipped.
+    /// A required extension depends on an extension that may be skipped.
     #[error("extension {uri} is required and depends on {needs}, which on_failure = \"skip\" lets requests go without")]
     SkippedDependency {
         /// The dependent extension.
@@ -293,7 +293,7 @@ pub enum LoadError {
     },
 }
 
-/// Suggests accepted parameter names, after an unknown one was rejected.
+/// Lists the parameter names that the schema accepts, if an unknown name was rejected. Empty otherwise.
 fn accepted(pointer: &str, reason: &str, schema: &str) -> String {
     if !pointer.is_empty() || !reason.contains(" unexpected)") {
         return String::new();
@@ -304,7 +304,7 @@ fn accepted(pointer: &str, reason: &str, schema: &str) -> String {
     annex_text::instead(reason.split('\'').nth(1).unwrap_or_default(), &names, "it takes")
 }
 
-/// Number of parameter names in the suggestion.
+/// Maximum number of parameter names in the list.
 const MAX_NAMES: usize = 64;
 
 fn ring(uris: &[ExtensionUri]) -> String {
@@ -398,7 +398,7 @@ pub enum Fault {
     },
 }
 
-/// Limit of [`Fault::text`] in bytes.
+/// Maximum length of [`Fault::text`], in bytes.
 const MAX_TEXT: usize = 4 << 10;
 
 impl Fault {

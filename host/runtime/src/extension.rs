@@ -97,7 +97,7 @@ impl Extension {
         &self.card
     }
 
-    /// The methods that the extension adds to those of A2A.
+    /// The methods that the extension adds to the methods of A2A.
     #[must_use]
     pub fn methods(&self) -> &[Method] {
         &self.methods
@@ -156,7 +156,7 @@ impl Extension {
         self.observer.set(observer)
     }
 
-    /// Removes the observer. It still receives turns that are running.
+    /// Removes the observer. The observer still receives the turns that are running now.
     pub fn end_observation(&self) {
         self.observer.clear();
     }
@@ -192,7 +192,8 @@ impl Extension {
         self.digest
     }
 
-    /// Digest of the operator's settings, without the values of secrets. Equal in all processes of the same version.
+    /// Digest of the operator's settings, without the values of secrets. It is the same in all processes that run the
+    /// same version of Annex.
     #[must_use]
     pub fn settings(&self) -> Digest {
         self.settings
@@ -210,7 +211,7 @@ impl Extension {
         self.load_time
     }
 
-    /// True if loading compiled the component. False if the code was in use or in the compile cache.
+    /// True if loading compiled the component. False if its code was already in use, or came from the compile cache.
     #[must_use]
     pub fn was_compiled(&self) -> bool {
         self.compiled

@@ -19,7 +19,7 @@ pub enum Hook {
     Transition,
     /// Adds metadata to outgoing events.
     Response,
-    /// Adds methods to those of A2A.
+    /// Adds methods to the methods of A2A.
     Method,
     /// Extends the calls of clients.
     Client,

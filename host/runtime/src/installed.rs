@@ -9,15 +9,15 @@ use crate::extension::Extension;
 use crate::load::method::Method;
 use crate::load::selection::Selection;
 
-/// Limit for the card entries of all extensions, in bytes of JSON.
+/// Maximum size of the card entries of all extensions together, in bytes of JSON.
 const MAX_CARD_ENTRIES: usize = 256 << 10;
 
 /// The installed extensions. URIs are unique, and dependencies come before their dependents.
 #[derive(Clone, Debug, Default)]
 pub struct Installed {
     extensions: Vec<Arc<Extension>>,
-    /// The present version of each extension that this set has in an older version. The present versions decide which
-    /// requests the extensions are active for.
+    /// The present versions of the extensions that `extensions` contains in an older version. The present versions
+    /// decide which requests an extension is active for.
     replaced: Vec<Arc<Extension>>,
 }
 
@@ -46,7 +46,8 @@ impl Installed {
     /// Appends an extension.
     ///
     /// # Errors
-    /// As [`Installed::new`]; the set is unchanged then.
+    /// The extension shares its URI, a metadata key or a method with another one. A dependency is missing, may be
+    /// skipped, or has fewer callers. The card entries are too large in total. The set is unchanged then.
     pub fn push(&mut self, extension: Arc<Extension>) -> Result<(), LoadError> {
         if self.get(extension.uri()).is_some() {
             return Err(LoadError::Duplicate { uri: extension.uri().clone() });
@@ -67,13 +68,14 @@ impl Installed {
         Ok(())
     }
 
-    /// The first dependency of `extension` that is not installed.
+    /// The first dependency of `extension` that is not installed. `None` if all dependencies are installed.
     #[must_use]
     pub fn lacks<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
     }
 
-    /// If `extension` is required, its first dependency that may be skipped.
+    /// The first dependency of `extension` that may be skipped, if `extension` is required. `None` if no dependency may
+    /// be skipped, or if `extension` is not required.
     fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
         extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())
@@ -121,8 +123,8 @@ impl Installed {
     /// URI. The selections of the present versions still apply.
     ///
     /// # Errors
-    /// As [`Installed::new`]. For example, an older version may depend on a removed extension, or own a key that
-    /// another extension owns now.
+    /// The versions do not fit together, see [`Installed::new`]. For example, an older version may depend on a removed
+    /// extension, or own a key that another extension owns now.
     pub fn with_versions(&self, others: &[Arc<Extension>]) -> Result<Self, LoadError> {
         let version = |extension: &Arc<Extension>| {
             let other = others.iter().find(|other| other.uri() == extension.uri());

@@ -1,11 +1,11 @@
 //! Loads, checks, isolates and calls WebAssembly components that implement A2A extensions.
 //!
 //! [`Runtime::load`] turns the bytes of a component into an [`Extension`]. [`Installed`] is a set of extensions that
-//! fit together. A [`Chain`] runs the active extensions in one turn. This crate knows A2A's data model, but not how
-//! it is served, and neither sessions nor tasks.
+//! fit together. A [`Chain`] runs the active extensions in one turn. This crate uses the data types of A2A. It contains
+//! no server, and stores neither sessions nor tasks.
 //!
 //! Every call into a guest has an instance without data of other turns, a memory limit, CPU and wall-clock limits, a
-//! limit on host calls, and limits on the data that it exchanges with the host ([`Limits`]).
+//! limit on host calls, and limits on the data that guest and host exchange ([`Limits`]).
 
 mod advisories;
 mod bindings;

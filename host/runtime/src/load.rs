@@ -1,5 +1,5 @@
-//! Loads components: inspect, check grants, compile, link, self-test. A failure at any step leaves nothing behind. A
-//! separate process reads and compiles the component (`load/compile`).
+//! Loads components in these steps: inspect, check grants, compile, link, self-test. A failure at any step leaves
+//! nothing behind. A separate process reads and compiles the component (`load/compile`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,8 +54,8 @@ pub(crate) mod program;
 pub(crate) mod selection;
 pub(crate) mod source;
 
-/// Loads components. Owns the engine, its ticker and the instance pool. A process has one runtime, and one more per
-/// tenant, which shares the engine and the pool.
+/// Loads components. A `Runtime` owns the engine, its ticker and the instance pool. A process has one runtime, and one
+/// further runtime per tenant. The runtime of a tenant shares the engine and the pool.
 pub struct Runtime {
     engine: Engine,
     slots: Slots,
@@ -97,8 +97,8 @@ impl Runtime {
         })
     }
 
-    /// The runtime of a tenant. It shares the engine, the instance pool and the compiler, and has its own keys and
-    /// metrics.
+    /// Creates the runtime of a tenant. It shares the engine, the instance pool and the compiler with this runtime, and
+    /// has its own keys and metrics.
     #[must_use]
     pub fn of_tenant(&self, name: &str) -> Self {
         let tenant = Arc::from(name);
@@ -124,8 +124,9 @@ impl Runtime {
         Self { metrics: Arc::new(self.metrics.of_tenant(busy)), ..self }
     }
 
-    /// A runtime for components that run as shadows, in addition to the installed ones. Its metrics are separate, and
-    /// it only uses instances that are free. The view of each turn provides the services that a shadow calls.
+    /// Creates a runtime for components that run as shadows, in addition to the installed components. Its metrics are
+    /// separate, and its turns use an instance only if enough instances are free. The view of each turn provides the
+    /// services that a shadow calls.
     #[must_use]
     pub fn aside(&self) -> Self {
         // No turn exists while a shadow is loaded, so its requests fail then.
@@ -157,15 +158,16 @@ impl Runtime {
     /// Loads a component.
     ///
     /// # Errors
-    /// The step that failed, and what the operator or the author can do.
+    /// A step of the load fails. The error names the step, and a remedy for the operator or the author.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         self.load_named("", bytes, installation).await
     }
 
-    /// Like [`load`](Self::load), with a name for the component that [`compilations`](crate::compilations) shows.
+    /// Like [`load`](Self::load), but the component has the display name `name` in
+    /// [`compilations`](crate::compilations).
     ///
     /// # Errors
-    /// As [`Runtime::load`].
+    /// A step of the load fails. The error names the step, and a remedy for the operator or the author.
     pub fn load_named<'a>(
         &'a self,
         name: &'a str,
@@ -238,7 +240,7 @@ impl Runtime {
         Ok(Program { component, hooks, code, slots: self.slots.clone(), keeping: None, counts_instructions })
     }
 
-    /// The data for keeping instances. `None` if instances are not kept.
+    /// The functions and data for keeping instances of the component. `None` if each turn gets a fresh instance.
     fn keeping(&self, program: &Program, installation: &Installation) -> Result<Option<InstanceKeeper>, LoadError> {
         let Instances::Kept { turns } = installation.instances else { return Ok(None) };
         let Some(functions) = program.code.functions else { return Ok(None) };
@@ -248,7 +250,7 @@ impl Runtime {
     }
 }
 
-/// Refuses a secret with the name of a parameter. Guests read both from one store by name.
+/// Refuses a secret that has the same name as a parameter. Guests read both from one store by name.
 fn check_secrets(installation: &Installation) -> Result<(), LoadError> {
     let shared = installation.grants.secrets.keys().find(|name| installation.parameters.contains_key(name));
     match shared {
@@ -297,14 +299,14 @@ async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<
     GuestInstance::start(program, profile, None, log, hook).await.map_err(LoadError::SelfTest)
 }
 
-/// Most metadata keys, dependencies or grants of one extension.
+/// Maximum number of metadata keys of one extension, and also of its dependencies and of its grants.
 const MAX_NAMES: usize = 64;
-/// Longest text in a descriptor, in bytes.
+/// Maximum length of a text in a descriptor, in bytes.
 const MAX_WORDS: usize = 4 << 10;
-/// Longest URI, metadata key or name of a grant, in bytes.
+/// Maximum length of a URI, a metadata key or the name of a grant, in bytes.
 const MAX_NAME: usize = 2 << 10;
-/// Largest card entry of an extension, in bytes of JSON. Clients read cards of at most 1 MiB, and a card contains the
-/// entries of all extensions.
+/// Maximum size of the card entry of an extension, in bytes of JSON. Clients read cards of at most 1 MiB, and a card
+/// contains the entries of all extensions.
 const MAX_CARD_ENTRY: usize = 32 << 10;
 
 fn check_descriptor(described: Description, installation: &Installation) -> Result<Descriptor, LoadError> {
@@ -416,8 +418,8 @@ async fn declare(
     finished_entry(card, installation)
 }
 
-/// Completes the description of a card entry, and refuses an entry that is too large. Clients could not read a card
-/// with such an entry, and could not reach the agent.
+/// Adds the notes about activation to the description of a card entry, and refuses an entry that is too large. With such
+/// an entry clients could not read the card, and could not reach the agent.
 fn finished_entry(mut entry: AgentExtension, installation: &Installation) -> Result<AgentExtension, LoadError> {
     entry.description = installation.selection.described(&entry.description);
     let size = entry_bytes(&entry);

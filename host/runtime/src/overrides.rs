@@ -45,14 +45,14 @@ pub trait HttpClient: Send + Sync {
     /// Sends a request that the grant allows.
     ///
     /// # Errors
-    /// [`Unreachable`] makes the guest see an unreachable destination.
+    /// [`Unreachable`]: the guest gets the error for a destination that cannot be reached.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable>;
 }
 
 /// Receives the HTTP requests of extensions.
 pub trait HttpListener: Send + Sync {
-    /// Called with a request (method and URL), its body, and the answer if there was one, after the guest has read or
-    /// dropped the answer's body.
+    /// Called for each request after the guest has read or dropped the body of the answer. `request` is the method and
+    /// the URL, `body` is the body of the request. `answer` is `None` if there was no answer.
     fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>);
 }
 

@@ -35,13 +35,14 @@ pub trait TurnObserver: Send + Sync {
     /// called for each such turn.
     fn wants(&self) -> bool;
 
-    /// The events and data that another version receives, if it will replay the turn. Data that only that version
-    /// receives is recorded too. `None` if there is no other version.
+    /// The events and data that another version of the extension receives, if that version will replay the turn. They
+    /// are recorded too, even if the extension itself does not receive them. `None` if no other version will replay the
+    /// turn.
     fn beside(&self) -> Option<&Attention> {
         None
     }
 
-    /// True if steps without a hook call are recorded too, so that turns of different versions have the same steps.
+    /// True if steps without a hook call are recorded too. Recordings of different versions then have the same steps.
     fn wants_all_steps(&self) -> bool {
         false
     }
@@ -49,7 +50,8 @@ pub trait TurnObserver: Send + Sync {
     /// Called with each recorded turn when the turn has ended.
     fn ended(&self, turn: RecordedTurn);
 
-    /// Called for a turn that is not recorded: it was too large, or was cancelled before a step ended.
+    /// Called for a turn that the observer wanted and that was not recorded. The turn was too large, or was cancelled
+    /// before a step ended.
     fn left_out(&self) {}
 }
 
@@ -117,13 +119,14 @@ pub struct RecordedTurn {
     pub at: Timestamp,
     /// The A2A operation, or the method of the extension.
     pub operation: String,
-    /// Ids of the turn, including those of a new task or conversation.
+    /// Ids of the turn. If the turn created its task or its conversation, these are the ids of the new task or
+    /// conversation.
     #[serde(default)]
     pub ids: TurnIds,
-    /// The conversation that the client named.
+    /// The conversation that the client named in its request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<ContextId>,
-    /// The task that the client named.
+    /// The task that the client named in its request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
     /// Extension URIs that the client requested.
@@ -155,7 +158,8 @@ pub struct RecordedStep {
     /// The agent's steps, if the extension may read them. Absent if unchanged since the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_steps: Option<Json>,
-    /// The guest's calls whose answers depend on the outside, in order.
+    /// The calls of the guest that only the recording can answer in a replay, such as reads of the clock. They are in
+    /// the order of the calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<HostCall>,
     /// The result after the host's checks.
@@ -176,31 +180,31 @@ pub enum StepInput {
         /// `metadata` of the request.
         metadata: Metadata,
     },
-    /// `transition.begin`.
+    /// A call of `transition.begin`.
     Begin {
         /// The task of the turn.
         task_id: TaskId,
         /// The conversation.
         context_id: ContextId,
-        /// The state in which the task waited, if it did.
+        /// The state in which the task waited. `None` if the task did not wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waits_in: Option<TaskState>,
     },
-    /// `transition.change`.
+    /// A call of `transition.change`.
     Change {
         /// The present state of the task.
         current: TaskState,
         /// The change.
         update: TaskStatusUpdateEvent,
     },
-    /// `response.respond`. The event has no parts if the extension does not see them.
+    /// A call of `response.respond`. The event has no parts if the extension does not see them.
     Event(StreamResponse),
-    /// `method.call`.
+    /// A call of `method.call`.
     Call {
         /// The parameters.
         params: Json,
     },
-    /// `method.next`.
+    /// A call of `method.next`.
     #[default]
     Next,
 }
@@ -289,7 +293,7 @@ pub enum HostCall {
     Random(Octets),
     /// Reads a key.
     Get {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
@@ -299,7 +303,7 @@ pub enum HostCall {
     },
     /// Sets a key.
     Set {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
@@ -308,14 +312,14 @@ pub enum HostCall {
     },
     /// Deletes a key.
     Delete {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
     },
     /// Increments a counter.
     Increment {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// The name of the key.
         key: String,
@@ -326,7 +330,7 @@ pub enum HostCall {
     },
     /// Lists keys.
     Keys {
-        /// The bucket: empty for the lasting one, `context` or `task`.
+        /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
         bucket: String,
         /// Number of skipped keys.
         skip: u64,
@@ -380,7 +384,7 @@ pub struct HttpAnswer {
 /// A key with its value before the turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownKey {
-    /// The bucket: empty for the lasting one, `context` or `task`.
+    /// Name of the bucket: empty for the lasting bucket, or `context`, or `task`.
     pub bucket: String,
     /// The name of the key.
     pub key: String,

@@ -25,12 +25,13 @@ pub trait TurnView: Send + Sync {
         None
     }
 
-    /// An observer for this turn, instead of those of the extensions.
+    /// An observer for this turn, in place of the observers of its extensions. `None` leaves the observers of the
+    /// extensions.
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
         None
     }
 
-    /// JSON text of a session-scope key.
+    /// The value of a session-scope key as JSON text. `None` if the key is not set.
     fn session_value(&self, _key: &str) -> Option<String> {
         None
     }
@@ -54,7 +55,7 @@ pub trait TurnView: Send + Sync {
     /// Lists the caller's tasks. `request` is a ListTasksRequest as JSON.
     ///
     /// # Errors
-    /// The error of ListTasks, as text for the extension.
+    /// ListTasks fails. The text is for the extension.
     async fn list_tasks(&self, _request: &str) -> Result<ListTasksResponse, String> {
         Err("there are no tasks to list here".to_owned())
     }
@@ -67,7 +68,7 @@ pub trait TurnView: Send + Sync {
     /// Requests that a task is resumed. `extension` must have interrupted this task.
     ///
     /// # Errors
-    /// Why the task cannot be resumed, as text for the extension.
+    /// The task cannot be resumed. The text says why, and is for the extension.
     async fn resume_task(&self, _task_id: &str, _extension: &ExtensionUri) -> Result<(), String> {
         Err("tasks cannot be resumed here".to_owned())
     }
@@ -84,7 +85,7 @@ pub struct TurnIds {
     pub context_id: Option<String>,
 }
 
-/// An empty view for calls outside of a turn, such as on the calling side.
+/// An empty view, for calls that belong to no turn, such as the calls of the hook `client`.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTurn;
 

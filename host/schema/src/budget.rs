@@ -1,9 +1,9 @@
-//! Memory budgets for validators, reserved before memory is used.
+//! Memory budgets. The memory of a validator is reserved in a budget before it is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A budget in bytes, possibly a part of a larger budget.
+/// A budget of bytes. It can be a part of a larger budget.
 #[derive(Debug)]
 pub struct ValidatorBudget {
     limit: usize,
@@ -30,7 +30,8 @@ impl ValidatorBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Reserves bytes in this budget and in the larger one. `None` if either has too few left.
+    /// Reserves bytes in this budget, and also in the larger budget if this is a part. `None` if either has too few
+    /// bytes left.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let whole = match &self.whole {
             Some(whole) => Some(Box::new(whole.reserve(bytes)?)),

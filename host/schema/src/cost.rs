@@ -1,15 +1,16 @@
 //! The cost of a schema, known before it is compiled.
 //!
 //! Validation runs on the host, where guest deadlines do not apply. The work of every admitted keyword is proportional
-//! to one of the sizes of the instance. So the cost of a schema is a number of keywords per kind of work. The work of a
-//! validation is at most the sum of these numbers, each multiplied by the size that it depends on and by a factor.
+//! to one of the sizes of the instance. So the cost of a schema is a number of keywords per kind of work. Each number
+//! is multiplied by the size that this kind of work depends on, and by a factor. The sum of the products is the upper
+//! bound for the work of a validation.
 //!
 //! The factors are nanoseconds of one core. They were measured with the slowest known instances and rounded up. The
 //! test `no_validation_costs_more_than_its_bound` checks them.
 
 use crate::size::Size;
 
-/// Nanoseconds for checking one value with one part of a schema.
+/// Nanoseconds for checking one value against one part of a schema.
 const VISIT: u64 = 60;
 /// Nanoseconds for reading one byte of a string or key.
 const BYTE: u64 = 3;
@@ -21,16 +22,16 @@ const COMPARED_BYTE: u64 = 12;
 const AUTOMATON_BYTE: u64 = 24;
 /// Nanoseconds for copying one byte into a violation.
 const COPIED_BYTE: u64 = 1;
-/// Bytes of a violation, without the path and the value that it quotes.
+/// Bytes of a violation, in addition to its path and the quoted value.
 const VIOLATION_BYTES: u64 = 512;
-/// Bytes of a compiled part of a schema, without its path.
+/// Bytes of a compiled part of a schema, in addition to its path.
 const PART_BYTES: u64 = 1 << 10;
 /// Bytes of a pattern's matcher, per byte of the automaton for one direction.
 const MATCHER: u64 = 16;
 /// Bytes of the tables that a pattern's matcher fills while reading.
 pub(crate) const MATCHER_TABLES: u64 = 160 << 10;
 
-/// Counts for a schema in which every `$ref` is replaced by its target.
+/// The cost of a schema, as counts. In the counted schema every `$ref` is replaced by its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Number of parts that check a value.
@@ -94,8 +95,8 @@ impl Cost {
         self.assertions.saturating_mul(quoted)
     }
 
-    /// Upper bound in nanoseconds for listing all violations. To list those of a branch of `anyOf` and similar
-    /// keywords, the validator first checks the branch again.
+    /// Upper bound in nanoseconds for listing all violations. Before the validator lists the violations of a branch of
+    /// `anyOf` or a similar keyword, it checks the branch a second time.
     pub(crate) fn to_list(self, size: &Size) -> u64 {
         let judged = self.to_judge(size).saturating_mul(self.height.saturating_add(2));
         judged.saturating_add(self.violations(size).saturating_mul(COPIED_BYTE))

@@ -1,4 +1,5 @@
-//! Admission: walks a schema, refuses keywords whose work has no bound, and counts the cost of all others.
+//! Decides which schemas are admitted: walks a schema, refuses keywords whose work has no bound, and counts the cost of
+//! all other keywords.
 //!
 //! The known keywords are those of JSON Schema up to 2020-12. The validator ignores unknown keywords, and so does the
 //! measurement.
@@ -10,16 +11,16 @@ use serde_json::{Map, Value};
 use crate::cost::Cost;
 use crate::pattern::automaton_bytes;
 
-/// Most parts of a schema in which every `$ref` is replaced by its target.
+/// Maximum number of parts of a schema in which every `$ref` is replaced by its target.
 const MAX_PARTS: u64 = 10_000;
-/// Most nesting levels of a schema in which every `$ref` is replaced by its target. The limit protects the stack,
-/// because the validator recurses.
+/// Maximum number of nesting levels of a schema in which every `$ref` is replaced by its target. The limit protects the
+/// stack, because the validator recurses.
 const MAX_HEIGHT: u64 = 100;
-/// Most bytes of a compiled schema.
+/// Maximum size of a compiled schema, in bytes.
 const MAX_WEIGHT: u64 = 8 << 20;
-/// Most bytes of the automata of all distinct patterns.
+/// Maximum size of the automata of all distinct patterns, in bytes.
 const MAX_AUTOMATA: u64 = 512 << 10;
-/// Most bytes of the text of all distinct patterns.
+/// Maximum size of the text of all distinct patterns, in bytes.
 const MAX_PATTERN_TEXT: usize = 8 << 10;
 
 /// The latest supported draft. All supported drafts are in [`DRAFTS`].
@@ -48,13 +49,13 @@ enum Keyword {
     /// Looks members up by name.
     Names,
     Unique,
-    /// Contains a schema, or a list of schemas.
+    /// Contains one schema, or a list of schemas.
     Schema,
-    /// Contains schemas by name.
+    /// Contains an object whose values are schemas.
     Schemas,
-    /// Contains schemas for the members of an object, by name.
+    /// Contains an object whose values are schemas, each for the member of the same name.
     Properties,
-    /// Contains schemas for the members of an object, by pattern.
+    /// Contains an object whose values are schemas, each for the members whose names match the pattern.
     PatternProperties,
     Unevaluated,
     Reference,
@@ -95,7 +96,7 @@ fn keyword(name: &str) -> Keyword {
 /// Measures a schema.
 ///
 /// # Errors
-/// Why the schema is refused, as a clause with the subject "it".
+/// The schema is refused. The text says why, as a clause with the subject "it".
 pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
     let cost =
         Walk { root: schema, known: HashMap::new(), open: Vec::new(), automata: HashMap::new() }.schema(schema, 0)?;
@@ -108,9 +109,9 @@ pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
 
 struct Walk<'a> {
     root: &'a Value,
-    /// Costs of the schemas that references lead to, by reference. Each is measured once.
+    /// The cost of the schema that each reference leads to. The schema of a reference is measured once.
     known: HashMap<&'a str, Cost>,
-    /// References that the walk is inside of. A reference to one of these is circular.
+    /// The references that lead to the current place of the walk. A reference to one of these is circular.
     open: Vec<&'a str>,
     /// Sizes of automata, by pattern. The validator builds each automaton once.
     automata: HashMap<&'a str, u64>,
@@ -179,7 +180,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Measures an object of schemas by name. The validator refuses other values; they are measured as one schema.
+    /// Measures an object whose values are schemas. A value that is not an object is measured as one schema, and the
+    /// validator refuses it later.
     fn schemas(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
         let Value::Object(members) = value else { return self.schema(value, depth) };
         check_height(depth)?;
@@ -203,8 +205,8 @@ impl<'a> Walk<'a> {
         Ok(cost)
     }
 
-    /// Size of a pattern's automaton, and the number of matchers that the validator adds: 1, or 0 for a known pattern,
-    /// whose matcher is shared.
+    /// Returns the size of a pattern's automaton in bytes, and the number of matchers that the validator adds for the
+    /// pattern. The number is 1 for a new pattern. It is 0 for a known pattern, whose matcher is shared.
     fn automaton(&mut self, pattern: &'a str) -> Result<(u64, u64), String> {
         if let Some(bytes) = self.automata.get(pattern) {
             return Ok((*bytes, 0));
@@ -263,8 +265,8 @@ fn check_height(height: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Number of parts that a comparison with a literal counts as: one per value in the literal, and one per 32 bytes of
-/// text.
+/// Returns how many parts of a schema a comparison with this literal costs: one per value in the literal, and one per
+/// 32 bytes of text.
 fn literal(value: &Value) -> u64 {
     let text = |text: &str| 1 + u64::try_from(text.len() / 32).unwrap_or(u64::MAX);
     match value {

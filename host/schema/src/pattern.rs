@@ -1,14 +1,14 @@
-//! The size of a pattern's automaton, computed before the validator builds it.
+//! Computes the size of a pattern's automaton, before the validator builds the automaton.
 //!
-//! Matching takes time in proportion to that size and to the text. The size also bounds the caches of the regex
-//! engine.
+//! Matching takes time in proportion to the size of the automaton and to the text. The size also bounds the caches of
+//! the regex engine.
 
 use jsonschema_regex::to_rust_regex;
 use regex_automata::nfa::thompson;
 
-/// Longest pattern, in bytes. Translating takes time in proportion to the square of the length.
+/// Maximum length of a pattern, in bytes. Translating takes time in proportion to the square of the length.
 const MAX_TEXT: usize = 1 << 10;
-/// Largest automaton, in bytes.
+/// Maximum size of an automaton, in bytes.
 pub(crate) const MAX_AUTOMATON: usize = 256 << 10;
 
 /// Size in bytes of a pattern's automaton for one direction.

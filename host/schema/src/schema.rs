@@ -14,23 +14,23 @@ use crate::pattern::MAX_AUTOMATON;
 use crate::size::Size;
 use crate::strict;
 
-/// Longest schema, in bytes.
+/// Maximum length of a schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// Most violations reported for one instance.
+/// Maximum number of violations reported for one instance.
 const MAX_VIOLATIONS: usize = 64;
-/// Longest message of a violation, in bytes. It may quote the instance.
+/// Maximum length of the message of a violation, in bytes. The message may quote the instance.
 const MAX_MESSAGE_BYTES: usize = 512;
-/// Longest instance that is parsed, in bytes: parsed values take many times the bytes of the text.
+/// Maximum length of an instance that is parsed, in bytes. Parsed values take many times the bytes of the text.
 const MAX_INSTANCE: usize = 1 << 20;
-/// Most work for a validation on a thread that serves other requests, in nanoseconds.
+/// Maximum work for a validation on a thread that serves other requests, in nanoseconds.
 const SMALL_WORK: u64 = 2_000_000;
-/// Longest instance that is parsed on a thread that serves other requests, in bytes.
+/// Maximum length of an instance that is parsed on a thread that serves other requests, in bytes.
 const SMALL_INSTANCE: usize = 16 << 10;
-/// Largest list of violations that is made on a thread that serves other requests, in bytes.
+/// Maximum size of a list of violations that is made on a thread that serves other requests, in bytes.
 const SMALL_LIST: u64 = 4 << 20;
-/// Most work for one validation, in nanoseconds.
+/// Maximum work for one validation, in nanoseconds.
 const MAX_WORK: u64 = 1_000_000_000;
-/// Largest list of violations, in bytes.
+/// Maximum size of a list of violations, in bytes.
 const MAX_LIST: u64 = 32 << 20;
 
 /// A violation: a JSON pointer into the instance, and the reason.
@@ -51,19 +51,19 @@ pub struct Schema {
     is_pinned: bool,
 }
 
-/// The amount of work that a validation may take.
+/// The maximum work of a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// Work that is acceptable on a thread that serves other requests.
     Small,
-    /// The maximum for one validation.
+    /// The maximum work that any validation may take.
     Full,
 }
 
-/// The outcome of a validation with small effort.
+/// The outcome of a validation with [`Effort::Small`].
 pub(crate) enum Attempt {
     Done(Result<Vec<Violation>, String>),
-    /// The validation needs a worker.
+    /// The validation needs more than small work, so it must run on a worker.
     TooMuch,
 }
 
@@ -71,7 +71,7 @@ impl Schema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// The text is not JSON, has no bounded cost, or is not a JSON Schema. The error says which.
+    /// The text is not JSON, its cost has no bound, or it is not a JSON Schema. The error says which.
     pub fn compile(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(format!("the schema has {} bytes; at most {MAX_SCHEMA_BYTES} are allowed", text.len()));
@@ -90,7 +90,7 @@ impl Schema {
         Ok(Self { validator, cost, _kept: None, is_pinned: false })
     }
 
-    /// Upper bound of the memory in bytes.
+    /// Upper bound of the memory that the compiled schema takes, in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
         usize::try_from(self.cost.weight()).unwrap_or(usize::MAX)
@@ -108,7 +108,7 @@ impl Schema {
         self.is_pinned
     }
 
-    /// Validates on this thread if the work is small.
+    /// Validates on this thread if the work is small. Otherwise returns [`Attempt::TooMuch`].
     pub(crate) fn attempt(&self, instance: &str) -> Attempt {
         // Parsing alone would take too long on a thread that serves other requests.
         if instance.len() > SMALL_INSTANCE {
@@ -117,8 +117,8 @@ impl Schema {
         self.validate_with(instance, Effort::Small).map_or(Attempt::TooMuch, Attempt::Done)
     }
 
-    /// Upper bound of the CPU time for validating an instance, including the list of violations if it is made. A
-    /// validation above one second is refused.
+    /// Upper bound of the CPU time for validating an instance. It includes the time for listing the violations, unless
+    /// the list would be too large to be made. An instance with a bound above one second is refused by the validation.
     ///
     /// # Errors
     /// The instance is not JSON.
@@ -140,7 +140,7 @@ impl Schema {
         self.validate_with(instance, Effort::Full).unwrap_or_else(too_large)
     }
 
-    /// Validates with at most this effort. `None` if the validation would need more.
+    /// Validates an instance with at most this work. `None` if the validation would need more.
     fn validate_with(&self, instance: &str, effort: Effort) -> Option<Result<Vec<Violation>, String>> {
         if instance.len() > MAX_INSTANCE {
             let reason = format!("it has {} bytes; at most {MAX_INSTANCE} are allowed", instance.len());

@@ -1,5 +1,5 @@
-//! The validators of one untrusted party: compiled once, cached by the text of the schema, limited in memory, and run
-//! on worker threads.
+//! A cache of the validators of one untrusted party. Each schema is compiled once and found by its text. The memory of
+//! the cache is limited, and the work runs on worker threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use tokio::time::timeout;
 use crate::budget::ValidatorBudget;
 use crate::schema::{Attempt, Schema, Violation};
 
-/// Most validators in one cache, regardless of their size.
+/// Maximum number of validators in one cache, regardless of their size.
 const MAX_SCHEMAS: usize = 64;
-/// Most bytes of the validators in one cache.
+/// Maximum size of the validators in one cache, in bytes.
 const MAX_KEPT: usize = 8 << 20;
 
-/// Longest wait for a worker.
+/// Maximum wait for a worker.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a validation has no result.
@@ -47,7 +47,7 @@ impl Workers {
         Self { places: FairPlaces::new(count.max(1)), tenant: Arc::default() }
     }
 
-    /// The same threads, for the work of another tenant.
+    /// Returns the same threads, but uses them for another tenant.
     #[must_use]
     pub fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         Self { places: self.places.clone(), tenant: Arc::clone(tenant) }
@@ -71,10 +71,10 @@ pub struct Schemas {
     kept: Mutex<Vec<(String, Arc<Schema>)>>,
     budget: Arc<ValidatorBudget>,
     workers: Workers,
-    /// Allows one piece of work at a time, so that an untrusted party takes at most one worker.
+    /// Allows one piece of work at a time, so that the untrusted party uses at most one worker.
     place: Arc<Semaphore>,
-    /// Allows one piece of work with a pinned schema at a time. The instances for pinned schemas come from other
-    /// parties.
+    /// Allows one piece of work with pinned schemas at a time. It is separate from `place`, because the instances for
+    /// pinned schemas come from other parties.
     pinned_place: Arc<Semaphore>,
 }
 
@@ -105,10 +105,10 @@ impl Schemas {
         self.validate_with(&schema, instance, allowed.saturating_sub(*spent), spent).await
     }
 
-    /// Like [`validate`](Self::validate), with a compiled schema.
+    /// Like [`validate`](Self::validate), but with a schema that is already compiled.
     ///
     /// # Errors
-    /// As [`Self::validate`].
+    /// The instance is unusable, the work took too long, or no worker was free.
     pub async fn validate_with(
         &self,
         schema: &Arc<Schema>,
@@ -151,11 +151,11 @@ impl Schemas {
         Ok(self.keep(schema, compiled))
     }
 
-    /// Compiles a validator that lives for as long as the caller holds it. Its bytes count in `budget` and not in the
-    /// cache's own budget, so cached validators cannot use up its memory.
+    /// Compiles a validator that lives for as long as the caller holds it. Its bytes count in `budget`, and not in the
+    /// budget of this cache. So the validators in the cache cannot use up the memory for pinned validators.
     ///
     /// # Errors
-    /// As [`Self::compile`], or the budget is exhausted.
+    /// The schema is unusable, compiling took too long, no worker was free, or the budget is exhausted.
     pub async fn pin(
         &self,
         schema: &str,

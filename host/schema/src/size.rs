@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-/// Sizes of a JSON value. Each is a sum over the value and all values inside it.
+/// Sizes of a JSON value. Each size is a sum over the value and all of its inner values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// Bytes of the text.
     pub(crate) bytes: u64,
     /// Number of values and keys.
     pub(crate) values: u64,
-    /// Sum of the bytes of each value. An inner value also counts in each value around it.
+    /// Sum of the bytes of each value. An inner value counts again in each value that contains it.
     pub(crate) nested_bytes: u64,
     /// Bytes of the paths of all values.
     pub(crate) paths: u64,

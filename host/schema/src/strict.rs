@@ -1,7 +1,7 @@
 //! JSON without duplicate keys.
 //!
-//! Parsers differ in which of two values for one key they use. The validated JSON is passed on as text, so a second
-//! value would reach the agent unvalidated.
+//! If a key occurs twice, some parsers use the first value and others the second. The validated JSON is passed on as
+//! text. With a duplicate key, the agent could use a value that was not validated.
 
 use std::fmt;
 

@@ -23,24 +23,28 @@ mod numbers;
 use body::WatchedBody;
 pub(crate) use numbers::RequestNumbers;
 
-/// The names of the bindings, spelled as on the Agent Card.
+/// The name of the JSON-RPC binding. All names of bindings are spelled as on the Agent Card.
 pub(crate) const JSONRPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 pub(crate) const GRPC: &str = "GRPC";
 
-/// The operations that the log names but A2A does not define. This one is a request for the public card.
+/// The name that the log has for a request for the public Agent Card. A2A defines no name for this and the following
+/// operations.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
-/// A preflight request of a browser (CORS).
+/// The name that the log has for a preflight request of a browser (CORS).
 pub(crate) const PREFLIGHT: &str = "Preflight";
-/// `/livez`, `/readyz`, and the health and reflection services of gRPC.
+/// The name that the log has for requests for `/livez` and `/readyz`, and for calls of the health and reflection
+/// services of gRPC.
 pub(crate) const HEALTH: &str = "Health";
-/// A method of an extension.
+/// The name that the log has for a call of an extension's method.
 const EXTENSION_METHOD: &str = "ExtensionMethod";
-/// A request for an unknown operation, or a request that was refused before its operation was read. The operation of a
-/// JSON-RPC request is in the body, which the server reads only after it has authenticated the caller.
+/// The name that the log has for a request for an unknown operation, and for a request that was refused before its
+/// operation was read. The operation of a JSON-RPC request is in the body, which the server reads only after it has
+/// authenticated the caller.
 const UNKNOWN: &str = "Unknown";
 
-/// The reasons for refusing a request before an operation is called.
+/// The reason for refusing a connection that does not send HTTP. This reason and the next four are for requests that
+/// are refused before an operation is called.
 pub(crate) const MALFORMED: &str = "malformed";
 pub(crate) const FOREIGN_HOST: &str = "foreign_host";
 pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
@@ -80,8 +84,8 @@ impl AccessLog {
     }
 }
 
-/// A request and its answer. The request counts as ended by a disconnected client if this value is dropped before the
-/// answer ends.
+/// A request and its answer. If this value is dropped before the answer ends, the request counts as broken off by the
+/// client.
 pub(crate) struct Exchange {
     log: Arc<AccessLog>,
     request: Arc<Request>,
@@ -121,7 +125,8 @@ impl Exchange {
         }
     }
 
-    /// The outcome of the request. All outcomes except success have a reason.
+    /// The outcome of the request, and the reason. The reason is `None` if the request succeeded or the client
+    /// disconnected.
     fn verdict(&self) -> (Outcome, Option<&'static str>) {
         if let Some(&(outcome, reason)) = self.request.verdict.get() {
             return (outcome, Some(reason));
@@ -239,7 +244,7 @@ pub(crate) fn names_tenant(tenant: &str) {
     with(|request| note(&request.tenant, cut(tenant).into()));
 }
 
-/// Notes the counters of the request's tenant. The end of the request is counted there as well.
+/// Notes the counters of the request's tenant. When the request ends, it is also counted in these counters.
 pub(crate) fn counts_in(counts: &Arc<OutcomeCounts>) {
     with(|request| note(&request.counts, Arc::clone(counts)));
 }

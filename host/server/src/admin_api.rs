@@ -2,8 +2,8 @@
 //! types.
 //!
 //! `Text` is the type of texts in an answer. The server writes a [`String`]. A program that shows answers to people can
-//! read into a type that escapes control characters. Fields with a default may be missing in an answer that the command
-//! reads: the command does not show them.
+//! set `Text` to a type that escapes control characters. A field with a default may be missing in the answer that the
+//! command reads. The command does not show such a field.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,13 +55,13 @@ pub struct ShadowAddition {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recording {
-    /// The most turns. Absent: 50.
+    /// The most turns that are recorded. Absent: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u64>,
-    /// The most bytes. Absent: 16 MiB.
+    /// The most bytes that are sent. Absent: 16 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The longest time in seconds. Absent: 60.
+    /// The longest time of the recording in seconds. Absent: 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }
@@ -74,13 +74,14 @@ pub struct Refusal<Code = String> {
     pub error: Reason<Code>,
 }
 
-/// The reason of a refusal. With another `Code` type, the type also reads the errors of other APIs.
+/// The reason of a refusal. `Code` is the type of the code. A program that also reads errors of other APIs can set
+/// `Code` to a type that accepts their codes.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Reason<Code = String> {
-    /// The reason for programs.
+    /// The reason as a code that a program can compare.
     #[serde(default)]
     pub code: Code,
-    /// The reason for people.
+    /// The reason as a text for people.
     pub message: String,
 }
 

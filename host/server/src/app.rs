@@ -107,7 +107,7 @@ impl App {
     /// program starts itself as a child process to compile components.
     ///
     /// # Errors
-    /// As [`App::load`].
+    /// The same errors as for [`App::load`].
     pub fn with_agent<'a>(
         config: &'a Config,
         locations: &'a Locations,
@@ -171,8 +171,7 @@ impl App {
         }
     }
 
-    /// Takes over the turns that no process works on. Ends the turns that nothing can continue, and returns the turns
-    /// that can continue.
+    /// Takes over the turns that no process works on. Returns the turns that can continue, and ends all other turns.
     pub(crate) async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, AppError> {
         Ok(self.tenants.own().tasks.end_turns_of_others().await?)
     }
@@ -272,7 +271,8 @@ struct SharedParts {
 }
 
 impl SharedParts {
-    /// Opens the stores and creates the shared parts. Agents that are loaded later are added to `names`.
+    /// Opens the stores and creates the shared parts. `names` are the names of the agents. The list grows when further
+    /// agents are loaded.
     async fn open(
         config: &Config,
         locations: &Locations,
@@ -332,7 +332,7 @@ impl SharedParts {
         })
     }
 
-    /// The parts whose settings a reload of the config changes.
+    /// The parts of the process whose settings can change with a reload of the config.
     fn settings(&self, access: Option<Access>) -> SettingsOf {
         SettingsOf {
             authentication: self.authentication.clone(),

@@ -1,4 +1,4 @@
-//! The authenticator, replaceable at run time.
+//! The authenticator, which a reload of the config can replace.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -201,8 +201,8 @@ impl Config {
         self.agent.as_ref().ok_or_else(|| ConfigError::Problems(vec![missing()]))
     }
 
-    /// Checks that tasks, sessions and extension keys have at most one store each, and that sessions have the store of
-    /// the tasks. Also checks the settings that depend on whether the tasks are in PostgreSQL.
+    /// Checks the stores. Tasks, sessions and extension keys may each name only one store, and sessions must be in the
+    /// store of the tasks. Also checks the settings that depend on whether the tasks are in PostgreSQL.
     fn check_homes(&self, document: &mut Document<'_>) {
         let homes = [
             ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),
@@ -280,7 +280,8 @@ impl Config {
         }
     }
 
-    /// Checks the `[card]` of an agent, either the config's own or a tenant's. Returns pairs of key and reason.
+    /// Checks the `[card]` of the config's own agent or of a tenant's agent. Returns each mistake as a pair of key and
+    /// reason.
     fn check_card(&self, card: &CardConfig, agent: Option<&AgentConfig>) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         if !matches!(agent, Some(AgentConfig::Upstream { .. })) {
@@ -302,7 +303,7 @@ pub(crate) const NO_AGENT: &str =
 const NOT_ON_CARD: &str = "is missing; write it under [card]: clients and people read it on the agent card. Only with [agent] \
                            kind = \"upstream\" it can be left out, because that agent has a card of its own";
 
-/// Checks a base URL, which the card and the links on the card begin with. The error is the reason.
+/// Checks the base URL of the server. The links on the Agent Card begin with this URL. The error is the reason.
 fn check_url(url: &str) -> Result<(), String> {
     let parsed: Result<Uri, _> = url.parse();
     let is_whole = parsed.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some());

@@ -26,7 +26,7 @@ pub(crate) struct Operations<'a> {
 /// The result of an operation, for the binding to write.
 pub(crate) struct Reply {
     pub(crate) result: OperationResult,
-    /// The extensions that were active.
+    /// The extensions that were active for the operation.
     pub(crate) active: Vec<ExtensionUri>,
     /// The stream's place in the caller's limit. The stream must hold the place until it ends. `None` unless the result
     /// is a stream.
@@ -39,7 +39,7 @@ impl<'a> Operations<'a> {
         Self { tenants, headers, of_path: None }
     }
 
-    /// The operations for a request whose path may name the tenant. A field of the request may repeat the name.
+    /// Sets the tenant that the request's path names. A field of the request may repeat the name.
     pub(crate) fn at_path(self, tenant: Option<&'a str>) -> Self {
         Self { of_path: tenant, ..self }
     }
@@ -68,7 +68,7 @@ impl<'a> Operations<'a> {
         Ok(Reply { result, active, place })
     }
 
-    /// Finds the handler of the tenant. Returns the handler, and the call with the tenant set in its owner.
+    /// Finds the handler of the tenant. Returns the handler and a copy of `call` whose owner has this tenant.
     async fn serving(
         &self,
         mut call: ServiceParameters,
@@ -92,8 +92,9 @@ impl<'a> Operations<'a> {
         Ok((handler, call.with_headers(headers)))
     }
 
-    /// The call of an extension's method by a binding that takes the tenant from the parameters. If the path names the
-    /// tenant, or if the server has no tenants, all parameters belong to the extension.
+    /// Makes the operation that calls a method of an extension. Used by bindings in which a client names the tenant
+    /// among the parameters. If the path names the tenant, or if the server has no tenants, all parameters belong to
+    /// the extension.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for a tenant that is not a string.

@@ -7,13 +7,13 @@ mod secret_names;
 
 /// The text that stands in the place of a hidden value.
 const HIDDEN: &str = "[hidden]";
-/// The most levels of JSON texts inside JSON texts that redaction parses. A text at a deeper level is hidden as a
+/// The maximum depth of JSON texts inside JSON texts that redaction parses. A text at a deeper level is hidden as a
 /// whole.
 const MAX_TEXTS: usize = 4;
 /// The largest text, in bytes, that redaction parses as JSON. A longer text that begins like JSON is hidden as a whole.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The keys for the name of a list entry, such as `{"name": "Cookie", "value": "…"}`.
+/// The keys under which a list entry has its name, as in `{"name": "Cookie", "value": "…"}`.
 const NAMES: [&str; 2] = ["name", "key"];
 const VALUE: &str = "value";
 
@@ -54,7 +54,8 @@ impl Redaction {
         self.without(value, Texts { change: text, depth: MAX_TEXTS }).unwrap_or_else(|| value.clone())
     }
 
-    /// Like [`Self::json`], for a text that may be JSON. Any other text is returned unchanged.
+    /// A copy of the text. If the text is JSON, hidden values in it are replaced by [`HIDDEN`]. Any other text stays
+    /// the same.
     pub(crate) fn text(&self, text: &str) -> String {
         self.text_without(text, Texts { change: &str::to_owned, depth: MAX_TEXTS }).unwrap_or_else(|| text.to_owned())
     }
@@ -66,8 +67,8 @@ impl Redaction {
         patterns.iter().any(|pattern| matches(pattern, &key))
     }
 
-    /// A redacted copy of the value. `None` if nothing is hidden: the caller can then use the value itself with its
-    /// spelling.
+    /// A redacted copy of the value. `None` if nothing is hidden. The caller can then use the value itself, which keeps
+    /// its spelling.
     fn without(&self, value: &Json, texts: Texts<'_>) -> Option<Json> {
         let shown = match value.get().as_bytes().first() {
             Some(b'{') => JsonObject::parse(value.get())
@@ -147,7 +148,7 @@ struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    /// The changes to texts inside a JSON text. `None` if the maximum depth is reached.
+    /// The same changes for the texts inside a JSON text, one level deeper. `None` if the maximum depth is reached.
     fn inner(self) -> Option<Self> {
         Some(Self { depth: self.depth.checked_sub(1)?, ..self })
     }

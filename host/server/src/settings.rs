@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 /// A function that applies a new config to a part of the process.
 pub(crate) type ConfigListener = Box<dyn Fn(&Config) + Send + Sync>;
 
-/// The parts of the process whose settings a reload changes.
+/// The parts of the process whose settings can change with a reload of the config.
 pub(crate) struct SettingsOf {
     pub(crate) authentication: Option<Authentication>,
     pub(crate) access: Option<Access>,
@@ -63,7 +63,7 @@ pub(crate) struct SettingsChange {
     pub(crate) turns: TurnBounds,
     /// The new security schemes and requirements of the cards. `None` if unchanged.
     pub(crate) security: Option<SecurityDeclaration>,
-    /// True if a setting changed that the load of an added tenant depends on.
+    /// True if the change concerns a setting that the load of an added tenant uses.
     pub(crate) concerns_added: bool,
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn task_bounds(config: &Config) -> TaskBounds {
     }
 }
 
-/// The config of the sender of push notifications: the addresses that may get notifications.
+/// Makes the config for the sender of push notifications. It has the addresses that may get notifications.
 pub(crate) fn notifier_config(push: &PushConfig) -> NotifierConfig {
     NotifierConfig::new(Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only }))
 }

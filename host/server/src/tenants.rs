@@ -92,8 +92,8 @@ impl Tenants {
         !self.others.is_empty()
     }
 
-    /// The handler of the named tenant, or of the agent of the config itself if `name` is `None`. A tenant that the
-    /// principal may not call gives the same error as an unknown one.
+    /// The handler of the named tenant, or of the agent of the config itself if `name` is `None`. The error for a
+    /// tenant that the principal may not call is the error for an unknown tenant.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while the tenant is not served.
@@ -117,7 +117,8 @@ impl Tenants {
         }
     }
 
-    /// The handler for the owner of a task. `None` if the owner's tenant is not served now.
+    /// The handler of the tenant that the task's owner belongs to. `None` if this tenant is not served now, or if the
+    /// owner may not call it.
     pub(crate) async fn serving_owner(&self, owner: &Owner) -> Option<Arc<RequestHandler>> {
         match owner.tenant.as_str() {
             "" => Some(Arc::clone(&self.own)),
@@ -152,7 +153,7 @@ pub struct Installers {
     own_turns: Arc<TurnLimiter>,
     others: OtherTenants,
     settings: Arc<Settings>,
-    /// Held during a reload of the configs, so that only one runs.
+    /// Held during a reload of the configs, so that only one reload runs at a time.
     door: tokio::sync::Mutex<()>,
 }
 
@@ -178,8 +179,8 @@ impl Installers {
         &self.others
     }
 
-    /// The installer of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name. If
-    /// `tenant` is `None`, the installer of the agent of the config itself. An added tenant is loaded first.
+    /// Finds the installer of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name.
+    /// If `tenant` is `None`, finds the installer of the agent of the config itself. An added tenant is loaded first.
     pub async fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
         let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
         Some(self.others.find(name).await?.map(|serving| serving.installer))
@@ -291,7 +292,8 @@ impl Installers {
         whole
     }
 
-    /// Loads tenants again that are served but whose other keys than `[[extension]]` have changed.
+    /// Loads the named tenants again. These tenants are served, and one of their settings outside of `[[extension]]`
+    /// has changed. Returns each name with the outcome.
     async fn load_again(&self, names: Vec<String>) -> Vec<(String, Result<(), TenantFailure>)> {
         let mut tried = Vec::new();
         for name in names {

@@ -31,7 +31,7 @@ pub fn log_with_id(error_id: Uuid, fault: &(dyn Error + 'static)) {
     with(|request| drop(request.error_id.set(error_id.to_string().into())));
 }
 
-/// The error and its causes in one line. A guest may have written parts of the text, so it is escaped and cut.
+/// Writes the error and its causes in one line. A guest may have written parts of the text, so it is escaped and cut.
 #[must_use]
 pub fn text(error: &(dyn Error + 'static)) -> String {
     annex_text::line_within(&annex_text::with_causes(error), MAX_LOGGED)

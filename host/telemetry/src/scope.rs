@@ -44,7 +44,7 @@ pub fn enter(stage: Stage) -> StageGuard {
     logged().map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
 }
 
-/// Like [`enter`], for a caller that already knows the current time.
+/// Enters a stage as [`enter`] does. `at` is the current time, which the caller already knows.
 pub fn enter_at(stage: Stage, at: Instant) -> StageGuard {
     StageGuard::new(logged(), stage, at)
 }

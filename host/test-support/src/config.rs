@@ -99,7 +99,7 @@ impl TestConfig {
     /// Starts a server with this config.
     ///
     /// # Errors
-    /// As [`TestServer::start`].
+    /// When the server does not become ready.
     pub async fn start(&self) -> anyhow::Result<TestServer> {
         TestServer::start(&self.toml()).await
     }
@@ -107,7 +107,7 @@ impl TestConfig {
     /// Starts a server with this config and an agent of the test.
     ///
     /// # Errors
-    /// As [`TestServer::start`].
+    /// When the server does not become ready.
     pub async fn start_with(&self, agent: Arc<dyn AgentExecutor>) -> anyhow::Result<TestServer> {
         TestServer::with_agent(&self.toml(), agent).await
     }

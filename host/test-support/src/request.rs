@@ -266,7 +266,7 @@ impl Events {
     /// All events until the end of the stream.
     ///
     /// # Errors
-    /// As [`Events::next`].
+    /// When the connection breaks or an event is not JSON.
     pub async fn rest(mut self) -> anyhow::Result<Vec<Value>> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await? {

@@ -26,25 +26,25 @@ impl TestServer {
     /// Starts a server with this config on a free port and waits until it is ready.
     ///
     /// # Errors
-    /// Any error that keeps the server from becoming ready.
+    /// When the server does not become ready. The error has the cause.
     pub async fn start(config: &str) -> anyhow::Result<Self> {
         Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None, || ()).await
     }
 
-    /// Starts a server whose config is a file, so that it can be reloaded. Relative paths start at the file's folder.
-    /// With `[admin]`, the admin API also gets a free port.
+    /// Starts a server whose config is a file, so that it can be reloaded. Relative paths start at the file's folder. With
+    /// `[admin]`, the admin API also gets a free port.
     ///
     /// # Errors
-    /// As [`TestServer::start`].
+    /// When the server does not become ready.
     pub async fn from_file(config: &Path, agent: Option<Arc<dyn AgentExecutor>>) -> anyhow::Result<Self> {
         Self::from_file_and_then(config, agent, || ()).await
     }
 
-    /// Like [`from_file`](Self::from_file). `loaded` is called after the extensions are loaded and before the server
-    /// is ready.
+    /// Starts a server as [`from_file`](Self::from_file) does. Calls `loaded` after the extensions are loaded and before the
+    /// server is ready.
     ///
     /// # Errors
-    /// As [`TestServer::start`].
+    /// When the server does not become ready.
     pub async fn from_file_and_then(
         config: &Path,
         agent: Option<Arc<dyn AgentExecutor>>,
@@ -54,10 +54,10 @@ impl TestServer {
         Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent, loaded).await
     }
 
-    /// Like [`start`](Self::start), with an agent that the test provides.
+    /// Starts a server as [`start`](Self::start) does, with an agent that the test provides.
     ///
     /// # Errors
-    /// As [`TestServer::start`].
+    /// When the server does not become ready.
     pub async fn with_agent(config: &str, agent: Arc<dyn AgentExecutor>) -> anyhow::Result<Self> {
         Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), Some(agent), || ()).await
     }

@@ -31,13 +31,13 @@ pub fn steers(character: char) -> bool {
     )
 }
 
-/// The text as one line, with escapes such as `\n` and `\u{202e}`.
+/// Escapes the text to one line, with escapes such as `\n` and `\u{202e}`.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_, _, _| false)
 }
 
-/// Like [`line()`], cut to at most `limit` bytes after a whole character.
+/// Escapes the text as [`line()`] does, and cuts it to at most `limit` bytes after a whole character.
 #[must_use]
 pub fn line_within(text: &str, limit: usize) -> String {
     let mut line = String::with_capacity(text.len().min(limit));
@@ -56,7 +56,7 @@ pub fn line_within(text: &str, limit: usize) -> String {
     line
 }
 
-/// An error and its causes, joined by `: `. Line breaks in the messages stay.
+/// Writes an error and its causes, joined by `: `. Line breaks in the messages stay.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -74,7 +74,7 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// The text, cut to at most `limit` bytes after a whole character. A text that was cut ends with `…` in addition.
+/// Cuts the text to at most `limit` bytes after a whole character. A text that was cut ends with an additional `…`.
 #[must_use]
 pub fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
@@ -86,8 +86,8 @@ pub fn cut(mut text: String, limit: usize) -> String {
     text
 }
 
-/// The text, with its line breaks and tabs, for a reader who wants the whole text. Joiners (U+200C, U+200D) between two
-/// visible characters stay too, because Persian and family emoji need them.
+/// Escapes the text, but keeps its line breaks and tabs. Joiners (U+200C, U+200D) between two visible characters stay too,
+/// because Persian and family emoji need them.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
     // A carriage return before a line feed belongs to the line break. Any other one is escaped.
@@ -103,8 +103,8 @@ pub fn block(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Like [`block`], without the final line break. All lines except the first begin with `indent`, so that no line looks
-/// like a line of the program itself.
+/// Escapes the text as [`block`] does, and drops the final line break. All lines except the first begin with `indent`, so that
+/// no line looks like a line of the program itself.
 #[must_use]
 pub fn indented(text: &str, indent: &str) -> String {
     let mut shown = String::with_capacity(text.len());

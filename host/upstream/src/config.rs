@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// The settings of an upstream agent, and of the calls to the upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// The agent's name. The agent's events have it as their author, and its sessions as their app.
+    /// The agent's name. It is the author of the agent's events, and the app of the agent's sessions.
     pub name: String,
     /// The URL of the agent's card, or the base URL of the agent. With a base URL the card is read from
     /// `/.well-known/agent-card.json` below it.
@@ -23,8 +23,8 @@ pub struct UpstreamConfig {
     pub headers_forward: Vec<String>,
     /// A header field that this server adds to each request.
     pub credentials: Option<Credentials>,
-    /// Hosts, each as `name` or `name:port`, whose interfaces may be used in addition to those at the origin of the
-    /// card.
+    /// Hosts, each as `name` or `name:port`. Interfaces at these hosts may be used in addition to interfaces at the origin of
+    /// the card.
     pub allow_hosts: Vec<String>,
     /// The timeout for opening a connection.
     pub connect: Duration,
@@ -80,8 +80,8 @@ pub enum LostContext {
 pub struct StateMapping {
     /// The place in the request where the state is sent. Default: the state is not sent.
     pub send: Option<StateTarget>,
-    /// The metadata key under which the state is sent, or its key in the data part. Required by every target except
-    /// `text-part`.
+    /// The metadata key under which the state is sent, or the key of the state in the data part. Required by every target
+    /// except `text-part`.
     pub key: Option<String>,
     /// The text in front of the message, such as `The user is {user:name}.`, with `{variables}` from the state.
     /// Required for `text-part`, and allowed only there.
@@ -91,7 +91,7 @@ pub struct StateMapping {
     pub keys: Option<Vec<String>>,
     /// The place in the answer where changes of the state are read. Default: they are not read.
     pub receive: Option<StateSource>,
-    /// The metadata key of the change, or its key in the data part. Default: the value of `key`.
+    /// The metadata key under which changes of the state are read, or their key in the data part. Default: the value of `key`.
     pub receive_key: Option<String>,
 }
 
@@ -129,7 +129,7 @@ pub enum ConfigError {
     Value {
         /// The key below `[agent]`.
         key: &'static str,
-        /// The fault. It also lists the accepted values.
+        /// The fault of the value. The text also lists the accepted values.
         reason: String,
     },
 }

@@ -105,7 +105,8 @@ fn violation(violation: &Violation) -> FieldViolation {
     FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 
-/// The media type in the upstream's error details; `of a part` if they name none.
+/// The media type that the upstream's error details name. If they name none, the words `of a part`, which take the place of the
+/// media type in the error text.
 fn content_type(error: &RemoteError) -> String {
     let named = error.details.iter().find_map(|detail| {
         let detail: annex_protocol::JsonObject = detail.to().ok()?;
@@ -115,7 +116,7 @@ fn content_type(error: &RemoteError) -> String {
     named.map_or_else(|| "of a part".to_owned(), |named| passed_on(&named))
 }
 
-/// A text of the upstream's error, cut at [`MAX_TEXT_BYTES`].
+/// Cuts a text of the upstream's error at [`MAX_TEXT_BYTES`].
 fn passed_on(text: &str) -> String {
     annex_text::cut(text.to_owned(), MAX_TEXT_BYTES)
 }
@@ -137,7 +138,7 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
     broken(message, error)
 }
 
-/// The caller's text for an HTTP status without an A2A error.
+/// The error text for the caller if the upstream answered with an HTTP status and without an A2A error.
 fn of_status(status: StatusCode) -> String {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DENIED.to_owned(),
@@ -150,7 +151,7 @@ fn of_status(status: StatusCode) -> String {
     }
 }
 
-/// The caller's text if the upstream refuses this server's credentials or misses them.
+/// The error text for the caller if the upstream requires credentials, or refuses the credentials of this server.
 const DENIED: &str = "The agent behind this server does not accept the credentials of this server, or requires some.";
 
 /// Tells whether the upstream refuses the credentials.
@@ -185,7 +186,7 @@ pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error 
     AgentError::Broken { message: message.to_owned(), source: source.into() }
 }
 
-/// A breach of the protocol: wrong ids, events out of order, or more than the limits allow.
+/// A breach of the protocol: wrong ids, events out of order, or more data than the limits allow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Deviation {
     #[error("the upstream answered in context {returned:?}, but the message was for {sent:?}")]

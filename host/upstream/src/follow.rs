@@ -25,11 +25,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The number of failed attempts in a row to read a task after which the turn fails.
 const ATTEMPTS: u32 = 5;
-/// The longest time that a loose message waits for its next piece.
+/// The longest time that a message event about a running task waits for its next piece.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// The bytes of streams that are allowed for each byte of the limit on answers. That limit does not count names, ids
-/// and escapes.
+/// The limit on the bytes of a turn's streams, as a multiple of the limit on its answers. Streams need more bytes, because they
+/// also carry names, ids and escapes.
 const STREAM_BYTES: usize = 2;
 /// The most bytes of keep-alive comments that all streams of a turn may have together.
 const COMMENT_BYTES: usize = 4 << 20;
@@ -232,11 +232,11 @@ impl<'a> Follower<'a> {
         Ok(StreamEnd::Well)
     }
 
-    /// The next event of a stream; `None` at its end. The client limits the time without bytes, in which comments count
-    /// as bytes.
+    /// Returns the next event of a stream; `None` at the end of the stream. If no byte arrives for too long, the client ends
+    /// the stream with an error. Comments count as bytes.
     ///
-    /// Some agents leave a stream open after their last message. A stream that has brought only messages therefore ends
-    /// after `idle` without an event.
+    /// Some agents leave a stream open after their last message. A stream that has brought only messages therefore ends after
+    /// `idle` without an event.
     async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<NextEvent, AgentError> {
         if relay.is_holding() {
             // The client's own limit on the wait continues afterwards: the stream keeps what it has read.

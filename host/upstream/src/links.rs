@@ -1,4 +1,4 @@
-//! Stored pairs of ids. Each links a context or task of this server with that of the upstream.
+//! Stored pairs of ids. Each pair links a context or task of this server with the upstream's context or task.
 
 use annex_agent::{UpstreamContext, UpstreamIdsError};
 use annex_protocol::{ContextId, MessageId, TaskId, TaskState};
@@ -31,8 +31,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Loads the upstream's ids for the next message of `task`: the link of the task, or that of its conversation. The
-    /// link of a waiting task is used even without a context, because some upstreams have no contexts.
+    /// Loads the upstream's ids for the next message of `task`. If the link of the task names no context, the link of the
+    /// conversation is used instead. The link of a waiting task is used even without a context, because some upstreams have no
+    /// contexts.
     pub(crate) async fn load(remote: &UpstreamContext, task: &TaskId) -> Result<Self, UpstreamIdsError> {
         let of_task = Self::of_task(remote, task).await?.unwrap_or_default();
         if of_task.context.is_some() || of_task.waits {
@@ -48,8 +49,8 @@ impl Link {
         Ok(stored.map(|note| serde_json::from_str(&note)).transpose()?)
     }
 
-    /// Stores the ids of this link. Ids that equal those in `known`, the link that is already stored, are not written
-    /// again.
+    /// Stores the ids of this link. `known` is the link that is already stored. Ids that are equal in both links are not
+    /// written again.
     pub(crate) async fn keep(&self, remote: &UpstreamContext, known: &Self) -> Result<(), UpstreamIdsError> {
         if self.context != known.context {
             let of_context = Self { context: self.context.clone(), ..Self::default() };

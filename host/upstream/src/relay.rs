@@ -27,7 +27,7 @@ use intake::Intake;
 use messages::Messages;
 use outlet::Outlet;
 
-/// The number of events of the largest allowed size that one turn may have. Of smaller events a turn may have more.
+/// The limit on the bytes of all events of a turn, as a multiple of the largest allowed event.
 pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
 
 /// The state of one turn's answer while the answer is relayed.
@@ -93,7 +93,7 @@ impl<'a> Relay<'a> {
         self.is_settled
     }
 
-    /// The upstream's task, once it is known.
+    /// The id of the upstream's task. `None` until the upstream names the task.
     pub(crate) fn task(&self) -> Option<&TaskId> {
         self.ids.task()
     }
@@ -103,8 +103,8 @@ impl<'a> Relay<'a> {
         self.intake.taken()
     }
 
-    /// The number of relayed events, without those that only brought a new status message in the same state. The server
-    /// thus does not read a task more often because the task reports its progress.
+    /// The number of relayed events. Events that only brought a new status message in the same state are not counted. A task
+    /// that reports its progress in this way is thus not read more often.
     pub(crate) fn relayed(&self) -> usize {
         self.outlet.sent().saturating_sub(self.words)
     }
@@ -114,7 +114,7 @@ impl<'a> Relay<'a> {
         !self.has_begun && self.messages.is_waiting()
     }
 
-    /// True if a loose message is held until its next piece arrives.
+    /// True if a message event about the task is held until its next piece arrives.
     pub(crate) fn is_holding(&self) -> bool {
         self.messages.is_holding()
     }
@@ -158,8 +158,8 @@ impl<'a> Relay<'a> {
         self.snapshot(task).await
     }
 
-    /// Processes the first event of a stream. In a turn that continues a task, it is the whole task as it was before
-    /// the client's message. The artifacts of that task count as relayed.
+    /// Processes the first event of a stream. In a turn that continues a task, the first event is the whole task as it was
+    /// before the client's message. The artifacts of that task count as relayed.
     pub(crate) async fn take_first(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         let is_known = self.continues && matches!(event, StreamResponse::Task(_));
         if is_known {
@@ -256,8 +256,8 @@ impl<'a> Relay<'a> {
         self.status(as_update(task)).await
     }
 
-    /// True if a status message is new. Its text decides and not its id, because an agent may make a new id for the
-    /// same text at each request.
+    /// True if a status message is new, which depends on its text. The id is ignored, because an agent may make a new id for
+    /// the same text at each request.
     fn is_news(&self, message: &Message) -> bool {
         let is_of_agent = message.role != Role::User && !message.parts.is_empty();
         is_of_agent && !self.messages.was_sent(message) && message.text() != self.said
@@ -398,7 +398,7 @@ fn ends(state: TaskState) -> bool {
     state.is_terminal() || state.is_interrupted()
 }
 
-/// The task's status as a status update.
+/// Converts the task's status to a status update.
 fn as_update(task: Task) -> TaskStatusUpdateEvent {
     let Task { id, context_id, status, metadata, .. } = task;
     TaskStatusUpdateEvent { task_id: id, context_id, status, metadata }

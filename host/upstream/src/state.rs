@@ -42,8 +42,8 @@ impl StateMapping {
         keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
     }
 
-    /// The change of state in an event; empty if the event contains none. Keys that other conversations share are
-    /// dropped and logged.
+    /// Reads the change of state in an event; empty if the event contains none. Keys that other conversations share are dropped
+    /// and logged.
     pub(crate) fn received(&self, event: &StreamResponse) -> StateDelta {
         let mut delta = StateDelta::new();
         let (Some(receive), Some(key)) = (self.receive, self.received_key()) else { return delta };

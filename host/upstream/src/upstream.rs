@@ -134,8 +134,8 @@ impl Upstream {
     }
 }
 
-/// The card without extensions that no client can request. Such an extension may be required, and this server would
-/// then refuse every message. Without it the upstream decides.
+/// The card without extensions that no client can request. If the card required such an extension, this server would refuse
+/// every message. Without the extension, the upstream decides whether to refuse the message.
 fn usable(card: &AgentCard) -> AgentCard {
     let mut card = card.clone();
     card.capabilities.extensions.retain(|extension| {

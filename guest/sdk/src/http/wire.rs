@@ -6,9 +6,9 @@ use wasip2::io::streams::StreamError;
 
 use super::{Error, ErrorCode, Request, Response, split};
 
-/// The most bytes that a stream accepts at once (`wasi:io/streams`).
+/// The maximum number of bytes that a stream accepts at once (`wasi:io/streams`).
 const CHUNK: usize = 4096;
-/// The most bytes of a response that are read at once.
+/// The maximum number of bytes of a response that are read at once.
 const READ: u64 = 64 * 1024;
 
 /// Sends a request and reads the whole response.

@@ -12,8 +12,8 @@ impl Host {
     /// Calls [`Extension::descriptor`].
     ///
     /// # Errors
-    /// The hook's own error, or the reason why the parameters do not fit. A real host finds such parameters by the
-    /// [schema](Extension::PARAMETER_SCHEMA), if there is one.
+    /// The hook returns an error, or the parameters do not fit. A real host finds such parameters earlier, if the
+    /// extension has a [schema](Extension::PARAMETER_SCHEMA).
     pub fn descriptor<E: Extension>(&self) -> Result<Descriptor, String> {
         self.run(|| E::descriptor(&E::Parameters::from_config(&Config::HOST)?))
     }
@@ -21,7 +21,7 @@ impl Host {
     /// Calls [`Card::declare`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn declare<E: Card>(&self) -> Result<Declaration, String> {
         let parameters = self.read::<E>();
@@ -31,7 +31,7 @@ impl Host {
     /// Calls [`Activation::activate`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn activate<E: Activation>(&self, request: Request) -> Result<Decision, ExtensionError> {
         let parameters = self.read::<E>();
@@ -41,7 +41,7 @@ impl Host {
     /// Calls [`Message::check`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn check<E: Message>(&self, request: Request, message: impl Into<Json>) -> Result<Vec<Rewrite>, Rejection> {
         let parameters = self.read::<E>();
@@ -51,7 +51,7 @@ impl Host {
     /// Calls [`State::validate`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn validate<E: State>(
         &self,
@@ -65,7 +65,7 @@ impl Host {
     /// Calls [`Transition::begin`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn begin<E: Transition>(&self, request: Request, beginning: Beginning) -> Result<Entry, String> {
         let parameters = self.read::<E>();
@@ -75,7 +75,7 @@ impl Host {
     /// Calls [`Transition::change`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn change<E: Transition>(&self, change: StateChange) -> Result<Ruling, String> {
         let parameters = self.read::<E>();
@@ -85,7 +85,7 @@ impl Host {
     /// Calls [`Response::respond`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn respond<E: Response>(&self, event: Event) -> Result<Option<Patch>, String> {
         let parameters = self.read::<E>();
@@ -95,7 +95,7 @@ impl Host {
     /// Calls [`Method::methods`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn methods<E: Method>(&self) -> Result<Vec<MethodDeclaration>, String> {
         let parameters = self.read::<E>();
@@ -105,7 +105,7 @@ impl Host {
     /// Calls [`Method::call`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn call<E: Method>(&self, request: Request, name: &str, params: impl Into<Json>) -> Result<Answer, Rejection> {
         let parameters = self.read::<E>();
@@ -115,7 +115,7 @@ impl Host {
     /// Calls [`Method::next`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn next<E: Method>(&self) -> Result<Option<Json>, Rejection> {
         let parameters = self.read::<E>();
@@ -125,7 +125,7 @@ impl Host {
     /// Calls [`Client::before`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn before<E: Client>(&self, call: Outgoing) -> Result<Addition, Rejection> {
         let parameters = self.read::<E>();
@@ -135,14 +135,14 @@ impl Host {
     /// Calls [`Client::after`].
     ///
     /// # Errors
-    /// The error of the hook.
+    /// The hook returns an error.
     #[track_caller]
     pub fn after<E: Client>(&self, event: Incoming) -> Result<Option<Json>, String> {
         let parameters = self.read::<E>();
         self.run(|| E::after(&parameters, event))
     }
 
-    /// Reads the parameters. Done for each hook, because the test may have changed them.
+    /// Reads the parameters again for each hook, because the test may have changed them.
     #[track_caller]
     #[expect(clippy::panic, reason = "a real host would not have loaded the extension")]
     fn read<E: Extension>(&self) -> E::Parameters {

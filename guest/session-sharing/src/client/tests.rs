@@ -285,7 +285,7 @@ fn without_keys_everything_is_shared_each_time() {
     }
 }
 
-/// Recorded requests of google-adk 2.13.0 for a history, and its boundary.
+/// Compares the extension with recorded conversations of google-adk 2.13.0.
 mod recorded {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The answer of a model while it arrives, in any API's form and within limits.
+//! Reads the answer of a model while it arrives. The form of the answer depends on the API. Its size is limited.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(super) enum AnswerError {
 }
 
 impl AnswerError {
-    /// An error with the provider's text, shortened for the log.
+    /// Creates the error for a failure that the provider reports. The provider's text is shortened for the log.
     pub(super) fn reported(words: &Value) -> Self {
         let text = words.pointer("/message").and_then(Value::as_str).map_or_else(|| words.to_string(), str::to_owned);
         Self::Reported(annex_text::line_within(&text, MAX_REFUSAL))
@@ -61,7 +61,7 @@ impl AnswerError {
 pub(super) struct Reader {
     /// Splits an answer into events.
     pub(super) split: fn(Response, StreamLimits) -> Events<Response>,
-    /// Adds the next event to the queue. Returns true for the last one.
+    /// Reads one event of the answer into the queue. Returns true if it was the last event.
     pub(super) read: fn(&str, &mut EventQueue) -> Result<bool, AnswerError>,
 }
 

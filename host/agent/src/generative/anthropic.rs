@@ -82,7 +82,7 @@ pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerE
     Ok(false)
 }
 
-/// Counts the tokens. The API's count of input excludes cached tokens, which are added.
+/// Reads the token counts in an event. The API counts cached input tokens separately, so they are added to the input.
 fn count_tokens(event: &Value, usage: &str, tokens: &mut Tokens) {
     let of = |name: &str| count(event, &format!("{usage}/{name}"));
     let input = of("input_tokens");

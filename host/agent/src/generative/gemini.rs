@@ -8,7 +8,8 @@ use super::interface::{ChatRequest, count, declarations, list, parse, sum, text,
 use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
-/// The signature for a call of another model. Gemini 3 refuses a first call without a signature.
+/// The signature of a call that has none, for example because another model made the call. Gemini 3 refuses a first call
+/// without a signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {

@@ -13,7 +13,7 @@ pub(super) struct ChatRequest {
     pub(super) body: Value,
 }
 
-/// Adds `member` to the object under `key`, unless it is `None`.
+/// Adds `member` to the object under `key`. Adds nothing if `member` is `None`.
 pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value {
     if let (Value::Object(members), Some(member)) = (&mut object, member) {
         members.insert(key.to_owned(), member);
@@ -21,13 +21,13 @@ pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value
     object
 }
 
-/// The items as a list; `None` if there are none.
+/// Collects the items into a JSON array; `None` if there are no items.
 pub(super) fn list(items: impl Iterator<Item = Value>) -> Option<Value> {
     let items: Vec<Value> = items.collect();
     (!items.is_empty()).then(|| items.into())
 }
 
-/// Parses an event. APIs may also report an error in the middle of a stream.
+/// Parses an event as JSON. Fails if the event reports an error, which APIs may send even in the middle of a stream.
 pub(super) fn parse(event: &str) -> Result<Value, AnswerError> {
     let value: Value = serde_json::from_str(event).map_err(AnswerError::NotJson)?;
     match value.get("error").filter(|error| !error.is_null()) {
@@ -40,7 +40,7 @@ pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A count; `None` for a missing or negative one.
+/// Reads the count at `pointer` in `value`. `None` if the count is missing or negative.
 pub(super) fn count(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer).and_then(Value::as_u64)
 }
@@ -50,7 +50,7 @@ pub(super) fn sum(counts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> 
     counts.into_iter().flatten().reduce(u64::saturating_add)
 }
 
-/// The tools, each with the schema of its parameters under `key`.
+/// Writes the tools of a prompt as JSON. Each tool has the schema of its parameters under `key`.
 pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = Value> {
     prompt.tools.iter().map(move |tool| {
         let schema: Value = tool.parameters.to().unwrap_or_default();

@@ -24,13 +24,14 @@ use tokio::time::Instant;
 
 /// The largest message over HTTP, in bytes.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
-/// The most bytes of a stream that contains an answer, and the most bytes of the stream after the answer.
+/// The most bytes of a stream that contains an answer.
 pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
+/// The most bytes of the stream after the answer.
 const MAX_BEHIND: usize = 64 << 10;
-/// The number of bytes that a smaller message counts as.
+/// The fewest bytes that a message counts as. A smaller message counts as this number of bytes.
 const MIN_MESSAGE: usize = 1 << 10;
-/// The most requests of a server that are passed to the library during one answer. The library refuses each one,
-/// which costs a request to the server.
+/// The most requests of the server that are passed to the library during one answer. The library refuses each request, and
+/// sends the refusal in a new request to the server.
 const MAX_REQUESTS: usize = 4;
 
 /// Texts with more bytes are processed on a separate thread.
@@ -101,8 +102,8 @@ impl Answer {
         self.id.take().map(|id| Ok(cut_off(&id)))
     }
 
-    /// Returns the event if the library gets it. Otherwise returns only the event's id, which is needed to resume the
-    /// stream.
+    /// Returns the event if it is to be passed to the library. Otherwise returns only the event's id, which is needed to resume
+    /// the stream.
     fn taken(&mut self, event: Sse) -> Option<Sse> {
         let data = event.data.as_deref().unwrap_or_default();
         let is_taken = match serde_json::from_str(data) {
@@ -194,7 +195,7 @@ impl<T> BoundedProgram<T> {
         left.is_some()
     }
 
-    /// Returns the cost of a message, and true if the library gets it.
+    /// Returns the cost of a message, and true if the message is to be passed to the library.
     fn judge(&mut self, message: &ServerJsonRpcMessage) -> (u64, bool) {
         match message {
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => match self.asked.checked_sub(1) {

@@ -55,7 +55,7 @@ pub enum McpScope {
     Temp,
 }
 
-/// The table in the config file.
+/// The table `[[agent.mcp]]` in the config file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct McpTable {

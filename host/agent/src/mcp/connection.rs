@@ -1,4 +1,4 @@
-//! One MCP server: its start, its restarts when it ends, and its end.
+//! Starts an MCP server, restarts it whenever it ends, and stops it.
 
 use std::env;
 use std::error::Error;
@@ -26,10 +26,10 @@ use super::stderr_log::log_lines;
 
 /// The longest time for a start. Package runners may have to download the server first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// The first pause before a restart. Each further pause is twice as long, up to the longest.
+/// The first pause before a restart. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest wait for the standard error of a program that ends.
+/// The longest wait for a program's standard error after the program has ended.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 /// Limits on the tools of one server: their number, their total bytes, and the pages in which they are listed.
 const MAX_TOOLS: usize = 1_000;
@@ -120,7 +120,8 @@ impl McpConfig {
         }
     }
 
-    /// The named environment variables that are missing, and a variable whose token cannot be sent. Starts no server.
+    /// Returns an error for each environment variable that the config names and that cannot be used: it is not set, or its
+    /// token cannot be sent. Starts no server.
     pub fn unusable_variables(&self) -> Vec<McpError> {
         match &self.place {
             ServerAddress::Program { env, .. } => env.iter().filter_map(|name| self.variable(name).err()).collect(),
@@ -270,7 +271,7 @@ impl Starter {
         Ok((service, tools))
     }
 
-    /// The HTTP client. It follows no redirects, so that no other server gets the token.
+    /// Creates the HTTP client. It follows no redirects, so that the token is sent to this server only.
     fn http_client(&self, url: &str, stop: CancellationToken) -> Result<BoundedHttp, Source> {
         // The whole process uses one provider. If another part has installed one already, that is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -299,8 +300,8 @@ impl Starter {
     }
 }
 
-/// The error of a start, with the reason if the program has ended. The reader of the answer or the writer of the
-/// request may notice the end first.
+/// Converts the error of a start. A closed connection and a failed write mean that the program has ended, so both become the
+/// same error. Any other error is shortened.
 fn ended(error: ClientInitializeError) -> Source {
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
@@ -315,14 +316,14 @@ fn cut(error: &(dyn Error + 'static)) -> Source {
     annex_text::line_within(&annex_text::with_causes(error), MAX_WORDS).into()
 }
 
-/// The retries for resuming an answer that broke off.
+/// The policy for resuming an answer that broke off: at most three tries, with growing pauses.
 fn resumption() -> ExponentialBackoff {
     let mut backoff = ExponentialBackoff::default();
     backoff.max_times = Some(3);
     backoff
 }
 
-/// The tools of the server, page by page.
+/// Lists the tools of the server, page by page.
 async fn offered(service: &Service) -> Result<Vec<Tool>, Source> {
     let mut tools: Vec<Tool> = Vec::new();
     let mut bytes = 0;

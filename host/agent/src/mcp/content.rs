@@ -15,13 +15,13 @@ const MAX_FILES: usize = 4 * 1024 * 1024;
 /// The longest file name, in bytes as JSON. It becomes a key in the session.
 const MAX_NAME: usize = 255;
 
-/// A parsed result.
+/// A parsed result of a tool.
 #[derive(Debug)]
 pub(super) struct Content {
     /// The text for the model, with the names of the files.
     pub(super) text: String,
     structured: Option<Value>,
-    /// The files by name.
+    /// The files for the session, each with its name.
     pub(super) artifacts: Vec<(String, Vec<Part>)>,
     changes: Option<Value>,
 }
@@ -53,7 +53,7 @@ impl Content {
     /// The answer for the model: the structured content, or an object with the text as `result`.
     ///
     /// # Errors
-    /// None that is known: the content is JSON already.
+    /// When the content cannot be written as JSON, which is not known to happen.
     pub(super) fn response(&self) -> Result<Json, String> {
         let response = match &self.structured {
             Some(Value::Object(object)) => Value::Object(object.clone()),
@@ -63,10 +63,10 @@ impl Content {
         Json::from_peer(&response).map_err(|error| format!("the result cannot be kept: {error}"))
     }
 
-    /// The changes of state, if all keys are in these scopes.
+    /// Reads the changes of state in the result. Each key must be in one of `scopes`.
     ///
     /// # Errors
-    /// Names a key in another scope, or says that the value is not an object. The text contains no value of a key.
+    /// When a key is in another scope, or the changes are not an object. The error names the key, but not its value.
     pub(super) fn state(&self, scopes: &[Scope]) -> Result<StateDelta, String> {
         let changes = match &self.changes {
             None => return Ok(StateDelta::new()),
@@ -132,7 +132,7 @@ impl Content {
         self.artifacts.push((name, vec![part]));
     }
 
-    /// The name for a file without one, such as an image: the tool's name, with an extension from the media type.
+    /// Creates a name for a file that has none, such as an image: the tool's name, with an extension from the media type.
     fn file_name(&self, tool: &str, media_type: &str) -> String {
         let kind = media_type.rsplit('/').next().unwrap_or(media_type);
         match self.artifacts.len() {

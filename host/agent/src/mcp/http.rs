@@ -36,8 +36,9 @@ const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct BoundedHttp {
     pub(super) server: Arc<str>,
     pub(super) client: reqwest::Client,
-    /// Fires when the transport is dropped, and then ends all requests and streams. The library does not end them
-    /// before the server is initialized. Afterwards the library itself ends the session, with its own timeout.
+    /// Fires when the transport is dropped, and then ends all requests and streams. This is needed because the library does not
+    /// end them while the server is being initialized. After the initialization the library ends the session itself, with its
+    /// own timeout.
     pub(super) stop: CancellationToken,
 }
 
@@ -205,7 +206,7 @@ fn parse(json: &[u8]) -> Result<ServerJsonRpcMessage, serde_json::Error> {
     serde_json::from_str(portable::repaired(&json).as_deref().unwrap_or(&json))
 }
 
-/// The media type in lower case, without parameters.
+/// The media type of the response, in lower case and without parameters.
 fn media_type(response: &Response) -> String {
     let field = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let essence = field.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -230,8 +231,8 @@ fn unread(error: ReadError<reqwest::Error>) -> HttpError {
     }
 }
 
-/// The events of a stream. Each event has at most [`MAX_MESSAGE`] bytes. The stream, including comments and blank
-/// lines, has at most [`MAX_BESIDE`] bytes.
+/// Reads the body of a response as a stream of events. Each event has at most [`MAX_MESSAGE`] bytes. The stream, including
+/// comments and blank lines, has at most [`MAX_BESIDE`] bytes.
 fn events(response: Response) -> EventStream {
     let begun = (response, EventLength::default(), MAX_BESIDE);
     let pieces = stream::try_unfold(begun, |(mut response, mut length, left)| async move {

@@ -1,4 +1,4 @@
-//! A tool of an MCP server.
+//! A tool that an MCP server offers.
 
 use std::borrow::Cow;
 use std::time::Duration;

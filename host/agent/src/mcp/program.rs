@@ -57,7 +57,7 @@ pub fn kill_programs() {
     }
 }
 
-/// Returns a token that fires at the end of this process. It can also be cancelled by itself.
+/// Returns a token that fires at the end of this process. A caller can also cancel this token alone.
 pub(super) fn stop_token() -> CancellationToken {
     ENDING.child_token()
 }
@@ -74,8 +74,8 @@ pub(super) struct Program {
 type Output = Pin<Box<dyn AsyncRead + Send>>;
 
 impl Program {
-    /// Starts the program in a separate process group, so that Ctrl-C does not reach the program. This process ends the
-    /// program in order.
+    /// Starts the program in a separate process group, so that Ctrl-C does not reach the program. At the end of this process,
+    /// the program is closed as [`end_programs`] describes.
     pub(super) fn spawn(mut command: Command) -> io::Result<(Self, Option<ChildStderr>)> {
         if ENDING.is_cancelled() {
             return Err(about_to_end());
@@ -189,7 +189,7 @@ fn kill(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
-/// The lines of a program, repaired so that every reader can read their values.
+/// Reads the lines that a program prints. Each line is repaired, so that every JSON parser can read its values.
 fn repaired_lines(output: ChildStdout) -> Output {
     let lines = stream::try_unfold(BufReader::new(output), |mut output| async move {
         let mut line = Vec::new();
@@ -214,7 +214,7 @@ fn repaired_line(line: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A program that has ended, while a process in its group still holds its standard error.
+    /// Starts a program that ends while a process in its group still holds its standard error.
     async fn ended_before_its_group() -> (Program, ChildStderr) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 600 &"]);

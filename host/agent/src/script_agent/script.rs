@@ -7,16 +7,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-/// The rules of a script agent. Among the rules that match a message, the one with the longest `message_id` applies,
-/// then the one with the longest `text`.
+/// The rules of a script agent. If several rules match a message, the rule with the longest `message_id` applies. If several of
+/// these have equally long ids, the rule with the longest `text` applies.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Vec<EventRule>")]
 pub struct EventScript {
-    /// The rules, those with the longest conditions first.
+    /// The rules, sorted so that the longest conditions come first.
     rules: Vec<EventRule>,
 }
 
-/// A condition on messages, and the events for matching ones.
+/// A condition on messages, and the steps of the agent for a message that meets the condition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RuleTable")]
 struct EventRule {
@@ -45,7 +45,7 @@ struct RuleTable {
 pub(crate) enum Step {
     /// Changes the task's state.
     Status(StatusStep),
-    /// Sends an artifact or a piece of one.
+    /// Sends an artifact or a piece of an artifact.
     Artifact(ArtifactStep),
     /// Answers with a message instead of a task.
     Message(MessageStep),
@@ -145,7 +145,7 @@ impl EventScript {
         self.rules.iter().map(|rule| rule.steps.len()).max().unwrap_or(0)
     }
 
-    /// The steps for a message with this id and text.
+    /// The steps of the first rule that matches a message with this id and text. `None` if no rule matches.
     pub(crate) fn steps_for(&self, id: &str, text: &str) -> Option<&[Step]> {
         let applies = |rule: &&EventRule| id.starts_with(&rule.message_id) && text.starts_with(&rule.text);
         self.rules.iter().find(applies).map(|rule| rule.steps.as_slice())
@@ -242,7 +242,7 @@ impl TryFrom<PartTable> for StepPart {
     }
 }
 
-/// The parts of a step in A2A's form.
+/// Converts the parts of a step to A2A's form.
 pub(crate) fn parts(parts: &[StepPart]) -> Vec<Part> {
     parts.iter().map(|part| part.0.clone()).collect()
 }

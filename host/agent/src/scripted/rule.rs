@@ -122,8 +122,8 @@ impl Rule {
         searches.into_iter().fold(filled, u64::saturating_add)
     }
 
-    /// Returns the answer and the calls, or `None` if the rule does not apply. A rule with too long texts does not
-    /// apply. When `given_up` returns true, no rule applies any more.
+    /// Returns the answer and the calls, or `None` if the rule does not apply. A rule whose texts are too long does not apply.
+    /// Once `given_up` returns true, the result is `None` too.
     pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<RuleAnswer> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
@@ -224,7 +224,8 @@ fn known_segments(
     }
 }
 
-/// The text with its pieces filled in; `None` if a piece is missing or the text exceeds `room`.
+/// Fills the pieces into a text. `None` if a piece is missing, or if the text has more than `room` bytes. Subtracts the bytes
+/// of the text from `room`.
 fn fill<'a>(segments: &[Segment], room: &mut usize, piece: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<String> {
     let mut text = String::new();
     for segment in segments {
@@ -238,7 +239,7 @@ fn fill<'a>(segments: &[Segment], room: &mut usize, piece: impl Fn(&str) -> Opti
     Some(text)
 }
 
-/// The text, escaped for the inside of a JSON string.
+/// Escapes a text for the inside of a JSON string.
 fn inside_string(text: &str) -> String {
     let quoted = Json::string(text);
     quoted.get().strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default().to_owned()

@@ -12,7 +12,7 @@ pub(super) struct Pieces<'a> {
     text: String,
     /// The start of the held-back piece in `text`; `None` if no piece is held back.
     held: Option<usize>,
-    /// True if the next piece is appended to the sent ones.
+    /// True if the next piece is appended to the pieces that were sent before.
     append: bool,
 }
 
@@ -44,14 +44,14 @@ impl<'a> Pieces<'a> {
         self.append = false;
     }
 
-    /// Replaces everything that was sent by `text`.
+    /// Replaces all sent pieces with `text`.
     pub(super) fn replace(&mut self, text: &str) {
         self.start_again();
         self.text.push_str(text);
         self.held = Some(0);
     }
 
-    /// Replaces everything that was sent by `text`, unless the same text was sent.
+    /// Replaces all sent pieces with `text`, unless they already have this text.
     pub(super) fn correct(&mut self, text: &str) {
         if self.text != text {
             self.replace(text);

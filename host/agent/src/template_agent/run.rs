@@ -19,7 +19,7 @@ use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
 use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
 
-/// The text for a message to a waiting task without the awaited tool results.
+/// The text of the answer to a client that did not send the tool results for which its task waits.
 const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
                         `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
                         of the part.";
@@ -129,8 +129,8 @@ impl<'a> Run<'a> {
         self.agent.callbacks.as_deref()
     }
 
-    /// Calls the callback `before_agent`. Returns its answer, if it gives one. State without an answer is stored at
-    /// once, so that the instruction can use it.
+    /// Calls the callback `before_agent`. Returns the callback's answer if it gives one. Otherwise the callback's changes of
+    /// the state are stored at once, so that the instruction can use them.
     async fn before_agent(&self) -> Result<Option<AnswerStep>, AgentError> {
         let Some(callbacks) = self.callbacks() else { return Ok(None) };
         let mut context = callback_context(self.turn);
@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Calls the model once and sends its answer on.
+    /// Calls the model once, and sends the pieces of its answer to the client.
     async fn ask(&mut self, mut prompt: Prompt) -> Result<AnswerStep, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks() {
@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
         Ok(AnswerStep { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
     }
 
-    /// Stores the calls, makes them, and stores the results. Returns the calls whose results the client sends later.
+    /// Stores the calls, runs the tools, and stores the results. Returns the calls whose results the client sends later.
     async fn call_tools(&self, answered: AnswerStep) -> Result<Vec<Outcome>, AgentError> {
         let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
         let mut parts = Vec::new();
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
         self.require(parts).await
     }
 
-    /// Repeats the request for results: the client has sent something else.
+    /// Asks the client for the results once more, because the client's message does not contain them.
     async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
         self.store_last(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
         let calls = waiting.iter().map(|call| call_part::call(call, true));
@@ -349,7 +349,7 @@ fn asks_for_too_many() -> AgentError {
     failed(&format!("The agent asked for more than {MAX_CALLS} calls of tools at once. Ask for less at once."))
 }
 
-/// The error for the user, without the cause, which may contain addresses and keys.
+/// Creates the error for the user. It does not contain the cause, because the cause may contain addresses and keys.
 fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
     step.fail(&error.to_string());
     if let Some(too_long) = error.source.downcast_ref::<PromptTooLong>() {

@@ -49,12 +49,12 @@ struct ProtectedHeader<'a> {
 }
 
 impl Signer {
-    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`. The key is Ed25519, P-256, or RSA of 2048
-    /// to 4096 bits. `kid` is the id under which verifiers find the public key. The type of the key decides the
-    /// algorithm; if `algorithm` is given, it must be the same.
+    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`. The key is Ed25519, P-256, or RSA of 2048 to 4096
+    /// bits. `kid` is the id under which verifiers find the public key. The type of the key decides the algorithm; if
+    /// `algorithm` is given, it must be the same.
     ///
     /// # Errors
-    /// When `pem` is something else or a key of another type, when the key is not for `algorithm`, or `kid` is empty.
+    /// When `pem` is not such a block, its key has an unsupported type or is not for `algorithm`, or `kid` is empty.
     pub fn from_pem(pem: &str, kid: &str, algorithm: Option<Algorithm>) -> Result<Self, KeyError> {
         if kid.is_empty() {
             return Err(KeyError::EmptyKid);
@@ -86,12 +86,11 @@ impl Signer {
 
     /// Signs the card in the given form.
     ///
-    /// If a card has empty values, the official SDKs can verify only a signature in
-    /// [`CanonicalForm::WithoutEmptyValues`]. Add that signature as a second one. A security requirement without scopes
-    /// is such an empty value.
+    /// If a card has empty values, the official SDKs can verify only a signature in [`CanonicalForm::WithoutEmptyValues`]. Add
+    /// that signature as a second one. A security requirement without scopes is such an empty value.
     ///
     /// # Errors
-    /// Those of [`Signer::sign`].
+    /// When the card has no canonical form, see [the module](crate::signature).
     pub fn sign_in_form(&self, card: &AgentCard, form: CanonicalForm) -> Result<AgentCardSignature, SignError> {
         let json = serde_json::to_string(card).map_err(SignError::Encoding)?;
         self.sign_json(&json, form)
@@ -100,7 +99,7 @@ impl Signer {
     /// Signs a card given as JSON text, including fields that the model does not know.
     ///
     /// # Errors
-    /// Those of [`Signer::sign`], and when the text is not a JSON object.
+    /// When the text is not a JSON object, or the card has no canonical form.
     pub fn sign_json(&self, card_json: &str, form: CanonicalForm) -> Result<AgentCardSignature, SignError> {
         let payload = canonical_bytes(read_card(card_json)?, form)?;
         // Section 8.4 wants `alg` and `kid`, and recommends this `typ`.

@@ -37,7 +37,7 @@ pub enum VerifyError {
     /// The card has no signatures, or its `signatures` do not have the form of section 8.4.2.
     #[error("the card has no signatures")]
     Unsigned,
-    /// No signature was made with a trusted key and that key's algorithm, as far as the headers tell.
+    /// None of the signatures names a trusted key and the algorithm of that key in its header.
     #[error("no signature is by a trusted key")]
     UnknownKey,
     /// A signature names a trusted key, but does not match this card.

@@ -27,7 +27,7 @@ pub(super) fn world(project: &Project) -> Result<(Resolve, WorldId), String> {
     parsed().map_err(|error| format!("{error:#}"))
 }
 
-/// The component of a build, with the project's manifest in it. If the output `made` is a core module, the module is
+/// Returns the component of a build, with the project's manifest in it. If the output `made` is a core module, the module is
 /// converted to a component.
 pub(super) fn of(project: &Project, made: &[u8]) -> Result<Vec<u8>, ProjectError> {
     let of = || -> Result<Vec<u8>> {

@@ -18,11 +18,11 @@ const WARM_UP: usize = 20;
 pub struct Measurement<'a> {
     /// The number of measured turns.
     pub turns: usize,
-    /// True to count instructions as well, which needs another compilation of each component.
+    /// True to count instructions too. Counting needs another compilation of each component.
     pub instructions: bool,
     /// The keys of an `[[extension]]` without `component`.
     pub settings: &'a Table,
-    /// The function that reads the settings.
+    /// The function that parses the settings.
     pub read: ReadSettings<'a>,
     /// The folder for compiled components.
     pub cache: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct Cost {
     pub hooks: Vec<(Hook, Vec<Duration>)>,
     /// The largest linear memory of an instance, in bytes.
     pub memory: usize,
-    /// The calls of imports per turn.
+    /// The number of calls of imports per turn.
     pub host_calls: u64,
     /// The instructions of the guest per turn, which are the same in each run. `None` if the measurement does not count
     /// instructions.
@@ -94,7 +94,7 @@ impl Cost {
     }
 }
 
-/// A component during the measurement.
+/// A component that is being measured, with its results so far.
 struct MeasuredComponent {
     extension: Arc<Extension>,
     turns: Vec<Duration>,

@@ -13,7 +13,7 @@ use super::outcome;
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// The line before the expected outcome. This table is the last one of the file, so that `--update` can replace it.
+/// The head of the table with the expected outcome. This table is the last one of the file, so that `--update` can replace it.
 const EXPECT: &str = "[expect]";
 
 /// The reason why a case cannot be run.
@@ -22,9 +22,9 @@ pub enum CaseError {
     /// The file cannot be read or written.
     #[error("{}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault.
+        /// The error of reading or writing the file.
         #[source]
         source: io::Error,
     },
@@ -77,7 +77,7 @@ pub(super) struct CaseInputs {
     pub(super) metadata: Table,
     /// The URIs of the extensions that the client requests. Default: the URI of the extension under test.
     pub(super) requested: Option<Vec<String>>,
-    /// Parameters that replace those of the settings, key by key.
+    /// Parameters of this case. They replace the parameters in the settings that have the same keys.
     pub(super) parameters: Table,
     /// The values of secrets that the settings name. A secret without a value here gets a placeholder.
     pub(super) secrets: BTreeMap<String, String>,

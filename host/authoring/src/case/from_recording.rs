@@ -28,14 +28,14 @@ pub enum NewCase {
     Passes {
         /// The name of the case's file.
         name: String,
-        /// The differences between the case and the turn.
+        /// The differences between the case and the recorded turn.
         remarks: Vec<&'static str>,
     },
     /// The component fails in the case, which therefore has no expected outcome yet.
     Fails {
         /// The name of the case's file.
         name: String,
-        /// The failure.
+        /// The text of the component's error.
         fault: String,
     },
     /// The turn cannot be a case.
@@ -110,7 +110,8 @@ impl NewCases {
         Ok(file.into_temp_path())
     }
 
-    /// Gives all case files their final names, and returns how many there are. If one cannot be renamed, none is.
+    /// Gives all case files their final names, and returns the number of files. If a file cannot be renamed, all files keep
+    /// their temporary names.
     ///
     /// # Errors
     /// When a file cannot be renamed.

@@ -77,7 +77,7 @@ impl Outcome {
     /// Checks that the extension did not fail.
     ///
     /// # Errors
-    /// When it failed, because the costs of such a turn are meaningless.
+    /// When the extension failed, because the costs of such a turn are meaningless.
     pub(super) fn check(&self) -> Result<(), CaseError> {
         match &self.fault {
             Some(fault) => Err(CaseError::Case(format!("a turn fails: {fault}"))),
@@ -85,7 +85,7 @@ impl Outcome {
         }
     }
 
-    /// Records what can be read only after the run: log lines, keys, HTTP requests and resumed tasks.
+    /// Records the effects that are known only after the run: log lines, keys, HTTP requests and resumed tasks.
     pub(super) async fn look_back(&mut self, extension: &Extension, scene: &Scene) {
         self.log = extension
             .log()
@@ -150,7 +150,7 @@ fn refused(refusal: &A2aError) -> Value {
     )
 }
 
-/// The event without members that are the same in every case.
+/// Writes an event as JSON, without members that are the same in every case.
 fn shown(event: &StreamResponse) -> Value {
     without_empty(match event {
         StreamResponse::Message(message) => {
@@ -182,7 +182,7 @@ fn value(of: &impl serde::Serialize) -> Value {
     serde_json::to_value(of).unwrap_or_default()
 }
 
-/// The value without empty members.
+/// Removes the empty members of a value.
 fn without_empty(value: Value) -> Value {
     let Value::Object(members) = value else { return value };
     let says = |value: &Value| match value {
@@ -194,7 +194,7 @@ fn without_empty(value: Value) -> Value {
     members.into_iter().filter(|(_, value)| says(value)).collect::<Map<_, _>>().into()
 }
 
-/// The table as text for a case file.
+/// Writes the table as text for a case file.
 pub(super) fn text(expect: &Table) -> String {
     let whole = Table::from_iter([("expect".to_owned(), expect.clone().into())]);
     let text = whole.to_string();

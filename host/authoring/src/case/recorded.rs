@@ -23,7 +23,7 @@ const SECRET: &str = "(secret)";
 #[derive(Debug)]
 pub(super) struct GivenTurn {
     pub(super) given: Table,
-    /// The differences between the case and the turn.
+    /// The differences between the case and the recorded turn.
     pub(super) remarks: Vec<&'static str>,
 }
 
@@ -263,13 +263,13 @@ fn json(value: &impl Serialize) -> Result<Json, String> {
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-/// The value in TOML. Fails if TOML cannot express it; `what` names the value in the error.
+/// Converts a value to TOML. Fails if TOML cannot express the value; `what` names the value in the error.
 fn said(value: &impl Serialize, what: &str) -> Result<Value, String> {
     toml_json::of(&json(value)?)
         .ok_or_else(|| format!("TOML cannot say {what}: there is a null in it, or a number that is too large"))
 }
 
-/// The message in TOML: a table, or a string if the message has nothing but one text.
+/// Converts a message to TOML: a table, or a string if the message has nothing but one text.
 fn message(message: &Message) -> Result<Value, String> {
     let mut message = said(message, "its message")?;
     let Some(table) = message.as_table_mut() else { return Ok(message) };
@@ -290,7 +290,7 @@ fn drop_default(table: &mut Table, key: &str, default: &str) {
     }
 }
 
-/// The agent's events in TOML, as they were before the extension changed them.
+/// Converts the agent's events to TOML, as they were before the extension changed them.
 fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
     let mut events = Vec::new();
     let mut has_changed = false;
@@ -311,7 +311,7 @@ fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
     Ok(Value::Array(events))
 }
 
-/// An event as an entry of `given.answer`.
+/// Converts an event to an entry of `given.answer`.
 fn event(event: &StreamResponse) -> Result<Value, String> {
     if let StreamResponse::StatusUpdate(update) = event
         && update.status.message.is_none()
@@ -337,7 +337,7 @@ fn entry(key: &str, value: impl Into<Value>) -> Value {
     Value::Table(Table::from_iter([(key.to_owned(), value.into())]))
 }
 
-/// A response to an HTTP request, as an entry of `given.http`.
+/// Converts a response to an HTTP request to an entry of `given.http`.
 fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     let Octets::Text(body) = &answer.body else {
         return Err(format!("the answer to {request} is no text, and a case has texts"));
@@ -364,7 +364,7 @@ fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     Ok(Value::Table(table))
 }
 
-/// The turn with its ids replaced by the ids that all cases have.
+/// Replaces the ids of a turn by the ids that all cases have.
 fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
     let mut task = turn.task_id.as_ref().map(ToString::to_string);
     let mut context = turn.context_id.as_ref().map(ToString::to_string);

@@ -33,7 +33,7 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// A runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read` parses
+    /// Creates a runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read` parses
     /// them. Compiled components are stored in `cache`.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl<'a> Runner<'a> {
         Self::with(&config(cache), component, settings, read)
     }
 
-    /// Like [`Self::new`], with a given config of the runtime.
+    /// Creates a runner as [`Self::new`] does, with this config of the runtime.
     pub(super) fn with(
         config: &RuntimeConfig,
         component: &'a [u8],
@@ -66,7 +66,7 @@ impl<'a> Runner<'a> {
         self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Loads the component with the settings alone.
+    /// Loads the component with the runner's settings, without the inputs of a case.
     pub(crate) async fn extension(&self) -> Result<Extension, CaseError> {
         self.load(&CaseInputs::default()).await
     }
@@ -331,7 +331,7 @@ async fn way_out(
     Ok(())
 }
 
-/// The message of the case, made from a text or from a Message object. Missing ids get the values that all cases have.
+/// Reads the message of the case from a text or from a Message object. Missing ids get the values that all cases have.
 fn message(given: &CaseInputs) -> Result<Message, CaseError> {
     let wrong = |reason: String| CaseError::wrong("message", reason);
     let mut message = match &given.message {
@@ -356,7 +356,7 @@ fn metadata(given: &CaseInputs) -> Result<Metadata, CaseError> {
     metadata.map_err(|error| CaseError::wrong("metadata", error))
 }
 
-/// One event of the agent; `place` is its index.
+/// Converts an entry of the case to an event of the agent. `place` is the index of the entry.
 fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError> {
     let AnswerGiven { artifact, state: next, message, event } = answer;
     Ok(match (artifact, next, message, event) {
@@ -420,13 +420,13 @@ fn status(state: TaskState, message: Option<&str>) -> TaskStatusUpdateEvent {
     }
 }
 
-/// A state by its name, with or without `TASK_STATE_`.
+/// Reads the name of a state, with or without `TASK_STATE_`. `key` is the key of the case that has the name, for the error.
 fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
     let whole = format!("TASK_STATE_{}", name.trim_start_matches("TASK_STATE_").replace('-', "_").to_uppercase());
     serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))
 }
 
-/// The parameters of a method, which must be an object.
+/// Reads the parameters of a method, which must be an object.
 fn params(method: &MethodGiven) -> Result<Json, CaseError> {
     let wrong = |error: serde_json::Error| CaseError::wrong("method.params", error);
     let params = method.params.as_ref().map_or_else(|| Ok(serde_json::json!({})), toml_json::of_case).map_err(wrong)?;

@@ -265,7 +265,7 @@ pub(super) struct Requests {
 
 #[async_trait]
 impl HttpClient for Requests {
-    /// Returns the next response that the case has for this request. The last one repeats.
+    /// Returns the next response that the case has for this request. After the last response, that response is returned again.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         let line = format!("{} {}", request.method(), request.uri());
         let before = {

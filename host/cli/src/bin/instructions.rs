@@ -64,7 +64,7 @@ type Counts = BTreeMap<&'static str, u64>;
 /// The two kinds of instances that are counted: a fresh one for each turn, or one that is kept between turns.
 const LIVES: [&str; 2] = ["fresh", "kept"];
 
-/// The instructions per turn, for each value of [`LIVES`].
+/// Counts the instructions per turn, for each value of [`LIVES`].
 fn count_all() -> anyhow::Result<Counts> {
     let cache = tempfile::tempdir()?;
     let mut counts = Counts::new();
@@ -78,7 +78,8 @@ fn count_all() -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// The instructions of a process that runs `turns` turns, including its end but not its start.
+/// Counts the instructions of a process that runs `turns` turns. The count begins with the first turn, and includes the end of
+/// the process.
 fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
     let file = cache.join("callgrind.out");
     let mut command = Command::new("valgrind");

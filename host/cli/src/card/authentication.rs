@@ -36,7 +36,7 @@ pub(super) fn describe_requirements(card: &AgentCard, text: &mut String) -> fmt:
     }
 }
 
-/// The schemes that one requirement combines, such as `key and token (read, write)`.
+/// Joins the schemes that one requirement combines, as in `key and token (read, write)`.
 fn together(requirement: &SecurityRequirement) -> String {
     let schemes: Vec<String> = requirement
         .schemes
@@ -49,7 +49,7 @@ fn together(requirement: &SecurityRequirement) -> String {
     if schemes.is_empty() { "nothing".to_owned() } else { schemes.join(" and ") }
 }
 
-/// The credentials that a scheme requires, and the scheme's description.
+/// Describes the credentials that a scheme requires. Also returns the description that the scheme has on the card.
 fn kind(scheme: &SecurityScheme) -> (String, &Option<String>) {
     match scheme {
         SecurityScheme::ApiKey(key) => {
@@ -78,7 +78,7 @@ fn kind(scheme: &SecurityScheme) -> (String, &Option<String>) {
     }
 }
 
-/// The OAuth flow, and the URL at which that flow begins.
+/// Describes an OAuth flow by its name and the URL at which it begins.
 fn flow(flow: &OAuthFlows) -> String {
     match flow {
         OAuthFlows::AuthorizationCode(flow) => format!("authorization code from {}", flow.authorization_url),

@@ -1,4 +1,4 @@
-//! What `annex chat` remembers of a conversation, and the file in which it keeps the conversation.
+//! The state that `annex chat` keeps of a conversation, and the file in which the state is stored.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Conversation {
     /// Begins a new conversation and saves it to the same file.
     ///
     /// # Errors
-    /// As [`Conversation::save`].
+    /// When the file cannot be written.
     pub(super) fn restart(&mut self) -> anyhow::Result<()> {
         let file = mem::take(&mut self.file);
         *self = Self { file, ..Self::default() };

@@ -25,7 +25,7 @@ impl Lines {
         Self(receiver)
     }
 
-    /// The next line; `None` at the end of the input, or at Ctrl-C.
+    /// Reads the next line. `None` at the end of the input, or at Ctrl-C.
     ///
     /// # Errors
     /// When standard input cannot be read or is not UTF-8.

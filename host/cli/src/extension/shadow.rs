@@ -7,7 +7,7 @@ use crate::line::Line;
 
 pub(super) type Shadow = shadows::Shadow<Line>;
 
-/// The message after a shadow has begun.
+/// Writes the message that a shadow has begun.
 pub(super) fn began(shadow: &Shadow) -> String {
     let Shadow { digest, share, .. } = shadow;
     format!(
@@ -16,12 +16,12 @@ pub(super) fn began(shadow: &Shadow) -> String {
     )
 }
 
-/// The message after a shadow was dropped: its final report.
+/// Writes the message that a shadow was dropped, with its final report.
 pub(super) fn dropped(shadow: &Shadow) -> String {
     format!("Dropped:\n{}", report(shadow))
 }
 
-/// The outcome of a shadow so far.
+/// Writes the outcome of a shadow so far.
 pub(super) fn report(shadow: &Shadow) -> String {
     let Shadow { digest, component_version, since, share, turns, agreed, failed, .. } = shadow;
     let mut text = format!(

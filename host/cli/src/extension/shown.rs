@@ -9,7 +9,7 @@ use super::shadow;
 use crate::line::Line;
 
 pub(super) type List = extensions::List<Line>;
-/// Details of an extension; grants stay JSON.
+/// The details of an extension, with its grants as JSON.
 pub(super) type Details = extensions::Details<Line, Value>;
 pub(super) type RemovedExtension = extensions::RemovedExtension<Line>;
 pub(super) type ReloadResult = extensions::ReloadResult<Line>;
@@ -51,7 +51,7 @@ fn summary(extension: &Summary) -> String {
     )
 }
 
-/// The two versions of an extension: the author's version, and the number that the server assigned.
+/// Writes the two versions of an extension: the author's version, and the number that the server assigned.
 fn version(extension: &Summary) -> String {
     let Summary { component_version, version, .. } = extension;
     format!("version {component_version} (number {version})")
@@ -119,7 +119,7 @@ pub(super) fn details(details: &Details) -> String {
     text
 }
 
-/// The message after an extension was installed, promoted or rolled back.
+/// Writes the message that an extension was installed, promoted or rolled back.
 pub(super) fn changed(details: &Details, what: &str) -> String {
     let Summary { uri, digest, source, .. } = &details.summary;
     let until = match &source.until {

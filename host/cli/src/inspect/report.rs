@@ -25,7 +25,7 @@ pub(super) struct Report {
     pub(super) unkeepable: Option<String>,
     /// The component's description of itself; `None` if the component was refused.
     pub(super) descriptor: Option<DescriptorReport>,
-    /// The reason for which the component was refused.
+    /// The reason for which the component was refused; `None` if it loaded.
     pub(super) problem: Option<String>,
     /// The schema of the parameters, if the component refused its parameters.
     pub(super) parameter_schema: Option<Json>,

@@ -9,7 +9,7 @@ const MAX_DEPTH: u8 = 16;
 /// The limit on a sample's strings and lists: the most characters of a string, and the most items of a list.
 const MOST: u64 = 64;
 
-/// A sample value for the schema; `None` if none was found. Not every keyword of the schema is respected.
+/// Creates a sample value for the schema; `None` if none was found. Some keywords of the schema are ignored.
 pub(super) fn of(schema: &Value) -> Option<Value> {
     Walk { root: schema }.value(schema, 0)
 }

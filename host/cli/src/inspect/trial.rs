@@ -94,7 +94,7 @@ fn no_requests() -> HttpGrant {
     }
 }
 
-/// The lines of a config's `[extension.grants]` table.
+/// Writes the grants as the lines of a config's `[extension.grants]` table.
 pub(crate) fn in_config(grants: &Grants) -> Vec<String> {
     let line = |grant: GrantNeeded, is_granted: bool| is_granted.then(|| grant.to_string());
     let session_state = grants.session_state.as_ref().map(|grant| match grant.scopes.as_slice() {

@@ -15,11 +15,10 @@ use crate::{component, progress, serve, shell};
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
 
-/// The tables for a config in `folder`, one for each argument.
+/// Creates an `[[extension]]` table for each argument of `--with`, for a config in `folder`.
 ///
 /// # Errors
-/// When a component or its settings cannot be used, or when the component needs grants that the arguments do
-/// not give.
+/// When a component or its settings cannot be used, or when the component needs grants that the arguments do not give.
 pub(super) async fn tables(arguments: &[String], folder: &Path) -> anyhow::Result<Vec<Table>> {
     // Without components no runtime is started.
     if arguments.is_empty() {
@@ -120,8 +119,8 @@ fn move_secrets(settings: &mut Table, from: &Path, to: &Path) -> anyhow::Result<
     Ok(())
 }
 
-/// The path `file`, which is relative to `from`, as a config in `to` writes it: unchanged if both folders are equal,
-/// otherwise absolute.
+/// Rewrites the path `file`, which is relative to `from`, for a config in `to`. The path stays unchanged if both folders are
+/// equal. Otherwise it becomes absolute.
 fn moved(file: &Path, from: &Path, to: &Path) -> anyhow::Result<String> {
     let file = if from == to { file.to_owned() } else { path::absolute(from.join(file))? };
     let text = file.into_os_string().into_string();

@@ -9,7 +9,7 @@ use crate::pretty::pretty;
 /// The most bytes that a transcript keeps of an answer, because an agent may send without end.
 const MAX_WORDS: usize = 1 << 20;
 
-/// The answer as far as it has been printed.
+/// Prints an answer, and remembers what was printed.
 #[derive(Default)]
 pub(crate) struct Transcript {
     /// True if a part of the answer was printed.
@@ -120,7 +120,7 @@ impl Transcript {
     }
 }
 
-/// The last message of the history, if it is the agent's.
+/// The last message of the history. `None` if the history is empty or the user wrote that message.
 fn last_words(history: &[Message]) -> Option<Message> {
     history.last().filter(|message| message.role == Role::Agent).cloned()
 }

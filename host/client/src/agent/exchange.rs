@@ -14,7 +14,7 @@ use crate::{
     Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters, StreamRoom,
 };
 
-/// The most skipped events of one stream. An agent that sends more does not speak A2A.
+/// The most events of one stream that are skipped. An agent that sends more unknown events does not speak A2A.
 const MAX_PASSED_OVER: usize = 1_000;
 
 /// The context that all calls to an agent share.
@@ -104,7 +104,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The events of a stream. Each event passes through the interceptors before the caller gets the event.
+    /// Converts the answers of a stream to events. Each event passes through the interceptors before the caller gets the event.
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
         // The header arrives before the first event, so its active extensions apply to all events.

@@ -83,7 +83,7 @@ pub(crate) enum DirectError {
 }
 
 impl Direct {
-    /// An empty pool for the origin of `url`. `None` if the URL contains credentials, or the origin needs TLS or a
+    /// Creates an empty pool for the origin of `url`. `None` if the URL contains credentials, or the origin needs TLS or a
     /// proxy.
     pub(crate) fn to(url: &Url, connect_timeout: Duration) -> Option<Self> {
         let has_user = !url.username().is_empty() || url.password().is_some();
@@ -160,7 +160,7 @@ impl Pool {
         Ok(Connection { sender, driver: Box::pin(driver) })
     }
 
-    /// Takes an idle connection that, as far as known, is still open.
+    /// Takes an idle connection that seems to be open. `None` if there is no such connection.
     fn take(&self) -> Option<Connection> {
         loop {
             let (_, mut connection) = self.lock().connections.pop()?;
@@ -210,7 +210,7 @@ impl Connection {
 }
 
 impl Incomplete {
-    /// The next piece of the body; `None` at its end.
+    /// Reads the next piece of the body; `None` at the end of the body.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, DirectError> {
         while let Some(frame) = future::poll_fn(|context| self.poll_frame(context)).await {
             // Frames without data are trailers, which are ignored.

@@ -24,7 +24,7 @@ pub(super) async fn single(http: &Http, response: Response, form: Form) -> Resul
     Ok(unread)
 }
 
-/// The answers of an event stream. Their bytes count against `room`.
+/// Reads the answers of an event stream. Their bytes count against `room`.
 pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<StreamRoom>) -> Answers {
     let url = response.url().into();
     let status = response.status();
@@ -40,7 +40,7 @@ struct EventAnswers {
     status: StatusCode,
     form: Form,
     events: Events<CountedBody>,
-    /// True after a log line about repaired events.
+    /// True if the log already has a line about repaired events.
     is_repair_told: bool,
 }
 

@@ -142,7 +142,7 @@ fn query_text(value: &Json) -> String {
     value.to::<String>().unwrap_or_else(|_| value.get().to_owned())
 }
 
-/// Reads a result. Some operations answer with an empty body.
+/// Reads a result. An empty body, with which some operations answer, is read as `null`.
 fn result(text: &str) -> Result<Json, ReadFailure> {
     let text = if text.trim().is_empty() { "null" } else { text };
     Json::parse(text.to_owned()).map_err(|error| ReadFailure::Foreign(error.into()))

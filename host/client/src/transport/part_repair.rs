@@ -28,12 +28,12 @@ const FILE_CONTENT: [&str; 2] = ["bytes", "uri"];
 /// a part.
 pub(super) type WritePart = fn(&Json) -> Option<Json>;
 
-/// The answer with repaired parts; `None` if nothing needed repair. Called only for an answer that could not be read.
+/// Repairs the parts of an answer that could not be read. `None` if nothing needed repair.
 pub(super) fn mended(answer: &Json, write: WritePart) -> Option<Json> {
     mended_within(answer, write, MAX_LEVELS)
 }
 
-/// The part in the form of 1.0.
+/// Writes a part of 1.0 or of 0.3 in the form of 1.0. `None` if the value is not a part.
 pub(super) fn of_1_0(part: &Json) -> Option<Json> {
     if part.to::<Part>().is_ok() {
         return Some(part.clone());
@@ -42,7 +42,7 @@ pub(super) fn of_1_0(part: &Json) -> Option<Json> {
     Json::from_peer(&part).ok()
 }
 
-/// The part in the form of 0.3.
+/// Writes a part of 1.0 or of 0.3 in the form of 0.3. `None` if the value is not a part.
 pub(super) fn of_0_3(part: &Json) -> Option<Json> {
     if v0_3::answer::part(part).is_ok() {
         return Some(part.clone());

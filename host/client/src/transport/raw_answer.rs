@@ -91,11 +91,11 @@ impl RawAnswer {
         read.map_err(|error| ClientError::protocol(self.url(), json.get(), error))
     }
 
-    /// Decodes an event of a stream; `None` for an event of an unknown kind, which is skipped. Some agents of 1.0 write
-    /// some events in the form of 0.3. Other agents send keep-alive events with an event name of their own.
+    /// Decodes an event of a stream; `None` for an event of an unknown kind, which is skipped. Some agents of 1.0 write some
+    /// events in the form of 0.3. Other agents send keep-alive events with an event name of their own.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// The agent's error, or a breach of the protocol.
     pub(crate) fn decode_event(&self) -> Result<Option<StreamResponse>, ClientError> {
         match self.decode() {
             Err(error @ ClientError::Protocol { .. }) => {
@@ -117,7 +117,7 @@ impl RawAnswer {
     /// Extracts the result now, so that an agent's error is reported before the result is decoded.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// The agent's error, or a breach of the protocol.
     pub(super) fn taken_apart(self) -> Result<Self, ClientError> {
         let json = self.result()?;
         let url = match self {
@@ -129,7 +129,7 @@ impl RawAnswer {
     /// Checks that the body of an error status contains an A2A error.
     ///
     /// # Errors
-    /// The status, with the time after which the request may be sent again.
+    /// When the body contains no A2A error. The error has the status, and the time after which the request may be sent again.
     pub(super) fn check_status(&self, status: StatusCode, seconds: Option<u64>) -> Result<(), ClientError> {
         if status.is_success() {
             return Ok(());
@@ -158,7 +158,7 @@ impl RawAnswer {
         }
     }
 
-    /// The result as JSON.
+    /// Extracts the result as JSON.
     fn result(&self) -> Result<Json, ClientError> {
         match self {
             Self::Result { json, .. } => Ok(json.clone()),
@@ -187,8 +187,8 @@ fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
 }
 
 impl Text {
-    /// A text from `url`. JSON values that some readers cannot read are replaced, and the log names the first one. If
-    /// `is_told` is true, nothing is logged; a log line sets it to true.
+    /// Creates a text from `url`. JSON values that some readers cannot read are replaced. If `is_told` is false, the log names
+    /// the first replaced value, and `is_told` becomes true.
     pub(super) fn new(url: Arc<str>, status: StatusCode, text: String, form: Form, is_told: &mut bool) -> Self {
         let is_named = false;
         let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form, is_named } };

@@ -65,7 +65,7 @@ impl Transport for JsonRpc {
     }
 }
 
-/// The 0.3 method for an operation, and the parameters of that method.
+/// Returns the 0.3 method for an operation, and the parameters in the form of 0.3. Fails for operations that 0.3 lacks.
 fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
     let params = call.params.as_str();
     let of_task = |params: call::TaskParams<'_>| encoded(&params);
@@ -103,7 +103,7 @@ fn not_carried(problem: String) -> ClientError {
     ClientError::NotCarried { binding: BINDING, problem }
 }
 
-/// The header fields of a request in 0.3: with version 0.3, and with the extensions under the field name of 0.3.
+/// Converts the header fields of a request to 0.3: sets the version, and renames the field that lists the extensions.
 fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers.insert(A2A_VERSION, HeaderValue::from_static(v0_3::VERSION));
     if let Some(extensions) = headers.remove(A2A_EXTENSIONS) {

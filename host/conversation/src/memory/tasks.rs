@@ -116,16 +116,15 @@ impl TaskSlot {
 
     /// Bytes of the task as it is now.
     pub(super) fn task_bytes(&self) -> usize {
-        match &self.content {
-            TaskContent::Json(json) => json.len(),
-            TaskContent::Value(task) => task.size().bytes,
-        }
+        self.content.bytes()
     }
 
     /// The bytes that the slot takes after an append of `entries`, when `content` is the new content of the task.
     fn bytes_with(&self, entries: &[Entry], content: &TaskContent) -> usize {
         match content {
-            TaskContent::Json(json) => json.len() + self.configs.values().map(String::len).sum::<usize>(),
+            TaskContent::Json(_) | TaskContent::Entries(_) => {
+                content.bytes() + self.configs.values().map(String::len).sum::<usize>()
+            }
             // A task that waits to begin has no entry that brings it.
             TaskContent::Value(task) if self.number == 0 && entries.is_empty() => task.size().bytes,
             TaskContent::Value(_) => self.bytes + size::of_entries(entries),

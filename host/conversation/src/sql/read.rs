@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use annex_database::{Database, Row, Value, from_sql};
-use annex_protocol::{Json, JsonObject, Task, TaskId, Timestamp};
+use annex_protocol::{Json, JsonObject, TaskId, Timestamp};
 
 use super::statements;
 use super::values::named;
 use crate::encoding::{Kind, decode, decode_name, encoded_name};
-use crate::entry::{Entry, EntryContent, StoredEntry};
+use crate::entry::{EntryContent, StoredEntry};
 use crate::error::StoreError;
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
 use crate::key::{ConversationKey, Owner, check_key};
 use crate::page::{MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};
 use crate::state::ScopedState;
 use crate::stored_task::{StoredTask, TaskContent};
-use crate::task::TaskSnapshot;
 
 /// The maximum number of entries of a large task in one query.
 const BATCH: usize = 1_000;
@@ -121,8 +120,8 @@ async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<S
     let (pins, upstream) = (text(4)?, text(5)?);
     let key = ConversationKey::new(row.text(6)?, row.text(7)?, row.text(8)?, row.text(9)?);
     let content = match json.as_str() {
-        "" => match large_task(database, &id, &key, number).await? {
-            Some(task) => TaskContent::Value(task),
+        "" => match entries_of(database, &id, number).await? {
+            Some(entries) => TaskContent::Entries(entries),
             None => return Ok(None),
         },
         _ => TaskContent::Json(json.into()),
@@ -131,61 +130,51 @@ async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<S
     Ok(Some(StoredTask { id, key, number, is_worked_on, is_finished, pins, upstream, content }))
 }
 
-/// Makes a large task from its first `number` entries. `None` if the task is being deleted.
-async fn large_task<D: Database>(
+/// Reads the first `number` entries of a task without decoding them, because a large task has many entries. `None` if the task
+/// is being deleted.
+async fn entries_of<D: Database>(
     database: &D,
     id: &TaskId,
-    key: &ConversationKey,
     number: u64,
-) -> Result<Option<TaskSnapshot>, StoreError> {
-    let unreadable = |source| StoreError::unreadable_task(id, source);
-    let mut entries: Vec<Entry> = Vec::new();
+) -> Result<Option<Vec<(Kind, String)>>, StoreError> {
+    let mut entries = Vec::new();
     while (entries.len() as u64) < number {
         let read = entries.len() as u64;
-        let batch = entries_after(database, id, read, (BATCH, usize::MAX)).await?;
-        if batch.is_empty() || (read + 1..).zip(&batch).any(|(number, entry)| entry.number != number) {
+        let batch = encoded_entries(database, id, read, (BATCH, usize::MAX)).await?;
+        if batch.is_empty() || (read + 1..).zip(&batch).any(|(number, entry)| entry.0 != number) {
             // The task is being deleted. The entries that the history does not need go with it.
             return Ok(None);
         }
-        for entry in &batch {
-            entries.push(entry.decode().map_err(unreadable)?);
-        }
+        entries.extend(batch.into_iter().map(|(_, kind, json)| (kind, json)));
     }
     entries.truncate(usize::try_from(number).unwrap_or(usize::MAX));
-    let since = entries.iter().find_map(|entry| match entry {
-        Entry::Message(message) => message.opens,
-        Entry::Event(_) | Entry::Update(_) | Entry::Note(_) => None,
-    });
-    let submitted = TaskSnapshot::submitted(id.clone(), key.context.clone(), since.unwrap_or_else(Timestamp::now));
-    Ok(Some(whole(&submitted, &entries)))
-}
-
-/// Returns the task with all entries applied in order. If the first entry contains a whole task, the other entries are applied
-/// to that task. Otherwise all entries are applied to `submitted`.
-fn whole(submitted: &TaskSnapshot, entries: &[Entry]) -> TaskSnapshot {
-    if let Some((Entry::Update(first), rest)) = entries.split_first()
-        && let annex_protocol::StreamResponse::Task(task) = first.as_ref()
-    {
-        return TaskSnapshot::from(Task::clone(task)).with(rest);
-    }
-    submitted.with(entries)
+    Ok(Some(entries))
 }
 
 pub(super) async fn entries_after<D: Database>(
     database: &D,
     task: &TaskId,
     after: u64,
-    (limit, bytes): (usize, usize),
+    limits: (usize, usize),
 ) -> Result<Vec<StoredEntry>, StoreError> {
+    let entries = encoded_entries(database, task, after, limits).await?.into_iter();
+    let stored = |(number, kind, json)| StoredEntry { number, content: EntryContent::Json(kind, json) };
+    Ok(entries.map(stored).collect())
+}
+
+/// Numbers, kinds and JSON of the entries of a task after an entry.
+async fn encoded_entries<D: Database>(
+    database: &D,
+    task: &TaskId,
+    after: u64,
+    (limit, bytes): (usize, usize),
+) -> Result<Vec<(u64, Kind, String)>, StoreError> {
     if check_key("task id", task.as_str()).is_err() {
         return Ok(Vec::new());
     }
     let values = [Value::Text(task.as_str()), Value::count(after), Value::count(limit), Value::count(bytes)];
     let rows = database.read(statements::SELECT_ENTRIES, &values).await?;
-    let entry = |row: &D::Row| {
-        let content = EntryContent::Json(Kind::of_name(&row.text(1)?), row.text(2)?);
-        Ok(StoredEntry { number: from_sql(row.int(0)?), content })
-    };
+    let entry = |row: &D::Row| Ok((from_sql(row.int(0)?), Kind::of_name(&row.text(1)?), row.text(2)?));
     Ok(rows.iter().map(entry).collect::<Result<_, sqlx::Error>>()?)
 }
 

@@ -23,7 +23,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
     v4([240, 0, 0, 0], 4),     // reserved, and broadcast
 ];
 
-/// The range of public IPv6 addresses. Loopback, private, link-local and multicast addresses lie outside.
+/// The range of public IPv6 addresses. Loopback, private, link-local and multicast addresses lie outside of this range.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0], 3);
 
 /// Parts of the global range that are not public. Teredo (in the first range) and 6to4 carry IPv4 addresses.
@@ -35,7 +35,7 @@ const NOT_PUBLIC_V6: [Ipv6Net; 5] = [
     v6([0x3fff, 0, 0], 20),     // documentation
 ];
 
-/// The prefix of IPv6 addresses that stand for an IPv4 address, in networks that only have IPv6 (RFC 6052). Such an
+/// The prefix of IPv6 addresses that contain an IPv4 address, in networks that only have IPv6 (RFC 6052). Such an
 /// address is public if its IPv4 address is public.
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0], 96);
 
@@ -59,7 +59,7 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// True if a canonical address is that of a metadata service.
+/// True if a metadata service has this canonical address.
 pub(crate) fn is_metadata(address: IpAddr) -> bool {
     let address = match address {
         // A network with NAT64 also reaches the service under this address.

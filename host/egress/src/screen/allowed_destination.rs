@@ -33,8 +33,8 @@ impl AllowedDestination {
         }
     }
 
-    /// True if this destination is exactly `address`. A metadata service is allowed only in this way: an operator who
-    /// allows a range or a name does not intend to expose the credentials of the machine.
+    /// True if this destination is exactly `address`. Only such a destination allows the address of a metadata service.
+    /// An operator who allows a range or a name does not intend to expose the credentials of the machine.
     pub(crate) fn is_exactly(&self, address: IpAddr) -> bool {
         match self {
             Self::Host(_) => false,

@@ -38,8 +38,8 @@ pub enum UrlRefusal {
         /// The address of the URL.
         address: IpAddr,
     },
-    /// The name cannot be resolved now. The text equals that of [`PrivateName`](Self::PrivateName): otherwise clients
-    /// could find out which names exist in the server's network.
+    /// The name cannot be resolved now. The text is the same as for [`PrivateName`](Self::PrivateName). With different
+    /// texts, clients could find out which names exist in the server's network.
     #[error("host {name} does not resolve to a public address")]
     UnknownName {
         /// The host name.

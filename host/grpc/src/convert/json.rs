@@ -62,7 +62,7 @@ fn json(value: Value) -> Result<serde_json::Value, FieldError> {
     }
 }
 
-/// The JSON number; `None` for an infinity or NaN.
+/// Converts a double to a JSON number; `None` for an infinity or NaN.
 fn number(double: f64) -> Option<Number> {
     // Both bounds are exact doubles; the upper one is the first that does not fit.
     const INTEGERS: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;

@@ -11,7 +11,7 @@ use super::json::write_metadata;
 use super::{FieldError, FromProto, IntoProto, enumeration, non_empty, read_optional, text, write, write_optional};
 use crate::pb;
 
-/// An absent message is read as an empty one, which `validate` reports.
+/// Reads a request without a message as a request with an empty message. `validate` refuses such a request.
 impl FromProto<pb::SendMessageRequest> for SendMessageRequest {
     fn from_proto(proto: pb::SendMessageRequest) -> Result<Self, FieldError> {
         Ok(Self {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::pb;
 
-/// The metadata key under which a task in a list has the reason why gRPC cannot carry it.
+/// The metadata key of the reason why gRPC cannot carry a task. A list has the reason in place of the task's content.
 const NOT_CARRIED: &str = "annex/not-carried";
 
 impl IntoProto<pb::Task> for Task {

@@ -5,7 +5,7 @@ pub(crate) mod convert;
 pub(crate) mod exports;
 pub(crate) mod imports;
 
-/// Generated at build time.
+/// The Rust types and functions of the contract, which a macro generates at build time.
 mod generated {
     wasmtime::component::bindgen!({
         path: "../../wit/annex-extension@0.1.0",

@@ -1,4 +1,4 @@
-//! A call of a client, with an extension on the calling side.
+//! Runs the hook `client` of an extension: the extension adds to the call of a client, and reads the answer.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::turn_view::{NoTurn, TurnView};
 
-/// A call that is about to be made.
+/// A call that a client is about to make to an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientCallRequest<'a> {
     /// The A2A operation, or the method of an extension.
     pub operation: &'a str,
     /// URL of the agent's card.
     pub agent: &'a str,
-    /// The extension's entry on that card.
+    /// The extension's entry on the agent's card. `None` if the card has no entry for the extension.
     pub declaration: Option<&'a AgentExtension>,
-    /// Input of the calling program. The extension decides how to send it.
+    /// The calling program's input for the extension. The extension decides how the input is sent.
     pub input: Option<&'a Json>,
     /// The message, if the operation has one.
     pub message: Option<&'a Message>,
@@ -40,7 +40,7 @@ pub struct Addition {
     pub request: Metadata,
 }
 
-/// The part of one extension in one call of a client. Dropping this value frees the extension's instance.
+/// The state of one extension during one call of a client. Dropping this value frees the extension's instance.
 pub struct ClientCall {
     member: Member,
     /// True if the extension set [`Addition::activate`].
@@ -59,11 +59,11 @@ impl ClientCall {
         Self::start_in(extension, call, Arc::new(NoTurn)).await
     }
 
-    /// Like [`start`](Self::start), with a view that replaces services of the host. A client has no turn and needs no
-    /// view. Tests use one to replace services such as the clock.
+    /// Like [`start`](Self::start), but with a view that can replace services of the host. Tests use such a view to set
+    /// the clock, for example. Other clients need no view, because they have no turn.
     ///
     /// # Errors
-    /// As [`ClientCall::start`].
+    /// The extension refuses the call or fails. The call must not be made then.
     pub async fn start_in(
         extension: &Arc<Extension>,
         call: &ClientCallRequest<'_>,

@@ -29,15 +29,15 @@ use crate::turn_view::TurnView;
 mod way_in;
 mod way_out;
 
-/// Most violations that a refusal reports to the client. The import `json-schema` reports as many. Each binding writes
-/// the violations several times, so their number and length are limited.
+/// Maximum number of violations that a refusal reports to the client. The import `json-schema` has the same limit. Each
+/// binding writes the violations several times, so their number and length are limited.
 const MAX_VIOLATIONS: usize = 64;
-/// Longest text in a violation, in bytes. A longer text is cut.
+/// Maximum length of a text in a violation, in bytes. A longer text is cut.
 const MAX_VIOLATION_TEXT: usize = 1 << 10;
-/// Longest message of an extension's error, in bytes. A longer message is cut.
+/// Maximum length of the message in an extension's error, in bytes. A longer message is cut.
 const MAX_ERROR_TEXT: usize = 4 << 10;
-/// Most bytes of data in an extension's error. Each binding writes the data several times. More data is a fault of the
-/// extension.
+/// Maximum size of the data in an extension's error, in bytes. Each binding writes the data several times. More data is
+/// a fault of the extension.
 const MAX_ERROR_DATA: usize = 64 << 10;
 
 pub(crate) struct Member {
@@ -89,7 +89,8 @@ impl Member {
         Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, recorder, _turn: turn })
     }
 
-    /// Records the result of the last call in the metrics. A refusal without a call is recorded like a call.
+    /// Records `result` in the metrics as the result of the last call. If the host refused the request without calling
+    /// the hook, the refusal is recorded as a call of `hook`.
     pub(crate) fn counted<T, E>(&mut self, hook: Hook, result: Result<T, E>) -> Result<T, E>
     where
         for<'a> CallVerdict<'a>: From<&'a E>,

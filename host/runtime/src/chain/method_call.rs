@@ -156,7 +156,8 @@ impl MethodCall {
         }
     }
 
-    /// Charges the validation of a result to the extension.
+    /// Charges the CPU time for validating a result to the extension. Returns the violations, or a fault if the
+    /// validation failed or the extension has used up its CPU time.
     fn charged(
         &mut self,
         violations: Result<Vec<Violation>, SchemaError>,
@@ -180,7 +181,7 @@ impl MethodCall {
     }
 }
 
-/// Validates a value against an optional schema.
+/// Validates a value and returns the violations. Without a schema every value is valid.
 async fn violations(
     extension: &Extension,
     schema: Option<&Arc<Schema>>,

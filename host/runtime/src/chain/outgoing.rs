@@ -1,4 +1,4 @@
-//! Outgoing events for the hook `response`, and checks of the metadata that it returns.
+//! Converts outgoing events for the hook `response`, and checks the metadata that the hook returns.
 
 use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
@@ -48,7 +48,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
     }
 }
 
-/// The event as JSON, without the metadata of the agent and of other extensions.
+/// The event as JSON. The metadata of the agent and of other extensions is removed.
 fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     let mut event = event.clone();
     owned_metadata::retain(&mut event, &descriptor.metadata_keys);
@@ -66,7 +66,7 @@ pub(crate) fn is_among(event: &StreamResponse, wanted: Events) -> bool {
     }
 }
 
-/// The metadata of an event that extensions may write to.
+/// The metadata in an event to which extensions may add entries.
 pub(crate) fn metadata_of(event: &StreamResponse) -> &Metadata {
     match event {
         StreamResponse::Message(message) => &message.metadata,
@@ -76,7 +76,8 @@ pub(crate) fn metadata_of(event: &StreamResponse) -> &Metadata {
     }
 }
 
-/// The metadata of a status update that extensions may write to.
+/// The metadata in a status update to which extensions may add entries: that of the status message, or that of the
+/// update if there is no message.
 pub(crate) fn metadata_of_status(update: &TaskStatusUpdateEvent) -> &Metadata {
     update.status.message.as_ref().map_or(&update.metadata, |message| &message.metadata)
 }
@@ -86,12 +87,12 @@ fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
     descriptor.metadata_keys.iter().filter(|key| metadata.contains_key(key)).cloned().collect()
 }
 
-/// Adds metadata entries of a `response` hook to the event, and lists the extension's URI there. Every key must belong
-/// to the extension, and every value must be JSON. `shown` is the value that the host last passed to the guest. The
-/// guest may return this value unchanged, and it is not parsed again.
+/// Adds metadata entries of a `response` hook to the event, and lists the extension's URI in the message or artifact.
+/// Every key must belong to the extension, and every value must be JSON. `shown` is the value that the host last passed
+/// to the guest. If the guest returns this value unchanged, the value is not parsed again.
 ///
 /// # Errors
-/// The path of the invalid entry and the reason. The event is unchanged then.
+/// An entry is invalid. The error has the path of the entry and the reason. The event is unchanged then.
 pub fn apply_patch(
     event: &mut StreamResponse,
     descriptor: &Descriptor,
@@ -101,10 +102,11 @@ pub fn apply_patch(
     add(target(event).ok_or("there is nothing to add metadata to")?, descriptor, entries, shown)
 }
 
-/// Adds entries to the metadata of a status update, by the rules of [`apply_patch`].
+/// Adds metadata entries to a status update, and lists the extension's URI in the status message. Every key must belong
+/// to the extension, and every value must be JSON.
 ///
 /// # Errors
-/// As [`apply_patch`].
+/// An entry is invalid. The error has the path of the entry and the reason. The update is unchanged then.
 pub(crate) fn annotate(
     update: &mut TaskStatusUpdateEvent,
     descriptor: &Descriptor,
@@ -113,7 +115,7 @@ pub(crate) fn annotate(
     add(status_target(update), descriptor, entries, None)
 }
 
-/// Adds checked entries, and lists the extension among the contributors to the message or artifact.
+/// Checks the entries, adds them to the metadata, and lists the extension as a contributor to the message or artifact.
 fn add(
     (place, metadata, extensions): Target<'_>,
     descriptor: &Descriptor,
@@ -131,10 +133,10 @@ fn add(
     Ok(())
 }
 
-/// Checks that every key belongs to the extension and every value is JSON.
+/// Checks that every key belongs to the extension and every value is JSON. Returns the entries with parsed values.
 ///
 /// # Errors
-/// As [`apply_patch`].
+/// An entry is invalid. The error has the path of the entry and the reason.
 pub(crate) fn checked_entries(
     place: &str,
     descriptor: &Descriptor,
@@ -156,7 +158,7 @@ pub(crate) fn checked_entries(
     Ok(checked)
 }
 
-/// A place that metadata is written to: its name, its metadata, and its list of extensions. The list is `None` for a
+/// The target of added metadata: its name, its metadata object, and its list of extensions. The list is `None` for a
 /// status without a message.
 type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
 

@@ -3,17 +3,17 @@
 
 use annex_protocol::{Artifact, ExtensionUri, Json, Message, Metadata, StreamResponse, Task};
 
-/// Removes all metadata of an event whose keys are not in `keys`.
+/// Removes from an event all metadata entries whose keys are not in `keys`.
 pub(crate) fn retain(event: &mut StreamResponse, keys: &[String]) {
     each_metadata(event, &mut |metadata| retain_keys(metadata, keys));
 }
 
-/// Removes all metadata of a task whose keys are not in `keys`.
+/// Removes from a task all metadata entries whose keys are not in `keys`.
 pub(crate) fn retain_in_task(task: &mut Task, keys: &[String]) {
     of_task(task, &mut |metadata| retain_keys(metadata, keys));
 }
 
-/// Removes all metadata of a message whose keys are not in `keys`.
+/// Removes from a message all metadata entries whose keys are not in `keys`.
 pub(crate) fn retain_in_message(message: &mut Message, keys: &[String]) {
     retain_keys(&mut message.metadata, keys);
 }
@@ -46,7 +46,7 @@ fn retain_keys(metadata: &mut Metadata, keys: &[String]) {
     metadata.retain_keys(|key| keys.iter().any(|own| own == key));
 }
 
-/// Calls `visit` for all metadata of the event, in the order of the specification's fields.
+/// Calls `visit` for each metadata object of the event, in the order in which the specification lists the fields.
 fn each_metadata(event: &mut StreamResponse, visit: &mut impl FnMut(&mut Metadata)) {
     match event {
         StreamResponse::Task(task) => of_task(task, visit),

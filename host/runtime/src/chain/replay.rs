@@ -23,13 +23,13 @@ pub struct ReplayResult {
     pub unanswered: Vec<String>,
 }
 
-/// Replays a recorded turn with an extension, without side effects: the host answers from the recording, and changes of
-/// the extension are discarded with the turn. `keys` answers reads of keys that the recorded turn did not read. With
-/// `None` such keys do not exist.
+/// Replays a recorded turn with an extension, without side effects: the host answers calls of the extension from the
+/// recording, and discards the extension's changes with the turn. `keys` answers reads of keys that the recorded turn
+/// did not read. If `keys` is `None`, such keys do not exist.
 ///
 /// # Errors
-/// The extension cannot run, because it is quarantined, serves too many turns, or no instance is free. A failure
-/// within the turn is part of [`ReplayResult::turn`].
+/// The extension cannot run, because it is quarantined, serves too many turns, or no instance is free. A failure within
+/// the turn is part of [`ReplayResult::turn`].
 pub async fn replay(
     extension: &Arc<Extension>,
     turn: &RecordedTurn,
@@ -52,7 +52,7 @@ pub async fn replay(
     Ok(ReplayResult { turn, unanswered: answers.unanswered() })
 }
 
-/// Stores the recording of the replayed turn.
+/// Keeps the recording that is made of the replayed turn.
 #[derive(Default)]
 struct TurnCapture(Mutex<Option<RecordedTurn>>);
 
@@ -78,7 +78,7 @@ struct Player<'a> {
     playing: ReplayedWork,
 }
 
-/// The work of the extension that the next step continues.
+/// The turn or the method call that the next step of the replay continues.
 enum ReplayedWork {
     Nothing,
     Turn(Box<Member>),
@@ -144,8 +144,8 @@ impl Player<'_> {
     }
 }
 
-/// Returns the value, or `None` if the extension ended the turn by a refusal or a failure. It is an error if the
-/// extension could not run, because it was quarantined or had no free place.
+/// Returns the value, or `None` if the extension ended the turn by a refusal or a failure. Fails if the extension could
+/// not run, because it was quarantined or had no free place.
 fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fault> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -156,7 +156,8 @@ fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fa
     }
 }
 
-/// Returns true on success, and false if the extension failed. The error is that of [`unless_it_cannot_run`].
+/// Returns true on success, and false if the extension failed. Fails if the extension could not run, because it was
+/// quarantined or had no free place.
 fn unless_overloaded<T>(result: Result<T, Fault>) -> Result<bool, Fault> {
     Ok(unless_it_cannot_run(result.map_err(HookError::Fault))?.is_some())
 }

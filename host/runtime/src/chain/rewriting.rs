@@ -1,4 +1,4 @@
-//! Messages for the hook `message`, and the rewriting of their parts.
+//! Prepares messages for the hook `message`, and rewrites parts of messages.
 
 use annex_protocol::{Message, Part, portable};
 

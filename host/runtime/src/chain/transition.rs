@@ -7,7 +7,7 @@ use crate::chain::owned_metadata;
 use crate::contract::{Beginning, StateChange};
 use crate::load::descriptor::Descriptor;
 
-/// The task that a turn works on, for the function `begin` of the hook.
+/// The task that a turn works on, as input for the function `begin` of the hook `transition`.
 pub(crate) struct TurnBeginning<'a> {
     pub(crate) task_id: &'a TaskId,
     pub(crate) context_id: &'a ContextId,
@@ -17,7 +17,7 @@ pub(crate) struct TurnBeginning<'a> {
 }
 
 impl TurnBeginning<'_> {
-    /// Converts the beginning for the hooks.
+    /// Converts the beginning to the form that the hook gets.
     pub(crate) fn seen(&self) -> SeenBeginning {
         let beginning = Beginning {
             task_id: self.task_id.to_string(),

@@ -1,10 +1,11 @@
 //! A circuit breaker for extensions that keep failing.
 //!
-//! After [`FAULTS`] consecutive failed turns an extension is quarantined: turns are refused, or continue without the
-//! extension, and it is not called. After the quarantine, [`TRIALS`] turns try the extension. The first success ends
-//! the quarantine. If all trials fail, the next quarantine is twice as long. So a client whose messages make the
-//! extension fail cannot easily block the extension for other clients: its turns would have to be all the trials of
-//! each round.
+//! After [`FAULTS`] consecutive failed turns an extension is quarantined: it is not called, and turns are refused or
+//! continue without the extension. After the quarantine, [`TRIALS`] turns try the extension. The first success ends the
+//! quarantine. If all trials fail, the next quarantine is twice as long.
+//!
+//! A client whose messages make the extension fail cannot easily block the extension for other clients. To do so, it
+//! would have to send every one of the trial turns, in each round.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::Fault;
 
-/// Consecutive failed turns that start a quarantine. A successful turn resets the count.
+/// Number of consecutive failed turns after which a quarantine begins. A successful turn resets the count.
 const FAULTS: u32 = 5;
 /// Number of turns that try a quarantined extension in each round.
 const TRIALS: u32 = 5;
@@ -80,7 +81,8 @@ impl Breaker {
         Self { uri, opens, troubled: AtomicBool::new(false), record: Mutex::default() }
     }
 
-    /// Asks for permission to run the extension. Otherwise returns the time until the next trial.
+    /// Returns the permission to run the extension. If the extension is quarantined, returns the time until the next
+    /// trial.
     pub(crate) fn admit(&self) -> Result<Admission, Duration> {
         // Relaxed: the flag guards no data, and the record is read under its lock. A turn that reads a stale value is
         // admitted as if it had come a moment earlier.

@@ -1,4 +1,4 @@
-//! The engine of the process. The only module that builds a wasmtime configuration.
+//! Builds the engine of the process. No other module builds a wasmtime configuration.
 
 use std::env::consts;
 use std::fs;
@@ -22,7 +22,7 @@ pub const TICK: Duration = Duration::from_millis(5);
 /// Upper bound of [`Limits::memory`](crate::Limits::memory), in bytes.
 pub const MEMORY_CEILING: usize = 64 << 20;
 
-/// Most elements of one table.
+/// Maximum number of elements in one table.
 pub const TABLE_CEILING: usize = 20_000;
 
 /// Number of ticks since the process began, over all engines. Only tests have more than one engine.
@@ -62,7 +62,8 @@ pub(crate) fn for_compiling(options: EngineOptions) -> wasmtime::Result<Engine> 
     Engine::new(&settings(options)?)
 }
 
-/// Identifies engines that can run each other's code: same version, and same settings that affect code.
+/// Returns a number that is the same for all engines that can run each other's code. These engines have the same
+/// version and the same settings that affect code.
 pub(crate) fn identity(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -111,13 +112,13 @@ fn settings(options: EngineOptions) -> wasmtime::Result<Config> {
     Ok(config)
 }
 
-/// Most linear memories of one component. An adapter for WASI adds a second memory, and stubs of some toolchains a
-/// third.
+/// Maximum number of linear memories in one component. An adapter for WASI adds a second memory, and stubs of some
+/// toolchains add a third.
 const MEMORIES: u32 = 4;
 
-/// The instance pool. If the kernel can list the touched pages (Linux 6.7), the engine resets a slot by overwriting
-/// only those, in up to 1 MiB of each memory. Otherwise it overwrites the first 256 KiB of each memory, because
-/// overwriting 1 MiB each time would cost more than it saves.
+/// The settings of the instance pool, which decide how the engine resets a slot. If the kernel can list the touched
+/// pages (Linux 6.7), the engine overwrites only touched pages, and at most 1 MiB of each memory. Otherwise it overwrites
+/// the first 256 KiB of each memory. Overwriting 1 MiB each time would cost more than it saves.
 fn pool(instances: u32) -> PoolingAllocationConfig {
     let scans = PoolingAllocationConfig::is_pagemap_scan_available() && !swaps();
     let keep_resident = if scans { 1 << 20 } else { 256 << 10 };
@@ -144,16 +145,16 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// True if the machine has swap space, or if that is unknown.
+/// True if the machine has swap space, or if this cannot be found out.
 ///
-/// The engine's scan skips pages that are swapped out (bytecodealliance/wasmtime#14357), so the next instance in a
-/// slot could read data of the previous one.
+/// The engine's scan skips pages that are swapped out (bytecodealliance/wasmtime#14357), so the next instance in a slot
+/// could read data of the previous one.
 fn swaps() -> bool {
     // The file has a header line, and one line per swap space.
     fs::read_to_string("/proc/swaps").map_or(true, |spaces| spaces.lines().count() > 1)
 }
 
-/// Starts the thread that advances the epoch. It has its own thread, so that busy workers cannot delay it, and ends
+/// Starts the thread that advances the epoch. A thread of its own cannot be delayed by busy workers. The thread ends
 /// with the engine.
 fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
     // A strong reference in an endless thread would keep the engine alive.
@@ -170,8 +171,8 @@ fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
     thread::Builder::new().name("annex-epoch".to_owned()).spawn(ticker).map(drop).map_err(RuntimeError::Ticker)
 }
 
-/// Makes one tick per pause, however long the pause took. If the whole process was stopped for a while, guests did not
-/// run either. Making up for the missed ticks would end those guests.
+/// Makes one tick per pause, even if the pause took longer than a tick. During a long pause the whole process may have
+/// been stopped, and guests did not run either. Further ticks for the missed time would end these guests.
 fn tick(mut advance: impl FnMut() -> bool, mut pause: impl FnMut()) {
     while advance() {
         pause();

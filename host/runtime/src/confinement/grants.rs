@@ -62,7 +62,7 @@ impl Grants {
         StateScope::of(key) == StateScope::Session && self.session_state.as_ref().is_some_and(|grant| grant.shows(key))
     }
 
-    /// True if the extension can have effects that survive a failure of the turn.
+    /// True if the extension can have effects outside of the turn, which remain if the turn fails.
     #[must_use]
     pub fn reach_out(&self) -> bool {
         // If such an extension is active, the user's message is stored before its answer.

@@ -14,25 +14,26 @@ use std::time::Duration;
 use annex_fairness::{FairPlaces, Place};
 use tokio::time::{Instant, timeout};
 
-/// A tenant is busy if its guests use more than one part in `SHARE` of a core.
+/// A tenant is busy if its guests use more than `1 / SHARE` of a core.
 const SHARE: u64 = 4;
-/// CPU time that a tenant's guests may use in a burst before it is busy.
+/// CPU time that a tenant's guests may use in a burst before the tenant counts as busy.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// Maximum debt, in multiples of the burst. It limits how long a tenant stays busy after its last call.
 const MAX_DEBT: u64 = 3;
 
-/// The share of CPU time of one tenant. All tenants of the process share the places.
+/// Counts the CPU time of one tenant, and gives places to its calls. All tenants of the process share the places.
 #[derive(Clone, Debug)]
 pub(crate) struct GuestTime {
     places: FairPlaces,
     /// The tenant. Empty for the config's own agent, whose calls need no place.
     tenant: Arc<str>,
     began: Instant,
-    /// Time until which the tenant has used its share, in nanoseconds since `began`.
+    /// The moment at which the CPU time used so far is paid off by the tenant's share, in nanoseconds since `began`. A
+    /// later moment means that the tenant has used more.
     paid_until: Arc<AtomicU64>,
 }
 
-/// The place of one call. It is empty while the call has no place. Clones belong to the same call.
+/// Holds the place of one call, or nothing while the call has no place. Clones belong to the same call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldPlace(Arc<CallPlace>);
 
@@ -47,7 +48,7 @@ struct CallPlace {
 pub(crate) struct GuestCall {
     /// `None` if the call needs no place.
     call: Option<(GuestTime, HeldPlace)>,
-    /// The future of a place for a guest that waited for the host and is ready to run again.
+    /// Waits for a place. Set while a guest is ready to run again after it has waited for the host.
     entering: Option<Pin<Box<dyn Future<Output = Place> + Send>>>,
 }
 
@@ -62,7 +63,7 @@ impl GuestTime {
         Self { places, tenant: Arc::default(), began: Instant::now(), paid_until: Arc::default() }
     }
 
-    /// The share of CPU time of another tenant, with the same places.
+    /// Creates the value for another tenant, which has CPU time of its own and shares the places.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         Self { tenant: Arc::clone(tenant), paid_until: Arc::default(), ..self.clone() }
     }

@@ -1,8 +1,8 @@
-//! Sends the HTTP requests of an extension that its grant allows.
+//! Sends an extension's HTTP requests, if the extension's grant allows them.
 //!
 //! The request is read completely, checked against the rules of the grant, and sent by a client that only connects to
-//! screened addresses and follows no redirects. A redirect is returned to the guest. Following it is another request,
-//! which is checked again.
+//! screened addresses and follows no redirects. A redirect is returned to the guest. If the guest follows the redirect,
+//! it sends another request, which is checked like the first one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::confinement::grants::HttpGrant;
 use crate::load::source::Source;
 use crate::overrides::{HttpListener, ServiceOverrides, Unreachable};
 
-/// Limit for the header fields of a request or a response, in bytes of memory.
+/// Maximum size of the header fields of a request or a response, in bytes of memory.
 pub(crate) const FIELD_BYTES: usize = 32 << 10;
 
 /// Sends the requests of one extension.
@@ -122,8 +122,8 @@ pub(crate) fn request_line(method: &Method, url: &str) -> String {
     format!("{method} {url}")
 }
 
-/// Passes the answer on to the guest as it arrives, and copies it. The listener gets the copy when the guest has read
-/// or dropped the answer.
+/// Passes the answer on to the guest as it arrives, and makes a copy. After the guest has read or dropped the answer,
+/// the listener gets the copy.
 fn overheard(
     listener: Arc<dyn HttpListener>,
     line: String,
@@ -140,7 +140,7 @@ fn overheard(
     Ok(Response::from_parts(head, body.boxed_unsync()))
 }
 
-/// Most bytes of an answer that are copied for a listener.
+/// Maximum size of the copy of an answer's body for a listener, in bytes.
 const MAX_HEARD: usize = 1 << 20;
 
 /// An answer while the guest reads it.

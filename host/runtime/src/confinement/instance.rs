@@ -27,9 +27,10 @@ use crate::observation::log::Log;
 use crate::observation::trap::Trap;
 use crate::turn_view::TurnView;
 
-/// Longest wait for CPU time before an instance is created.
+/// Maximum time for which the creation of an instance waits for CPU time.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
-/// Attempts to find room in the engine's pool for one instance. Before each retry a kept instance is dropped.
+/// Maximum number of attempts to find room for one instance in the engine's pool. Before each further attempt a kept
+/// instance is dropped.
 const MAX_ATTEMPTS: u32 = 4;
 
 pub(crate) struct GuestInstance {
@@ -37,7 +38,7 @@ pub(crate) struct GuestInstance {
     component: Instance,
     profile: Arc<Profile>,
     log: Log,
-    /// Fuel at the last count of instructions; `None` if they are not counted.
+    /// Fuel at the last count of instructions; `None` if instructions are not counted.
     fuel: Option<u64>,
     /// Remaining part of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
@@ -48,7 +49,8 @@ pub(crate) struct GuestInstance {
 }
 
 impl GuestInstance {
-    /// A kept or new instance for a turn, with all limits armed. `hook` is the call that needs the instance.
+    /// Returns a kept instance or a new one for a turn, with all limits armed. `hook` is the call that needs the
+    /// instance.
     pub(crate) async fn for_turn(
         program: &Program,
         profile: &Arc<Profile>,
@@ -92,7 +94,8 @@ impl GuestInstance {
         Ok(instance.kept.is_some().then_some(instance))
     }
 
-    /// Prepares a kept instance for a turn. Its limits are armed, and its state is the one before its first turn.
+    /// Prepares a kept instance for a turn: arms the limits, and resets the globals to their state before the first
+    /// turn.
     async fn begin_turn(
         mut self,
         profile: &Arc<Profile>,
@@ -241,7 +244,7 @@ async fn enter(profile: &Profile, patience: Duration) -> Result<GuestCall, Fault
     entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
 
-/// The details of a call that its errors report.
+/// The facts about a call that an error of the call contains.
 struct Call<'a> {
     profile: &'a Profile,
     log: &'a Log,

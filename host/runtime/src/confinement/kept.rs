@@ -23,17 +23,19 @@ pub(crate) mod parking;
 
 pub(crate) use memory::can_be_put_back;
 
-/// The functions that were added to the component, and the parking of its idle instances.
+/// Keeps instances of one component between turns. It has the functions that were added to the component, and the
+/// parking of the idle instances.
 pub(crate) struct InstanceKeeper {
     saves: Vec<ComponentExportIndex>,
     resets: Vec<ComponentExportIndex>,
     memories: Vec<ComponentExportIndex>,
     /// Initial memories of the first instance. The initial memories of all other instances must be equal to these.
     snapshots: OnceLock<Snapshots>,
-    /// False after an instance had a different initial state. Each turn gets a fresh instance from then on.
+    /// True while instances can be kept. Becomes false when the memories of a new instance differ from those of the
+    /// first instance, or are too large. Each later turn gets a fresh instance.
     is_possible: AtomicBool,
     pub(crate) parking: Arc<Parking<GuestInstance>>,
-    /// Most turns of an instance.
+    /// Maximum number of turns of an instance.
     turns: u32,
 }
 
@@ -63,7 +65,8 @@ impl InstanceKeeper {
         })
     }
 
-    /// True unless instances had different initial states.
+    /// True while instances can be kept. False after the memories of a new instance differed from those of the first
+    /// instance, or were too large.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_possible.load(Ordering::Relaxed)
     }
@@ -132,7 +135,7 @@ where
     function.ok_or_else(|| wasmtime::format_err!("the instance lacks a function that was added"))?.typed(&*store)
 }
 
-/// The state to reset an instance to.
+/// The state before the first turn, to which an instance is reset after each turn.
 pub(crate) struct ResetState {
     resets: Vec<TypedFunc<(), ()>>,
     places: Vec<MemoryRange>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Linear memory in bytes, over all memories of the instance. Growth beyond the limit traps.
     pub memory: usize,
-    /// Most elements of all tables together.
+    /// Maximum number of elements of all tables together.
     pub table_elements: usize,
     /// CPU time in the guest and in host calls that do not wait. Checked at each tick ([`crate::TICK`]) and after
     /// each wait.
@@ -22,20 +22,20 @@ pub struct Limits {
     pub wall: Duration,
     /// Wall-clock time of all calls in the turn. Time between the calls does not count.
     pub turn_wall: Duration,
-    /// Most calls to imports in the whole turn.
+    /// Maximum number of calls to imports in the whole turn.
     pub host_calls: u32,
-    /// Most bytes passed to one hook: metadata on the way in, an event as JSON on the way out.
+    /// Maximum size of the data passed to one hook, in bytes: metadata on the way in, an event as JSON on the way out.
     pub input: usize,
-    /// Most bytes that one call may pass to the host: a hook's result, or an import's arguments.
+    /// Maximum size of the data that a call may pass to the host, in bytes: a hook's result, or an import's arguments.
     pub output: usize,
-    /// Most log lines in the whole turn.
+    /// Maximum number of log lines in the whole turn.
     pub log_lines: u32,
-    /// Most bytes of one log line. A longer line is cut.
+    /// Maximum length of one log line, in bytes. A longer line is cut.
     pub log_line: usize,
-    /// Most bytes of all log lines in the whole turn.
+    /// Maximum size of all log lines in the whole turn, in bytes.
     pub log_bytes: usize,
-    /// Most concurrent turns of the extension. A further turn waits for at most as long as for an instance, and is then
-    /// refused.
+    /// Maximum number of concurrent turns of the extension. A further turn waits as long as it would wait for an
+    /// instance, and is then refused.
     pub turns: u32,
 }
 
@@ -84,21 +84,21 @@ impl std::error::Error for HostBusy {}
 /// The limit that a guest exceeded. This error is the cause of a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
-    /// [`Limits::memory`].
+    /// The guest exceeded [`Limits::memory`].
     Memory,
-    /// [`Limits::table_elements`].
+    /// The guest exceeded [`Limits::table_elements`].
     TableElements,
-    /// [`Limits::cpu`].
+    /// The guest exceeded [`Limits::cpu`].
     Cpu,
-    /// [`Limits::turn_cpu`].
+    /// The guest exceeded [`Limits::turn_cpu`].
     TurnCpu,
-    /// [`Limits::wall`].
+    /// The guest exceeded [`Limits::wall`].
     Wall,
-    /// [`Limits::turn_wall`].
+    /// The guest exceeded [`Limits::turn_wall`].
     TurnWall,
-    /// [`Limits::host_calls`].
+    /// The guest exceeded [`Limits::host_calls`].
     HostCalls,
-    /// [`Limits::output`].
+    /// The guest exceeded [`Limits::output`].
     Output,
 }
 

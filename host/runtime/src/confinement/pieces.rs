@@ -1,8 +1,8 @@
-//! Measures the CPU time of a guest in pieces. A piece begins when the guest starts or continues, and ends at the
-//! next tick, wait or return.
+//! Measures the CPU time of a guest in pieces. A piece begins when the guest starts or continues, and ends at the next
+//! tick, wait or return.
 //!
-//! Waiting belongs to no piece, however many ticks pass, and neither does the host's work in a call that waits.
-//! Wall-clock limits and the number of calls bound both. A piece shorter than a tick counts with its real duration: a
+//! No piece contains the time that a guest waits, or the host's work in a call that waits. The wall-clock limits and
+//! the limit on host calls bound this time and this work. A piece shorter than a tick counts with its real duration: a
 //! thousand short pieces do not cost a thousand ticks, and a guest cannot avoid the count by waiting just before each
 //! tick.
 
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use crate::confinement::engine::TICK;
 
-/// A moment before the first piece.
+/// The moment from which times are counted. It lies before the first piece.
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The pieces of the calls of one turn, shared by the code that polls the guest and the guest's store. Both run in
-/// the same task, so relaxed ordering suffices.
+/// The pieces of the calls of one turn. They are shared by two users: the code that polls the guest, and the store of
+/// the guest. Both run in the same task, so relaxed ordering suffices.
 #[derive(Default)]
 pub(crate) struct Pieces {
     /// True while a worker runs the guest, or host code for it.

@@ -37,7 +37,7 @@ pub(crate) struct Profile {
     pub(crate) services: Services,
 }
 
-/// Host services for an extension, outside of its store.
+/// The services of the host that all instances of one extension use.
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) keyvalue: Arc<dyn KeyValueStore>,
@@ -52,11 +52,11 @@ pub(crate) struct Services {
     pub(crate) tenant: Arc<str>,
 }
 
-/// Most bytes of cached validators of all extensions of the process.
+/// Maximum size of the cached validators of all extensions of the process, in bytes.
 const KEPT_BY_ALL: usize = 64 << 20;
-/// Most bytes of validators for the installed methods of one tenant.
+/// Maximum size of the validators for the installed methods of one tenant, in bytes.
 const PINNED_BY_TENANT: usize = 32 << 20;
-/// Most bytes of cached validators of the extensions of one tenant.
+/// Maximum size of the cached validators of the extensions of one tenant, in bytes.
 const KEPT_BY_TENANT: usize = 24 << 20;
 
 /// Limits for JSON Schema validation, of the process and of one tenant.
@@ -79,7 +79,7 @@ impl Default for Validators {
 }
 
 impl Validators {
-    /// The limits for another tenant. The budget and the workers of the process are shared.
+    /// Creates the limits for another tenant, which shares the budget and the workers of the process.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         let all = Arc::clone(&self.all);
@@ -92,7 +92,7 @@ impl Validators {
         &self.pinned
     }
 
-    /// The cache of one extension.
+    /// Creates the validator cache of one extension.
     fn of_extension(&self) -> Schemas {
         Schemas::new(&self.tenant, self.workers.clone())
     }

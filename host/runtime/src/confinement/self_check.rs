@@ -9,7 +9,7 @@ use wasmtime::{Engine, Instance, Module, Store, Trap};
 
 use crate::error::RuntimeError;
 
-/// Longest time after which the loop must have stopped. On an idle machine one tick is enough.
+/// Maximum time until the loop must have stopped. On an idle machine one tick is enough.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `(module (func (loop br 0)) (start 0))`: loops on instantiation.

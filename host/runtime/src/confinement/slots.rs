@@ -16,9 +16,10 @@ pub(crate) struct Slots {
     /// The tenant for which slots are taken.
     tenant: Arc<str>,
     timeout: Duration,
-    /// Number of free slots that this user must leave free. If it is above 0, taking a slot never waits.
+    /// Number of slots that must stay free for others when this value takes a slot. If it is above 0, taking a slot
+    /// never waits.
     left_to_others: usize,
-    /// The idle kept instances, which hold slots too.
+    /// The idle kept instances. Each idle instance holds a slot.
     parked: Arc<AllParked>,
 }
 
@@ -29,12 +30,12 @@ impl Slots {
         Self { places, tenant: Arc::default(), timeout, left_to_others: 0, parked: AllParked::new(count) }
     }
 
-    /// The slots as another tenant takes them.
+    /// Returns the same slots, but takes them for another tenant.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         Self { tenant: Arc::clone(tenant), ..self.clone() }
     }
 
-    /// The idle kept instances. `None` if slots must be left free, because then no instance is kept.
+    /// The idle kept instances. `None` if this value comes from [`Slots::spare`]: no instances are kept then.
     pub(crate) fn parked(&self) -> Option<&Arc<AllParked>> {
         (self.left_to_others == 0).then_some(&self.parked)
     }
@@ -45,19 +46,21 @@ impl Slots {
         self.left_to_others == 0 && self.parked.give_up_one()
     }
 
-    /// The slots for a user that must leave half of the free slots free.
+    /// Returns the same slots, but leaves half of the slots that are free now to others. Taking a slot never waits.
     pub(crate) fn spare(&self) -> Self {
         // At least one, because 0 means that none are left.
         let left_to_others = (self.places.free() / 2).max(1);
         Self { left_to_others, ..self.clone() }
     }
 
-    /// Creates slots for the turns of one extension, with the same timeout.
+    /// Creates slots for the turns of one extension. A turn waits for a slot for at most the same timeout as for an
+    /// instance.
     pub(crate) fn of_extension(&self, turns: u32) -> Self {
         Self::new(turns, self.timeout)
     }
 
-    /// Takes a slot. Waits for at most the timeout, in order of arrival within the tenant. `None` means overload.
+    /// Takes a slot. If none is free, waits for at most the timeout, in order of arrival within the tenant. Returns
+    /// `None` if no slot became free.
     pub(crate) async fn take(&self, meters: &Meters) -> Option<Place> {
         if self.left_to_others > 0 {
             let has_room = self.places.free() > self.left_to_others;

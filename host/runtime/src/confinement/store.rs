@@ -15,7 +15,7 @@ use crate::observation::log::Log;
 use crate::overrides::ServiceOverrides;
 use crate::turn_view::TurnView;
 
-/// Most core instances, tables and memories of a component.
+/// Maximum number of core instances of a component, and also of its tables and of its memories.
 const MAX_PARTS: usize = 100;
 
 pub(crate) struct HostState {
@@ -35,7 +35,7 @@ pub(crate) struct HostState {
     /// The last snapshot of session state that the guest has read.
     pub(crate) shown: Option<Json>,
     pub(crate) wasi: Option<Box<Wasi>>,
-    /// The place of the running call; `None` if it needs none.
+    /// The place of the running call; `None` if the call needs no place.
     pub(crate) place: Option<HeldPlace>,
 }
 
@@ -152,7 +152,8 @@ impl HostState {
         }
     }
 
-    /// Counts each call from the guest to the host, so that no import can be forgotten.
+    /// Counts a call from the guest to the host. The engine calls this function for every import, so no import goes
+    /// uncounted.
     fn count_host_call(&mut self) -> wasmtime::Result<()> {
         // The CPU limit does not bound calls: 100,000 log lines fit into 10 ms.
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
@@ -162,8 +163,8 @@ impl HostState {
         Ok(())
     }
 
-    /// Charges the time of a host call. The epoch does not interrupt host code, so the time is charged on return.
-    /// Time that the call waited is not charged; wall-clock limits cover it.
+    /// Charges the time of a host call when the call returns, because the epoch does not interrupt host code. Time for
+    /// which the call waited is not charged. The wall-clock limits bound the waiting.
     fn count_time_of_host_call(&mut self) -> wasmtime::Result<()> {
         let (began, waits) = self.called_at;
         let pieces = self.log.pieces();
@@ -201,14 +202,14 @@ impl HostState {
         if self.turn_cpu_left.is_zero() { Err(LimitReached::TurnCpu) } else { Ok(()) }
     }
 
-    /// Takes back the count of a host call. Ticks and memory growth leave the guest in the same way and are counted as
-    /// calls, but they have their own limits.
+    /// Takes back the count of one host call. The engine reports ticks and the growth of memory as host calls, but
+    /// these have limits of their own.
     fn give_back_host_call(&mut self) {
         self.host_calls_left = self.host_calls_left.saturating_add(1).min(self.profile.limits.host_calls);
     }
 }
 
-/// Adds the host calls to the metrics once per instance, which is cheaper than once per call.
+/// Adds the host calls to the metrics once per instance, because counting every call there would cost more.
 impl Drop for HostState {
     fn drop(&mut self) {
         self.count_made_calls();
@@ -216,7 +217,7 @@ impl Drop for HostState {
 }
 
 impl ResourceLimiter for HostState {
-    /// Counts all memories of the instance together.
+    /// Checks the limit on the size of all memories of the instance together.
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.give_back_host_call();
         // The engine refuses growth beyond the memory's own maximum, so it does not count.

@@ -44,7 +44,8 @@ pub(crate) struct Facts {
     pub(crate) functions: Option<KeepFunctions>,
 }
 
-/// Sources of the code that inspects, refuses and rewrites components. A change in them invalidates the cache.
+/// Files with the code that inspects, refuses and rewrites components. A change in one of these files invalidates the
+/// cache.
 const SOURCES: [&str; 8] = [
     include_str!("inspect.rs"),
     include_str!("keep_functions.rs"),

@@ -1,7 +1,9 @@
-//! Reads and compiles components in separate processes with limits on time and memory, a few at a time.
+//! Reads and compiles components in separate processes. A few of these processes run at the same time, each with limits
+//! on time and memory.
 //!
-//! The host takes compiled code from the cache or from such a process, and never calls the compiler or a parser
-//! itself: these cannot be interrupted, and a stack overflow in them ends their process. A process can be killed.
+//! The host takes compiled code from the cache or from such a process, and never calls the compiler or a parser itself.
+//! Compilers and parsers cannot be interrupted, and their stack overflow ends the whole process. A separate process can
+//! be killed.
 
 use std::io;
 use std::net::Shutdown;
@@ -104,9 +106,10 @@ impl Compiler {
         Ok(InspectionResult { inspection: Inspection::of(digest, size, outline)?, unkeepable })
     }
 
-    /// Returns the code of a component, and whether it was compiled now. Code in use comes first, then cached code.
-    /// Without both the component is compiled, but only if the grants cover its imports. Code for kept instances is
-    /// separate code.
+    /// Returns the code of a component, and true if the component was compiled for this call. Code that is in use is
+    /// taken first, then code from the cache. If there is neither, the component is compiled, but only if the grants
+    /// cover its imports. `keep` selects the code for kept instances, which is not the same as the code for fresh
+    /// instances.
     pub(crate) async fn code(
         &self,
         component: ComponentFile,
@@ -132,7 +135,7 @@ impl Compiler {
     }
 
     /// The digest that identifies the code of a component. It depends on the component and on the options that change
-    /// its code. The engine is not part of it.
+    /// the code, but not on the engine.
     fn key(&self, component: &ComponentFile, keep: bool) -> Digest {
         let digest = component.digest;
         // Other bytes may look like the name of a debug section. Then the component is compiled once more than

@@ -9,7 +9,7 @@ use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::hook::Hook;
 
-/// Largest component file: 32 MiB.
+/// Maximum size of a component file, in bytes.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
 /// Custom section with the manifest of the component's project, as JSON.
@@ -41,7 +41,7 @@ pub struct InspectionResult {
     pub unkeepable: Option<String>,
 }
 
-/// The manifest that a project embeds in its component.
+/// The manifest that the project of a component has put into the component.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ManifestSection {
     /// Name of the project.

@@ -54,10 +54,10 @@ pub enum Instances {
     /// Each instance serves one turn.
     #[default]
     Fresh,
-    /// Instances serve several turns, and are reset to their state after `describe` in between. A component that
+    /// An instance serves several turns. Between two turns it is reset to its state after `describe`. A component that
     /// cannot be reset is not loaded.
     Kept {
-        /// Most turns of one instance.
+        /// Maximum number of turns of one instance.
         turns: u32,
     },
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Largest initial memory of a kept instance in bytes, over all its memories. The host keeps a copy.
+/// Maximum initial memory of a kept instance in bytes, over all its memories. The host keeps a copy.
 pub(crate) const MAX_MEMORY: usize = 8 << 20;
 
 /// Prefix of the names of added functions. Components of authors must not use it.
@@ -11,9 +11,10 @@ pub(crate) const PREFIX: &str = "annex-keep";
 /// Number of added functions of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeepFunctions {
-    /// Number of core modules with mutable globals. Each has one function to save them and one to reset them.
+    /// Number of core modules with mutable globals. Each module has a function that saves its globals and a function
+    /// that resets its globals.
     pub(crate) globals: u32,
-    /// Number of memories. Each has a function that returns the whole memory.
+    /// Number of memories. Each memory has a function that returns the whole memory.
     pub(crate) memories: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Methods that an extension adds to those of A2A.
+//! Methods that an extension adds to the methods of A2A.
 
 use std::sync::Arc;
 

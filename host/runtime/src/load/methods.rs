@@ -14,11 +14,11 @@ use crate::load::descriptor::Descriptor;
 use crate::load::method::Method;
 use crate::load::program::Program;
 
-/// Most methods of one extension.
+/// Maximum number of methods of one extension.
 const MAX_METHODS: usize = 64;
-/// Longest method name in bytes.
+/// Maximum length of a method name, in bytes.
 const MAX_NAME: usize = 128;
-/// Longest description of a method in bytes.
+/// Maximum length of the description of a method, in bytes.
 const MAX_DESCRIPTION: usize = 1 << 10;
 
 /// Calls `declare-methods` and checks the result.
@@ -83,8 +83,8 @@ async fn checked(profile: &Profile, declaration: MethodDeclaration, spent: &mut 
     })
 }
 
-/// Compiles a schema for as long as the extension is installed. All schemas together may take the wall-clock limit of
-/// one call.
+/// Compiles a schema, which is kept as long as the extension is installed. Compiling all schemas together may take the
+/// wall-clock limit of one call.
 async fn compiled(
     profile: &Profile,
     schema: Option<String>,

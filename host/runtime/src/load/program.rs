@@ -17,7 +17,7 @@ pub(crate) struct Program {
     /// The compiled code. While it is held here, other loads of the component share it.
     pub(crate) code: Arc<Code>,
     pub(crate) slots: Slots,
-    /// The data for keeping instances, if they are kept.
+    /// The functions and data for keeping instances. `None` if each turn gets a fresh instance.
     pub(crate) keeping: Option<InstanceKeeper>,
     /// True if the engine counts instructions as fuel.
     pub(crate) counts_instructions: bool,

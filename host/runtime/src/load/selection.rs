@@ -71,7 +71,8 @@ impl Selection {
         }
     }
 
-    /// The description with a note about activation for the card. The allowed callers are not public.
+    /// Adds notes to the description of a card entry: when the extension is active, and that only some callers may use
+    /// it. The callers are not named, because the card is public.
     pub(crate) fn described(&self, description: &str) -> String {
         let active = match self.activate {
             Activate::Requested => None,

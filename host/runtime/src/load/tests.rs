@@ -1,4 +1,4 @@
-//! Checks of descriptors before installation.
+//! Tests of the checks on a descriptor before its extension is installed.
 
 use super::check_descriptor;
 use crate::confinement::limits::Limits;

@@ -33,14 +33,14 @@ struct Turn {
     left: LineBudget,
     /// The turn's view; `None` while the extension is loaded.
     view: Option<Arc<dyn TurnView>>,
-    /// Read with the first line, because most turns log nothing.
+    /// The ids of the turn. They are read when the first line is written, because most turns log nothing.
     ids: OnceLock<TurnIds>,
     /// The error id that the client gets if the extension fails in this turn. Each line has the id, so that the lines
     /// that explain a failure can be found.
     error_id: OnceLock<Uuid>,
     /// Index in [`Hook::ALL`] of the current or last hook.
     hook: AtomicU8,
-    /// CPU time. Stored here because the log is shared by all host code of the turn.
+    /// CPU time of the turn. It is stored here because all host code of the turn has access to the log.
     pieces: Pieces,
 }
 
@@ -51,7 +51,8 @@ struct LineBudget {
 }
 
 impl LineBudget {
-    /// Takes a line and returns the remaining bytes. `None` if the limit is reached.
+    /// Takes one line from the budget. Returns the number of bytes that the turn may still log, or `None` if the limit
+    /// is reached.
     fn take_line(&self) -> Option<usize> {
         let bytes = self.bytes.load(Ordering::Relaxed);
         if bytes == 0 {
@@ -62,7 +63,7 @@ impl LineBudget {
         self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| bytes)
     }
 
-    /// Subtracts the bytes of a line. Returns true if this was the last line.
+    /// Subtracts the bytes of a line. Returns true if the turn may log no further line.
     fn spend(&self, bytes: usize) -> bool {
         let spend = |left: usize| Some(left.saturating_sub(bytes));
         let before = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).unwrap_or(0);
@@ -109,8 +110,8 @@ impl Log {
         self.profile.limits.log_line.saturating_add(self.longest_secret())
     }
 
-    /// Writes a line of which only the first [`Log::taken_bytes`] were collected. The last bytes may be part of a
-    /// secret that was cut and is not recognised. So as many bytes as the longest secret has are dropped.
+    /// Writes a line of which only the first [`Log::taken_bytes`] were collected. At the end of these bytes a secret
+    /// may have been cut, and a cut secret is not recognised. So as many bytes as the longest secret has are dropped.
     pub(crate) fn write_cut(&self, level: LogLevel, context: &str, message: &str) {
         let hidden = self.profile.without_secrets(message);
         let end = hidden.floor_char_boundary(hidden.len().saturating_sub(self.longest_secret()));

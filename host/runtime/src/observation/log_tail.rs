@@ -1,4 +1,4 @@
-//! The last log lines of an extension, for its operator. The complete log is that of the process.
+//! The last log lines of an extension, for its operator. The log of the process has all lines.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use crate::hook::Hook;
 
-/// Most kept lines per loaded component.
+/// Maximum number of lines that are kept per loaded component.
 const MAX_LINES: usize = 200;
-/// Most bytes of the kept lines per loaded component.
+/// Maximum size of the lines that are kept per loaded component, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 
 /// A log line of an extension, with control characters escaped.
@@ -18,7 +18,7 @@ pub struct LogLine {
     pub at: SystemTime,
     /// `trace`, `debug`, `info`, `warn` or `error`.
     pub level: &'static str,
-    /// Name that the extension gives to the writing part; may be empty.
+    /// The part of the extension that wrote the line, as named by the extension. May be empty.
     pub context: String,
     /// The text of the line.
     pub message: String,
@@ -32,7 +32,7 @@ pub struct LogLine {
     pub error_id: String,
 }
 
-/// The lines, oldest first. The oldest are dropped when there is no room.
+/// The lines, oldest first. A new line takes the room of the oldest lines.
 #[derive(Default)]
 pub(crate) struct LogTail {
     kept: Mutex<TailLines>,

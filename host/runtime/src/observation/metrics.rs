@@ -35,21 +35,21 @@ pub enum CallOutcome {
     Failed,
     /// The guest returned an invalid value.
     InvalidResult,
-    /// [`LimitReached::Cpu`].
+    /// The guest exceeded a limit: [`LimitReached::Cpu`].
     CpuLimit,
-    /// [`LimitReached::TurnCpu`].
+    /// The guest exceeded a limit: [`LimitReached::TurnCpu`].
     TurnCpuLimit,
-    /// [`LimitReached::Wall`].
+    /// The guest exceeded a limit: [`LimitReached::Wall`].
     WallLimit,
-    /// [`LimitReached::TurnWall`].
+    /// The guest exceeded a limit: [`LimitReached::TurnWall`].
     TurnWallLimit,
-    /// [`LimitReached::Memory`].
+    /// The guest exceeded a limit: [`LimitReached::Memory`].
     MemoryLimit,
-    /// [`LimitReached::TableElements`].
+    /// The guest exceeded a limit: [`LimitReached::TableElements`].
     TableLimit,
-    /// [`LimitReached::HostCalls`].
+    /// The guest exceeded a limit: [`LimitReached::HostCalls`].
     HostCallLimit,
-    /// [`LimitReached::Output`].
+    /// The guest exceeded a limit: [`LimitReached::Output`].
     OutputLimit,
     /// The event is larger than the extension's limit.
     InputLimit,
@@ -179,7 +179,8 @@ pub struct HookMetrics {
     pub within: Vec<(Duration, u64)>,
     /// Number of all calls that have ended.
     pub calls: u64,
-    /// Total time, from requesting an instance to the guest's answer.
+    /// Total time of the calls. The time of a call begins when the turn requests an instance, and ends with the guest's
+    /// answer.
     pub time: Duration,
     /// Thread time of the calls: guest and host code, without waiting.
     pub busy: Duration,
@@ -248,7 +249,8 @@ impl BusyTime {
 }
 
 impl Registry {
-    /// The metrics of a tenant. Its calls update the totals of the process, and add their thread time to `busy`.
+    /// Creates the metrics of a tenant. Its calls also update the totals of the process, and add their thread time to
+    /// `busy`.
     pub(crate) fn of_tenant(&self, busy: BusyTime) -> Self {
         Self { kept: Mutex::default(), totals: Arc::clone(&self.totals), busy }
     }

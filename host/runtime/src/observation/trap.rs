@@ -8,11 +8,13 @@ use std::fmt::{self, Write};
 
 use wasmtime::{FrameInfo, WasmBacktrace};
 
-/// Most stack frames that are shown, the innermost first. The frame that explains the trap is usually among the first.
+/// Maximum number of stack frames that are shown, the innermost first. The frame that explains the trap is usually
+/// among the first frames.
 const MAX_FRAMES: usize = 12;
-/// Longest reason in bytes.
+/// Maximum length of a reason, in bytes.
 const MAX_REASON: usize = 4 << 10;
-/// Longest name in bytes, before and after demangling. A mangled name may expand to one of any length.
+/// Maximum length of a name in bytes, before and after demangling. Demangling can turn a short name into a name of any
+/// length.
 const MAX_NAME: usize = 256;
 
 /// A trap of a guest.

@@ -1,4 +1,4 @@
-//! The host side of a replayed turn: answers from the recording, and has no side effects.
+//! Answers the calls of a guest in a replayed turn from the recording, without side effects.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::extension::Extension;
 use crate::overrides::{Clock, HttpClient, Random, ServiceOverrides, Unreachable};
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Most calls of a turn without a recorded answer that are reported.
+/// Maximum number of reported calls per turn to which the recording has no answer.
 const MAX_UNANSWERED: usize = 10;
 
 /// The view of a replayed turn.
@@ -41,7 +41,7 @@ struct VisibleState {
 }
 
 impl Answers {
-    /// Creates the view. `under` answers reads of keys that the recorded turn did not use.
+    /// Creates the view. `under` is the store that answers reads of keys that the recorded turn did not use.
     pub(crate) fn new(
         turn: &RecordedTurn,
         extension: &Extension,
@@ -283,7 +283,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Copies the key into memory, once.
+    /// Copies the key with its value into memory, at the first access to the key.
     async fn touch(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
         if lock(&self.touched).contains(&(space.clone(), key.to_owned())) {
             return Ok(());

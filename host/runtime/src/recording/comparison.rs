@@ -10,11 +10,11 @@ use super::{HostCall, RecordedTurn, StepInput, StepResult};
 
 mod hidden;
 
-/// Most turns that are kept as examples.
+/// Maximum number of turns that are kept as examples.
 const MAX_EXAMPLES: usize = 10;
-/// Most differences in one example.
+/// Maximum number of differences in one example.
 const MAX_DIFFERENCES: usize = 20;
-/// Longest text of each side of a difference, in bytes.
+/// Maximum length of the text of each of the two values of a difference, in bytes.
 const MAX_SIDE: usize = 2 << 10;
 
 /// A difference between two versions in one turn.
@@ -42,10 +42,10 @@ pub struct Example {
     pub context_id: Option<String>,
     /// The differences in this turn.
     pub differences: Vec<Difference>,
-    /// True if the input has hidden values, because these may cause the difference.
+    /// True if values in the input were hidden. The hidden values may be the cause of the difference.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// Questions of the second version that the recording cannot answer.
+    /// The calls of the second version that the recording cannot answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unanswered: Vec<String>,
 }
@@ -78,7 +78,7 @@ pub struct Comparison {
     pub not_compared: u64,
     /// Turns in which only the second version failed.
     pub failed: u64,
-    /// Turns with questions that the recording cannot answer.
+    /// Turns with calls that the recording cannot answer.
     pub unanswered: u64,
     /// Turns by kind of difference.
     pub differ: BTreeMap<String, u64>,
@@ -199,7 +199,7 @@ fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut 
     }
 }
 
-/// The verdict of a result, and its other parts that can be compared.
+/// Splits a result into its verdict and the named values that can be compared.
 fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
     match result {
         StepResult::Inactive => ("inactive".to_owned(), Vec::new()),

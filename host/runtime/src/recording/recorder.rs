@@ -21,9 +21,9 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::turn_view::TurnView;
 
-/// Largest recorded turn, in approximate bytes of JSON.
+/// Maximum size of a recorded turn, in approximate bytes of JSON.
 const MAX_BYTES: usize = 1 << 20;
-/// Most recorded steps of a turn: a stream may have any number of events.
+/// Maximum number of recorded steps of a turn. A stream may have any number of events.
 const MAX_STEPS: usize = 1_000;
 
 /// Records one turn of one extension for an observer.
@@ -83,7 +83,8 @@ impl TurnRecorder {
         }))
     }
 
-    /// Begins the step of the way in. `parts` are the parts as rewritten by extensions before this one.
+    /// Begins the step of the way in. `parts` are the parts of the message after the extensions before this one have
+    /// rewritten them.
     pub(crate) fn request(&self, head: Head<'_>, (message, metadata): (&Message, &Metadata), parts: &[Part]) {
         self.head(head);
         self.step(|| {
@@ -172,7 +173,7 @@ impl TurnRecorder {
         }
     }
 
-    /// Records a call of the guest. `bytes` is the size of question and answer.
+    /// Records a call of the guest. `bytes` is the size of the call's arguments and answer.
     pub(crate) fn called(&self, bytes: usize, call: impl FnOnce() -> HostCall) {
         let mut state = self.lock();
         self.add(&mut state, bytes);
@@ -228,7 +229,8 @@ impl TurnRecorder {
         }
     }
 
-    /// Adds to the size. A turn that is too large is dropped as a whole, because a part of it could not be replayed.
+    /// Adds to the size of the recorded turn. If the turn is then too large, the whole turn is dropped, because an
+    /// incomplete turn could not be replayed.
     fn add(&self, state: &mut OngoingTurn, bytes: usize) {
         state.bytes = state.bytes.saturating_add(bytes);
         if state.bytes > MAX_BYTES && !self.is_full.swap(true, Ordering::Relaxed) {
@@ -317,7 +319,7 @@ fn strip(event: &mut StreamResponse) {
     }
 }
 
-/// The text as JSON, unless it equals the last recorded one.
+/// Returns the text as JSON, or `None` if the text equals the last recorded text.
 fn changed(last: &mut Option<String>, now: Option<String>) -> Option<Json> {
     if now.is_none() || *last == now {
         return None;

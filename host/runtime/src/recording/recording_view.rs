@@ -19,9 +19,9 @@ use crate::extension::Extension;
 use crate::overrides::{Clock, HttpListener, Random, ServiceOverrides};
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Size of a call with only numbers, in bytes.
+/// Size of a recorded call that contains only numbers, in bytes.
 const SMALL: usize = 32;
-/// Most time for reading a key's old value before it is changed.
+/// Maximum time for reading the old value of a key before the key is changed.
 const LOOKUP_TIMEOUT: Duration = Duration::from_millis(50);
 /// Header fields of an answer that are recorded.
 const KEPT_FIELDS: [&str; 4] = ["content-type", "content-language", "etag", "last-modified"];
@@ -163,7 +163,8 @@ impl Random for RecordingRandom {
     }
 }
 
-/// Random bytes of the operating system. Extensions may derive secrets from them, also in recorded turns.
+/// Random bytes of the operating system. They must stay unpredictable in recorded turns, because extensions may derive
+/// secrets from these bytes.
 struct SystemRandom;
 
 impl Random for SystemRandom {

@@ -1,4 +1,4 @@
-//! Removes values from a recorded turn that operators must not see.
+//! Removes from a recorded turn the values that operators must not see.
 
 use annex_protocol::Json;
 use serde::Serialize;
@@ -124,7 +124,8 @@ fn text(text: &str, hide: &dyn Hide) -> String {
     hide.json(&Json::string(text)).to().unwrap_or_else(|_| HIDDEN.to_owned())
 }
 
-/// Applies `hide` to the value's JSON. `None` if the result no longer has the type.
+/// Converts a value to JSON, applies `hide`, and converts it back. `None` if the JSON no longer has the form of the
+/// type.
 fn decoded<T: Serialize + DeserializeOwned>(value: &T, hide: &dyn Hide) -> Option<T> {
     hide.json(&Json::from_serialize(value).ok()?).to().ok()
 }

@@ -1,4 +1,4 @@
-//! Conversion of results of the chain into step results.
+//! Converts results of the chain to the results of recorded steps.
 
 use annex_protocol::{A2aError, Json};
 

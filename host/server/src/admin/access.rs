@@ -13,17 +13,17 @@ use crate::process::hosts::Hosts;
 #[derive(Clone)]
 pub(crate) struct Access(Arc<RwLock<Arc<AccessRules>>>);
 
-/// The rules from one reading of the config.
+/// The access rules from one reading of the config.
 pub(crate) struct AccessRules {
     pub(super) tokens: Tokens,
     /// Tokens that open only `/metrics`.
     metrics: Option<Tokens>,
-    /// True if requests on the listener of `/metrics` must name an allowed host. False if other machines may reach that
-    /// listener, because they may call it by any name.
+    /// True if requests on the listener of `/metrics` must name an allowed host. False if other machines can reach this
+    /// listener, because such machines may use any name for this server.
     pub(super) checks_metrics_hosts: bool,
     /// The host names under which clients may call the listener.
     pub(super) hosts: Hosts,
-    /// `admin.allow_recording`
+    /// The value of `admin.allow_recording`: true if holders of a token may record turns.
     pub(super) allow_recording: bool,
 }
 
@@ -50,8 +50,8 @@ impl AccessRules {
         self.metrics.as_ref().is_some_and(|metrics| metrics.name_of(headers).is_some())
     }
 
-    /// True if the request may read `/metrics` on the listener that serves only this page. Every request may if the
-    /// config sets no token for `/metrics`.
+    /// True if the request may read `/metrics` on the listener that serves only this page. If the config sets no token
+    /// for `/metrics`, every request may read the page.
     pub(super) fn reads_metrics_alone(&self, headers: &HeaderMap) -> bool {
         self.metrics.is_none() || self.reads_metrics(headers) || self.tokens.name_of(headers).is_some()
     }

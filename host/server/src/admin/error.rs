@@ -20,7 +20,8 @@ pub(super) struct AdminError {
     message: String,
 }
 
-/// The reason of a refusal in one line. It is an extension of the response, where the log reads the reason.
+/// The reason of a refusal in one line. A response carries this value among its extensions, so that the log can read
+/// the reason.
 #[derive(Clone)]
 pub(super) struct RefusalReason(pub(super) Arc<str>);
 

@@ -1,8 +1,8 @@
 //! The page `/metrics`: the numbers of the server and of each installed extension.
 //!
 //! The numbers of an extension disappear when it is removed, so the page never outgrows the installed extensions. A
-//! tenant's numbers have its name as a label. The page is bounded for any number of tenants: it has totals for all, and
-//! non-zero numbers for the busiest tenants.
+//! tenant's numbers have its name as a label. With many tenants the page stays bounded: it has totals over all tenants,
+//! and separate numbers only for the busiest tenants.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -121,13 +121,14 @@ fn of_tenant<'a>(tenant: &'a str, others: &[(&'a str, &'a str)]) -> Vec<(&'a str
     tenant.into_iter().chain(others.iter().copied()).collect()
 }
 
-/// True if the page shows this value. A zero of a tenant is not shown: most samples would be zeros, and an absent
-/// sample means zero. The zeros of the config's own agent are shown, so that a rate includes the first change.
+/// True if the page shows this value. A zero of a tenant is not shown, because most samples would be zeros, and an
+/// absent sample means zero. A zero of the config's own agent is shown. A rate can then include the step from zero to
+/// the first change.
 fn is_told(tenant: &str, value: f64) -> bool {
     tenant.is_empty() || value > 0.0
 }
 
-/// The sources of the page's numbers, besides the extensions.
+/// The sources of the page's numbers that do not concern extensions.
 pub(super) struct Sources<'a> {
     pub(super) counters: &'a Counters,
     pub(super) numbers: &'a RequestNumbers,
@@ -136,7 +137,7 @@ pub(super) struct Sources<'a> {
     pub(super) running_turns: usize,
 }
 
-/// The page's text with the current numbers.
+/// Writes the current numbers and returns the text of the page.
 pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     let Sources { counters, numbers, own_agent, running_turns } = *sources;
     let mut page = Exposition::default();
@@ -187,7 +188,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     page.into_text()
 }
 
-/// The tenants that the page shows, sorted by name: those whose extensions used the most thread time.
+/// The tenants that the page shows, sorted by name. These are the tenants whose extensions used the most thread time.
 fn busiest(installers: &Installers) -> Vec<(String, Serving)> {
     let mut tenants: Vec<_> = installers
         .tenants_served()
@@ -239,7 +240,7 @@ fn loads(page: &mut Exposition, shown: &[(String, Arc<Installer>)]) {
     }
 }
 
-/// The numbers of all extensions together, including those of tenants that the page does not show.
+/// Writes the numbers of all extensions together. This includes the extensions of tenants that the page does not show.
 fn totals(page: &mut Exposition, installers: &Installers) {
     // All tenants share these totals, so the own installer has them.
     let totals = installers.own().totals();

@@ -32,7 +32,8 @@ const MAX_LINES: usize = 4;
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for the client to read the last lines after the recording has ended.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The bounds of a recording, each with its default and its maximum.
+/// The default and the maximum number of turns in a recording. The next two constants are the default and the maximum
+/// of its bytes and of its seconds.
 const TURNS: (u64, u64) = (50, 100_000);
 const BYTES: (u64, u64) = (16 << 20, 1 << 30);
 const SECONDS: (u64, u64) = (60, 24 * 60 * 60);
@@ -253,7 +254,7 @@ impl Writer {
     }
 }
 
-/// The outcome of a turn.
+/// The outcome of writing a turn.
 enum WriteOutcome {
     Bytes(u64),
     /// Redaction of the turn failed, so the turn was not written.

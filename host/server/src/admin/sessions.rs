@@ -97,7 +97,7 @@ async fn delete(
 }
 
 /// The query for shared state. It names the tenant, and the user of `user:` keys. Without `user`, the user is the
-/// anonymous one of `context`.
+/// anonymous user of `context`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfState {

@@ -91,8 +91,8 @@ impl Admin {
         drop(self.installers.of(tenant).await);
     }
 
-    /// The installer of the query's tenant, for a change of the tenant's extensions. Such a change of an added tenant
-    /// is refused with 409: only a new text can change its extensions.
+    /// Finds the installer of the query's tenant, for a change of this tenant's extensions. If the tenant was added
+    /// over the API, refuses the change with 409: the extensions of such a tenant change only with its text.
     pub(super) async fn changeable(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
         let others = self.installers.others();
         if let (Some(name), Some(_)) = (&of.tenant, &others.added)
@@ -174,7 +174,7 @@ pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'stati
     }
 }
 
-/// A JSON body of at most `most` bytes.
+/// Reads and decodes a JSON body. Fails if the body has more than `most` bytes.
 pub(super) async fn read_small<T: DeserializeOwned>(body: Body, most: usize) -> Result<T, AdminError> {
     decode(&read_raw(body, (most, || format!("a body may have {most} bytes"))).await?)
 }

@@ -45,7 +45,7 @@ impl Admin {
         self.installers.others().added.as_ref().ok_or_else(AdminError::no_added_tenants)
     }
 
-    /// The added tenants, for a change of tenant `name`. Fails if the config defines tenant `name`.
+    /// Returns the added tenants for a change of the tenant `name`. Fails if this tenant is defined in the config.
     fn to_change(&self, name: &str) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
         if self.installers.others().named.has(name) {
             let message = format!("tenant {name:?} stands in the config of the server; change it there, and reload it");
@@ -179,7 +179,8 @@ async fn change(
     whole(caller, changing, move |rev| format!("{told} (change {rev})")).await
 }
 
-/// The revision that `If-Match` names, or the absence that `If-None-Match: *` requires.
+/// Reads the condition of a change from the header. `If-Match` names the expected revision. `If-None-Match: *` requires
+/// that no tenant has the name.
 fn expectation(headers: &HeaderMap) -> Result<Expectation, AdminError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {

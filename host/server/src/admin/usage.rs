@@ -23,7 +23,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
     Router::new().route("/v1/tenants/{name}/usage", get(show)).route("/v1/usage", get(costliest))
 }
 
-/// The query of the list by cost.
+/// The query for the list of tenants by cost.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CostQuery {

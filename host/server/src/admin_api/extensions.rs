@@ -1,15 +1,16 @@
 //! Answers about installed extensions.
 //!
-//! Times are in RFC 3339, except where a field's name ends with a unit such as `_ms`. `Grants` is the type of grants. A
-//! program that only shows grants can use any JSON as the type, and then also shows unknown grants.
+//! Times are in RFC 3339, except where a field's name ends with a unit such as `_ms`. The type parameter `Grants` is
+//! the type of the grants in an answer. A program that only shows grants can set `Grants` to a JSON value, and then can
+//! also show unknown grants.
 
 use serde::{Deserialize, Serialize};
 
 use super::shadows::Shadow;
 use crate::config::GrantsConfig;
 
-/// All installed extensions of one agent. Those of the config come first, then those of the managed folder, then the
-/// added ones.
+/// All installed extensions of one agent. The extensions of the config come first, then the extensions of the managed
+/// folder, then the extensions that were added over the API.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
     /// The number of the current edition. Every change of the installed extensions increases the number.
@@ -19,7 +20,7 @@ pub struct List<Text = String> {
     /// The sources that could not be installed. The list of the config's own agent also has an entry for each tenant
     /// that is not served.
     pub failures: Vec<NotInstalled<Text>>,
-    /// The names of the tenants. Each tenant has a list of its own.
+    /// The names of the tenants. The extensions of a tenant are not in this list: each tenant has a separate list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<Text>,
 }
@@ -63,7 +64,7 @@ pub struct Summary<Text = String> {
     pub kept: usize,
     /// The number of waiting tasks that are pinned to this version.
     pub pinned_tasks: usize,
-    /// The answer to a request when the extension fails: `reject` or `skip`.
+    /// The effect of a failure of the extension on a request: `reject` or `skip`.
     #[serde(default)]
     pub on_failure: Text,
     /// The calls of the extension's hooks since its URI was first installed, over all versions.
@@ -112,10 +113,10 @@ pub struct Timing<Text = String> {
     pub max_ms: Option<f64>,
 }
 
-/// The health of a version. It counts turns that fail.
+/// The health of a version: its failed turns, and its quarantine after too many failed turns.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Quarantine {
-    /// Milliseconds until the next trial. Absent unless the version is quarantined.
+    /// The milliseconds until a quarantined version is tried again. Absent unless the version is quarantined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_trial_ms: Option<u64>,
     /// Failed turns since the last successful one.
@@ -142,9 +143,9 @@ pub struct Source<Text = String> {
 pub struct NotInstalled<Text = String> {
     /// The source: a table of the config, or a file.
     pub source: Text,
-    /// The fault of the source.
+    /// The reason why the source could not be installed.
     pub reason: Text,
-    /// The time of the attempt.
+    /// The time of the attempt to install the source.
     pub at: Text,
 }
 
@@ -186,9 +187,9 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
 /// The limits of an extension's calls, as in `[extension.limits]` of a config.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Limits {
-    /// Linear memory in MiB.
+    /// The most linear memory of an instance, in MiB.
     pub memory_mib: usize,
-    /// Elements over all tables.
+    /// The most elements of all tables of an instance together.
     pub table_elements: usize,
     /// CPU time per call, in milliseconds.
     pub cpu_ms: u64,
@@ -208,7 +209,7 @@ pub struct Limits {
     pub log_lines: u32,
     /// Bytes of log lines per turn.
     pub log_bytes: usize,
-    /// Turns at the same time.
+    /// The most turns that may use the extension at the same time.
     pub turns: u32,
 }
 
@@ -232,7 +233,7 @@ pub struct ReplacedVersion<Text = String, Grants = GrantsConfig> {
     pub pinned_tasks: usize,
 }
 
-/// One change of the installed version of a URI.
+/// One change of the version that is installed for a URI.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct VersionChange<Text = String> {
     /// The time of the change.

@@ -81,9 +81,9 @@ pub struct Event<Text = String> {
 /// The reason why an agent gave no answer.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct EventError<Text = String> {
-    /// The reason for programs.
+    /// The reason as a code that a program can compare.
     pub code: Text,
-    /// The reason for people.
+    /// The reason as a text for people.
     pub message: Text,
 }
 

@@ -22,8 +22,8 @@ pub struct Shadow<Text = String> {
     pub agreed: u64,
     /// The turns in which the shadow failed and the installed version did not.
     pub failed: u64,
-    /// The turns in which the shadow made a host call that the installed version had not made, so that no recorded
-    /// answer existed.
+    /// The turns in which the shadow made a host call that the installed version had not made. The recording of the
+    /// turn has no answer to such a call.
     pub unanswered: u64,
     /// The turns that were not recorded, because they were too large or the queue was full.
     pub left_out: u64,
@@ -58,11 +58,11 @@ pub struct Differ<Text = String> {
 pub struct Cost<Text = String> {
     /// The name of the hook.
     pub hook: Text,
-    /// Calls of the installed version.
+    /// The number of calls of the hook in the installed version.
     pub calls_in_force: u64,
     /// Mean thread time of the installed version, in microseconds. Absent before its first call.
     pub mean_us_in_force: Option<f64>,
-    /// Calls of the shadow.
+    /// The number of calls of the hook in the shadow.
     pub calls: u64,
     /// Mean thread time of the shadow, in microseconds. Absent before its first call.
     pub mean_us: Option<f64>,
@@ -88,7 +88,7 @@ pub struct Example<Text = String> {
 pub struct Difference<Text = String> {
     /// The kind of difference.
     pub what: Text,
-    /// The step of the turn. Absent if the difference is in the whole turn.
+    /// The step of the turn at which the versions differ. Absent if the difference concerns the whole turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<Text>,
     /// The value of the installed version.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A tenant to add, or a change of one.
+/// A new tenant, or the change of an existing tenant.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -57,8 +57,8 @@ pub struct TenantSummary<Text = String> {
 /// A page of a list of tenants.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// The tenants. The first page begins with all tenants of the config, which do not count towards its length. The
-    /// added tenants follow, by name.
+    /// The tenants. The first page begins with all tenants of the config. These tenants do not count towards the length
+    /// of the page. The added tenants follow, sorted by name.
     pub tenants: Vec<TenantSummary<Text>>,
     /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Answers about the usage of tenants. The figures of a quota have the names of the config's keys.
+//! Answers about the usage of tenants. A figure that a quota limits has the same name as the quota's config key.
 
 use serde::{Deserialize, Serialize};
 

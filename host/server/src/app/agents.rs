@@ -1,4 +1,4 @@
-//! Loading and checking the agent of a config.
+//! Loads and checks the agent of a config.
 
 use std::sync::{Arc, Weak};
 
@@ -58,8 +58,8 @@ async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Resul
     Ok(agent)
 }
 
-/// The mistakes of an agent that can be found without calling a model or another peer: wrong settings of the model, and
-/// environment variables that are not set or cannot be used. Pairs of config key and reason.
+/// Checks an agent without calling a model or another peer. Finds wrong settings of the model, and environment
+/// variables that are not set or cannot be used. Returns each mistake as a pair of config key and reason.
 pub(super) async fn wrong(config: &AgentConfig) -> Vec<(String, String)> {
     match config {
         AgentConfig::Template(template) => {

@@ -35,7 +35,7 @@ pub enum AppError {
     /// An MCP server or one of its tools cannot be used.
     #[error("[[agent.mcp]] cannot be used")]
     Mcp(#[from] McpError),
-    /// Two tools have the same name, which the model could not tell apart.
+    /// Two tools have the same name. The model could not tell the tools apart.
     #[error("[[agent.mcp]] cannot be used")]
     Tools(#[from] ToolClash),
     /// The upstream agent cannot be used.
@@ -62,7 +62,8 @@ pub enum AppError {
     /// The store of tenants cannot be opened.
     #[error("cannot open the store of tenants")]
     Tenants(#[from] TenantStoreOpenError),
-    /// The store that counts the running turns of all processes on the database of the tasks cannot be opened.
+    /// The store of turn places cannot be opened. It counts the running turns of all processes that share the database
+    /// of the tasks.
     #[error("cannot count the turns of the processes on the database of the tasks")]
     TurnPlaces(#[from] TurnPlacesOpenError),
     /// The channel for wake-ups from other processes cannot be opened.

@@ -1,4 +1,4 @@
-//! Loading a tenant from its file or its text, with its agent and its extensions.
+//! Loads a tenant from its file or its text, with its agent and its extensions.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -36,7 +36,7 @@ pub(crate) struct AnswerBody {
 }
 
 impl AnswerBody {
-    /// A body in one piece.
+    /// Makes a body from bytes that are complete.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for this body.
@@ -45,11 +45,11 @@ impl AnswerBody {
         Ok(Self { caller, body: Body::empty(), next: None, rest, _place: None })
     }
 
-    /// A body that is produced while it is sent. A first frame that is ready is read at once: if there is no room for
-    /// the frame, the client can still get an error instead of the answer.
+    /// Makes a body from `body`, which is produced while it is sent. If the first frame of `body` is ready, reads this
+    /// frame now. If there is no room for the frame, the client can still get an error instead of the answer.
     ///
     /// # Errors
-    /// As [`AnswerBody::whole`].
+    /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for the first frame.
     pub(crate) fn begun(caller: Caller, mut body: Body) -> Result<Self, A2aError> {
         // Until the first byte is sent, a lack of room can still be the answer itself.
         let first = body.frame().now_or_never().flatten();
@@ -63,7 +63,7 @@ impl AnswerBody {
         Ok(begun)
     }
 
-    /// Stores the next frame of the inner body, until it is sent.
+    /// Stores the next frame of the inner body until the client has read the frame.
     fn accept(&mut self, frame: Frame<Bytes>) -> Result<(), A2aError> {
         match frame.into_data() {
             Ok(data) if data.len() > SMALL_ANSWER => self.rest = Some(self.caller.hold_answer(data)?),
@@ -73,7 +73,7 @@ impl AnswerBody {
         Ok(())
     }
 
-    /// The next chunk of the long piece, if there is one.
+    /// Takes the next chunk of the long piece that is being sent. `None` if no long piece is being sent.
     fn chunk(&mut self) -> Result<Option<Bytes>, A2aError> {
         let Some(rest) = &mut self.rest else { return Ok(None) };
         let chunk = rest.take(CHUNK)?;
@@ -85,7 +85,7 @@ impl AnswerBody {
     }
 }
 
-/// The body of an answer in text. A long text counts against the caller's share until the client has read it.
+/// Makes the body of an answer from a text. A long text counts against the caller's share until the client has read it.
 ///
 /// # Errors
 /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for the text.

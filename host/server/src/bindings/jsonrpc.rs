@@ -67,7 +67,7 @@ async fn perform(
     write(caller, &request.id, operations.call(caller, call, operation).await?)
 }
 
-/// The operation for a method and its parameters.
+/// Reads the operation from a method and its parameters.
 fn operation(method: Method, params: &str) -> Result<Operation, A2aError> {
     Ok(match method {
         Method::SendMessage => Operation::SendMessage(jsonrpc::params::<SendMessageRequest>(params)?.of_client()),
@@ -111,7 +111,7 @@ fn write(caller: &Caller, id: &RequestId, reply: Reply) -> Result<Response, A2aE
     Ok(echo(response, &active))
 }
 
-/// The response for an extension's method. `failure` writes the error that ends a stream.
+/// Writes the result of an extension's method as a response. `failure` writes the error that ends a stream.
 pub(crate) fn method_result(
     (caller, place): (&Caller, Option<StreamPlace>),
     id: &RequestId,
@@ -141,7 +141,7 @@ fn stream(caller: &Caller, place: Option<StreamPlace>, id: RequestId, events: Ev
     answer_body::stream(caller, place, answer)
 }
 
-/// A successful response. Fails before the result is copied if the caller's share has no room for the response.
+/// Makes a successful response. If the caller's share has no room for the response, fails before the result is copied.
 pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<Response, A2aError> {
     success_in_pieces(caller, id, &[result])
 }

@@ -65,7 +65,7 @@ pub(crate) fn note_operation(method: &HttpMethod, path: &str) {
     }
 }
 
-/// The answer to a request that does not reach the handler: the server is not ready, or the body cannot be read.
+/// Answers a request that does not reach the handler, because the server is not ready or the body cannot be read.
 pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) -> Response {
     let mut response = failure(error);
     *response.status_mut() = status;
@@ -86,7 +86,7 @@ async fn perform(
     write(caller, Operations::new(tenants, request.headers).call(caller, call, operation).await?)
 }
 
-/// The operation for a route, a body and a query.
+/// Reads the operation from the route, the body and the query of a request.
 fn operation(request: &HttpRequest<'_>, tenant: Option<&str>, route: Route<'_>) -> Result<Operation, A2aError> {
     Ok(match route {
         Route::SendMessage => Operation::SendMessage(message(request, tenant)?),
@@ -121,7 +121,7 @@ fn operation(request: &HttpRequest<'_>, tenant: Option<&str>, route: Route<'_>) 
     })
 }
 
-/// The call of an extension's method. The request's body has the parameters.
+/// Makes the operation that calls a method of an extension. The request's body has the parameters of the method.
 pub(crate) fn method_call(
     request: &HttpRequest<'_>,
     tenant: Option<&str>,
@@ -160,7 +160,7 @@ fn write(caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
     Ok(echo(response, &active))
 }
 
-/// The response for an extension's method.
+/// Writes the result of an extension's method as a response.
 pub(crate) fn method_result(
     (caller, place): (&Caller, Option<StreamPlace>),
     result: MethodResult,
@@ -183,7 +183,8 @@ fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessag
     Ok(message)
 }
 
-/// Sets `field` to the tenant in the path. A tenant in the body must be the one in the path.
+/// Sets `field` to the tenant in the path. Fails if `field` already names another tenant. Without a tenant in the path,
+/// `field` is unchanged.
 fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aError> {
     let Some(tenant) = tenant else { return Ok(()) };
     match field.as_deref().filter(|named| !named.is_empty()) {

@@ -5,12 +5,12 @@ use annex_protocol::{A2aError, ExtensionUri};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 
-/// Adds `A2A-Extensions` with the extensions that were active.
+/// Adds the field `A2A-Extensions`, which lists the extensions that were active.
 pub(crate) fn echo(response: Response, active: &[ExtensionUri]) -> Response {
     echo_as(A2A_EXTENSIONS, response, active)
 }
 
-/// Like [`echo`], with another header name.
+/// Adds a field with the name `header` that lists the extensions that were active.
 pub(crate) fn echo_as(header: &'static str, mut response: Response, active: &[ExtensionUri]) -> Response {
     if !active.is_empty()
         && let Ok(value) = HeaderValue::from_str(&format_extensions(active))

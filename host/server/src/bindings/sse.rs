@@ -42,7 +42,7 @@ pub(crate) fn respond_numbered(
     }))
 }
 
-/// An event with JSON as its data. In the standard only CR and LF end a line, but the official Python client also
+/// Sets `json` as the data of an event. In the standard only CR and LF end a line, but the official Python client also
 /// splits lines at U+0085, U+2028 and U+2029. These characters are therefore escaped, which does not change the meaning
 /// of JSON.
 fn with_data(event: Event, json: String) -> Event {
@@ -58,7 +58,7 @@ fn kept_alive(events: impl Stream<Item = Event> + Send + 'static) -> Response {
     Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// A stream of one event.
+/// Answers with a stream of one event.
 pub(crate) fn respond_once(data: &str) -> Response {
     let event = with_data(Event::default(), data.to_owned());
     Sse::new(futures::stream::once(std::future::ready(Ok::<_, Infallible>(event)))).into_response()

@@ -20,7 +20,8 @@ pub(crate) mod json_rpc;
 /// The versions that a server with this module supports.
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
-/// The service parameters of a 0.3 request. A request without a version is one of 0.3 (A2A 1.0 section 3.6.2).
+/// The service parameters of a 0.3 request. A request without a version counts as a 0.3 request (A2A 1.0 section
+/// 3.6.2).
 fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<ServiceParameters, A2aError> {
     let version = sent_version(headers, uri);
     if !version.is_empty() && !is_version(&version, v0_3::VERSION) {

@@ -73,8 +73,8 @@ impl AgentConfig {
         }
     }
 
-    /// Checks that turns are rerun only with a shared store, because another process reruns them. The error is a
-    /// pair of key and reason.
+    /// Checks the setting for lost turns. Turns can be rerun only with a shared store, because another process reruns
+    /// them. The error is a pair of key and reason.
     pub(super) fn check_lost_turn(&self, tasks: &TasksConfig) -> Result<(), (&'static str, &'static str)> {
         let needs_others = self.on_lost_turn() == OnLostTurn::Rerun && tasks.postgres_env.is_none();
         let reason = "is \"rerun\", but only another process on the same database can rerun a turn; set \
@@ -83,7 +83,7 @@ impl AgentConfig {
     }
 }
 
-/// `[agent]` with `kind = "template"`.
+/// The table `[agent]` of an agent of the kind `template`.
 #[derive(Clone, Debug)]
 pub struct TemplateConfig {
     /// The agent's name: the author of its events and the app of its sessions.
@@ -145,7 +145,7 @@ pub(super) struct AgentTable {
 }
 
 impl AgentTable {
-    /// The keys that only upstream agents have, each with whether it is set.
+    /// The keys that only upstream agents have. The second value of each pair is true if the key is set.
     fn of_upstream(&self) -> [(&'static str, bool); 13] {
         [
             ("card", self.card.is_some()),
@@ -164,7 +164,7 @@ impl AgentTable {
         ]
     }
 
-    /// The keys that only template agents have, each with whether it is set.
+    /// The keys that only template agents have. The second value of each pair is true if the key is set.
     fn of_template(&self) -> [(&'static str, bool); 6] {
         [
             ("instruction", self.instruction.is_some()),
@@ -176,7 +176,7 @@ impl AgentTable {
         ]
     }
 
-    /// The key that only script agents have, with whether it is set.
+    /// The key that only script agents have. The second value of the pair is true if the key is set.
     fn of_script(&self) -> [(&'static str, bool); 1] {
         [("rule", self.rule.is_some())]
     }

@@ -23,9 +23,9 @@ pub struct CardConfig {
     /// Media types that messages may have: `type/subtype`, `type/*` or `*/*`. Default `text/plain` and
     /// `application/json`.
     pub input_modes: Option<Vec<String>>,
-    /// The bindings on the card, the preferred one first. The server serves all bindings regardless. Default:
-    /// `JSONRPC`, `HTTP+JSON`, `GRPC`. Leave out `GRPC` for clients that refuse cards with its `host:port`, such as
-    /// google-adk 2.13.
+    /// The bindings that the card lists, the preferred one first. The server serves all bindings, also the unlisted
+    /// ones. Default: `JSONRPC`, `HTTP+JSON`, `GRPC`. Leave out `GRPC` for clients that refuse cards with its
+    /// `host:port`, such as google-adk 2.13.
     pub bindings: Option<Vec<BindingConfig>>,
     /// The agent's skills. Every card should have at least one.
     #[serde(default, rename = "skill")]
@@ -37,7 +37,7 @@ pub struct CardConfig {
 }
 
 impl CardConfig {
-    /// The bindings on the card, or all in their default order.
+    /// The configured bindings of the card. If none are configured, all bindings in their default order.
     pub(crate) fn bindings(&self) -> Vec<BindingConfig> {
         let all = vec![BindingConfig::JsonRpc, BindingConfig::HttpJson, BindingConfig::Grpc];
         self.bindings.clone().unwrap_or(all)
@@ -95,7 +95,7 @@ pub struct ExtendedCardConfig {
 pub struct SigningConfig {
     /// The id of the key (`kid`) in the signature, by which clients find the public key.
     pub kid: String,
-    /// A file with the private key, PEM in PKCS#8: P-256, Ed25519 or RSA. Excludes `key_env`.
+    /// A file with the private key of type P-256, Ed25519 or RSA. The format is PEM in PKCS#8. Excludes `key_env`.
     pub key_file: Option<PathBuf>,
     /// The environment variable with the private key in the same format. Excludes `key_file`.
     pub key_env: Option<String>,

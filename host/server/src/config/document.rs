@@ -64,7 +64,7 @@ impl ConfigText {
     }
 }
 
-/// A key without the indices of list elements.
+/// A key without the indices of list elements, such as `tenant.name` for `tenant[3].name`.
 pub(super) fn without_indices(key: &str) -> String {
     place::dotted(&place::steps(key))
 }
@@ -158,7 +158,7 @@ impl<'a> Document<'a> {
         Some(Problem { path, place, key, reason: reason.into(), example: None })
     }
 
-    /// The text under a key, such as `agent.instruction`.
+    /// The value of a key that has a text as its value, such as `agent.instruction`. `None` for any other key.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         place::at(&self.root, &place::steps(key)).and_then(|value| value.get_ref().as_str())
     }
@@ -195,7 +195,7 @@ impl<'a> Document<'a> {
     }
 
     /// The byte at which the entry of the path begins. For a missing entry, the byte at which its innermost existing
-    /// parent begins. `None` if the entry was removed, and `Some(None)` if no parent exists either.
+    /// parent begins. `Some(None)` if this parent is the whole text. `None` if the entry was removed.
     fn start_of(&self, steps: &[Step]) -> Option<Option<usize>> {
         let nearest = place::nearest(&self.root, steps);
         let last = nearest.missing.as_ref().or(steps.last());
@@ -259,8 +259,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Notes a wrong value, and removes the entry. The message about a table often begins with the name of a key in the
-    /// table. The mistake is then noted for this key.
+    /// Notes a wrong value, and removes the entry. If the message about a table begins with the name of a key in the
+    /// table, the mistake is noted for this key.
     fn other(&mut self, steps: &[Step], span: &Range<usize>, text: &str) -> bool {
         let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
         let named = place::steps(name.trim_matches('`'));

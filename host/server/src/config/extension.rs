@@ -45,10 +45,10 @@ pub struct ExtensionConfig {
     /// The lifetime of instances. Default `fresh`.
     #[serde(default)]
     pub instances: InstancesConfig,
-    /// Turns that one kept instance serves before its replacement. Default 1,000.
+    /// The number of turns that a kept instance serves before a new one replaces it. Default 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_turns: Option<u32>,
-    /// Parameters for the extension itself.
+    /// The parameters that are passed to the extension.
     #[serde(default)]
     pub parameters: toml::Table,
 }
@@ -101,12 +101,13 @@ const MAX_ALLOWED: usize = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivateConfig {
-    /// The client requests the extension.
+    /// The extension is active if the client requests it.
     #[default]
     Requested,
-    /// The client requests the extension, or the message has its metadata or names its URI.
+    /// The extension is active if the client requests it, if the message has metadata of the extension, or if the
+    /// message names the extension's URI.
     Metadata,
-    /// Every request.
+    /// The extension is active for every request.
     Always,
 }
 
@@ -125,7 +126,7 @@ pub enum OnFailureConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstancesConfig {
-    /// A new instance per turn.
+    /// Each turn gets a new instance.
     #[default]
     Fresh,
     /// One instance serves several turns, one after the other. It is reset between them.
@@ -142,7 +143,7 @@ impl ExtensionConfig {
     /// Converts the settings for the runtime. Relative paths start at `folder`, and no limit may exceed `ceiling`.
     ///
     /// # Errors
-    /// A pair of key and reason.
+    /// The first setting that cannot be used, as a pair of the config key and the reason.
     pub(crate) fn installation(
         &self,
         folder: &Path,
@@ -160,7 +161,7 @@ impl ExtensionConfig {
         })
     }
 
-    /// All settings that cannot be used. Pairs of key and reason.
+    /// Returns each setting that cannot be used, as a pair of the config key and the reason.
     pub(crate) fn wrong(&self, folder: &Path, ceiling: &LimitsConfig) -> Vec<(String, String)> {
         let others = [self.parameters().err(), self.allow().err(), self.on_failure().err(), self.instances().err()];
         let others = others.into_iter().flatten().chain(self.limits.wrong(ceiling));
@@ -176,7 +177,7 @@ impl ExtensionConfig {
     /// Checks that `[auth]` can identify the callers of `allow`.
     ///
     /// # Errors
-    /// A pair of key and reason.
+    /// A pair of the config key and the reason, if `[auth]` cannot identify a caller.
     pub(crate) fn check_callers(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, String)> {
         let Some(allow) = &self.allow else { return Ok(()) };
         let Some(auth) = auth else {
@@ -203,7 +204,7 @@ impl ExtensionConfig {
     /// `[[extension]]` except `component`. Relative paths start at `folder`.
     ///
     /// # Errors
-    /// The key and the reason, or the message of the parser.
+    /// When a setting cannot be parsed or used. The error is the key and the reason, or the message of the parser.
     pub fn read_installation(settings: &str, folder: &Path) -> Result<Installation, String> {
         let config = Self::from_settings("component", settings)?;
         // Without a server there is no `[runtime.ceiling]`, so only the engine's own maximum applies.
@@ -219,8 +220,8 @@ impl ExtensionConfig {
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
     }
 
-    /// True if a server may start without an extension whose settings `text` have mistakes. False if the settings,
-    /// including misspelt keys and values, may stand for `activate = "always"` or `required = true`.
+    /// True if a server may start without the extension whose settings are `text`. The settings have mistakes. False if
+    /// a misspelt key or value in `text` could stand for `activate = "always"` or `required = true`.
     pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
         let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
         // A misspelt value may stand for `always`.

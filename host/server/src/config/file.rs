@@ -20,7 +20,7 @@ impl ConfigFile {
         Self { path: path.to_owned(), tables: Arc::new(toml::from_str(text).unwrap_or_default()), is_of_tenant: false }
     }
 
-    /// Like [`ConfigFile::new`], for a tenant's file.
+    /// Like [`ConfigFile::new`], but for a tenant's file, which has fewer tables than the file of a server.
     pub(super) fn of_tenant(path: &Path, text: &str) -> Self {
         Self { is_of_tenant: true, ..Self::new(path, text) }
     }

@@ -17,9 +17,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::environment;
 
-/// The most bytes of a secret.
+/// The maximum size of a secret in bytes.
 const MAX_SECRET_BYTES: usize = 64 << 10;
-/// The most bytes of a secret's file that are read.
+/// The maximum size in bytes of the file of a secret. A larger file is refused.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// A key of the grants and the reason why its value is refused.
@@ -29,30 +29,30 @@ type Wrong = (&'static str, String);
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrantsConfig {
-    /// Reading the time of day, and timers.
+    /// Allows the extension to read the time of day and to use timers.
     pub clock: bool,
-    /// Random numbers.
+    /// Allows the extension to get random numbers.
     pub random: bool,
-    /// HTTP requests to other servers.
+    /// Allows the extension to send HTTP requests to other servers.
     pub http: Option<HttpGrantConfig>,
-    /// Key-value storage that outlives a turn.
+    /// Allows the extension to store keys and values that outlive a turn.
     pub keyvalue: Option<KeyValueGrantConfig>,
-    /// Secrets that the extension can read by name. They are not part of its parameters.
+    /// The secrets that the extension can read by name. Secrets are separate from the parameters of the extension.
     pub secrets: BTreeMap<String, SecretConfig>,
-    /// Access to session state.
+    /// Allows the extension to read or write session state.
     #[serde(rename = "session-state")]
     pub session_state: Option<SessionStateGrantConfig>,
-    /// Reading the state of the turn's task.
+    /// Allows the extension to read the state of the turn's task.
     pub task: bool,
-    /// Listing the caller's tasks.
+    /// Allows the extension to list the caller's tasks.
     pub tasks: bool,
-    /// Resuming tasks that the extension interrupted.
+    /// Allows the extension to resume the tasks that were interrupted by this extension.
     #[serde(rename = "task-resumption")]
     pub task_resumption: bool,
-    /// Reading the agent's steps in the turn.
+    /// Allows the extension to read the agent's steps in the turn.
     #[serde(rename = "agent-steps")]
     pub agent_steps: bool,
-    /// Replacing parts of the client's message.
+    /// Allows the extension to replace parts of the client's message.
     #[serde(rename = "rewrite-message")]
     pub rewrite_message: bool,
 }
@@ -95,7 +95,7 @@ pub struct HttpRuleConfig {
     /// A host name, an address, or a pattern such as `*.example.com` for all names below `example.com`.
     #[serde(deserialize_with = "host", serialize_with = "text")]
     pub host: HostPattern,
-    /// The port. Default: that of the scheme.
+    /// The port. Default: the usual port of the scheme.
     pub port: Option<u16>,
     /// The allowed path, including all paths below. Default `/`.
     #[serde(default = "root")]
@@ -136,10 +136,10 @@ fn host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HostPattern, D::Er
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HttpSchemeConfig {
-    /// With TLS.
+    /// HTTP over TLS.
     #[default]
     Https,
-    /// Without encryption.
+    /// HTTP without encryption.
     Http,
 }
 
@@ -184,7 +184,7 @@ pub struct SessionStateGrantConfig {
     pub read: bool,
     /// The keys that the extension can read. The extension can also return their values to a client. Default: all.
     pub keys: Option<Vec<String>>,
-    /// Further scopes that the extension's deltas may write.
+    /// The scopes that the extension's deltas may write, in addition to the session scope.
     #[serde(default)]
     pub scopes: Vec<StateScopeConfig>,
     /// The keys that the extension's deltas may write, with their prefixes. Default: all.
@@ -195,11 +195,11 @@ pub struct SessionStateGrantConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateScopeConfig {
-    /// `user:` keys.
+    /// The scope of `user:` keys.
     User,
-    /// `app:` keys.
+    /// The scope of `app:` keys.
     App,
-    /// `temp:` keys.
+    /// The scope of `temp:` keys.
     Temp,
 }
 
@@ -227,7 +227,7 @@ impl GrantsConfig {
 }
 
 impl GrantsConfig {
-    /// All grants that cannot be used. Pairs of key and reason.
+    /// Returns each grant that cannot be used, as a pair of the config key and the reason.
     pub(super) fn wrong(&self, folder: &Path) -> Vec<(String, String)> {
         let secrets = self.secrets.iter().filter_map(|(name, secret)| {
             Some((format!("grants.secrets.{name}.{}", secret.key()), secret.fault(folder)?))

@@ -1,4 +1,4 @@
-//! The config after a reload.
+//! Makes the config that the process uses after a reload.
 
 use super::{Config, ServerConfig, TasksConfig};
 

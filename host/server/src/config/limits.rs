@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 /// A key of the limits and the reason why its value is refused.
 type Wrong = (&'static str, String);
 
-/// The table `[extension.limits]`. The default of each key is that of [`Limits::standard`], or the ceiling if lower.
+/// The table `[extension.limits]`. The default of a key is the value in [`Limits::standard`], or the ceiling if the
+/// ceiling is lower.
 ///
 /// The table `[runtime.ceiling]` has the same keys. The default of each ceiling is the fixed maximum of the limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -58,7 +59,7 @@ impl LimitsConfig {
     /// Converts the limits for the runtime.
     ///
     /// # Errors
-    /// A limit above `ceiling` or outside of the fixed range.
+    /// When a limit is above `ceiling` or outside of the fixed range. The error is a pair of key and reason.
     pub(super) fn to_limits(&self, ceiling: &Self) -> Result<Limits, Wrong> {
         self.check()?;
         let standard = Limits::standard();
@@ -79,7 +80,7 @@ impl LimitsConfig {
         })
     }
 
-    /// All limits above `ceiling` or outside of the fixed range.
+    /// Returns each limit that is above `ceiling` or outside of the fixed range, as a pair of key and reason.
     pub(super) fn wrong(&self, ceiling: &Self) -> Vec<Wrong> {
         let none = Self::default;
         let each = [
@@ -99,7 +100,7 @@ impl LimitsConfig {
         each.iter().filter_map(|one| one.to_limits(ceiling).err()).collect()
     }
 
-    /// The limits on memory, bytes and numbers, without those on time.
+    /// Converts the limits on memory, bytes and numbers. The limits on time in the result are the ones of `standard`.
     fn amounts(&self, ceiling: &Self, standard: Limits) -> Result<Limits, Wrong> {
         let memory = within("limits.memory_mib", self.memory_mib, ceiling.memory_mib, standard.memory >> 20)?;
         Ok(Limits {
@@ -172,7 +173,7 @@ impl LimitsConfig {
 /// The value of a limit. Without `wanted`, the value is `standard`, or `ceiling` if that is lower.
 ///
 /// # Errors
-/// `wanted` is above the ceiling.
+/// When `wanted` is above `ceiling`.
 fn within<T: Copy + Ord + Display>(
     key: &'static str,
     wanted: Option<T>,

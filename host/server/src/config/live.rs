@@ -1,4 +1,4 @@
-//! The keys of a config that a reload applies, and those that need a restart.
+//! The keys of a config that a reload applies, and the keys that need a restart.
 
 use std::collections::BTreeSet;
 

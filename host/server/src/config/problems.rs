@@ -23,7 +23,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Fails with these mistakes, unless there are none.
+    /// Returns these mistakes as an error. `Ok` if there are none.
     pub(crate) fn unless_none(problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() { Ok(()) } else { Err(Self::Problems(problems)) }
     }
@@ -55,7 +55,7 @@ pub struct Problem {
     pub path: PathBuf,
     /// Line and column, both from 1. `None` if no part of the file is at fault, as with a missing table.
     pub place: Option<(usize, usize)>,
-    /// The key as a dotted path. For invalid TOML, empty unless the key of the line is known.
+    /// The key as a dotted path. Empty if the text is not TOML and the key of the line is unknown.
     pub key: String,
     /// The mistake, and the values that the key accepts.
     pub reason: String,

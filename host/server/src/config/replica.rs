@@ -35,10 +35,10 @@ impl ReplicaConfig {
         self.name.as_deref().map_or(Ok(()), |name| check_name(name).map_err(|reason| (key, reason)))
     }
 
-    /// The name from either key.
+    /// The name of this process, from `name` or from the environment variable in `name_env`.
     ///
     /// # Errors
-    /// A pair of key and reason.
+    /// When the variable is not set, or when its value is not a valid name. The error is a pair of key and reason.
     pub(crate) fn name(&self) -> Result<Option<String>, (&'static str, String)> {
         let Some(variable) = &self.name_env else { return Ok(self.name.clone()) };
         let name = env::var(variable).map_err(|_| environment::unusable(variable));

@@ -22,10 +22,10 @@ pub struct RuntimeSection {
     pub compile_seconds: u64,
     /// Memory limit in bytes for compiling one component. Default 512 MiB.
     pub compile_memory_bytes: u64,
-    /// Components that are compiled concurrently, each by its own process. Default 2.
+    /// The most components that are compiled at the same time, each in its own process. Default 2.
     pub compile_processes: u32,
-    /// Logs file and line of each trap, for components with debug information. For trusted components only: no limit
-    /// applies to the host's work of reading debug information. Default: no.
+    /// Logs file and line of each trap, for components with debug information. Only for trusted components, because the
+    /// host reads their debug information without a limit. Default: no.
     pub debug_info: bool,
     /// Stops calling an extension for a while after five failures in a row. Default: yes.
     pub quarantine: bool,

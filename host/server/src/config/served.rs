@@ -92,7 +92,7 @@ impl ServedConfig {
         }
     }
 
-    /// The mistakes of an added tenant under the config of the process. Pairs of key and reason.
+    /// Checks an added tenant against the config of the process. Returns each mistake as a pair of key and reason.
     pub(crate) fn wrong_as_added(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = self.process.check_card(&self.card, self.agent.as_ref());
         if let Some(agent) = &self.agent {
@@ -102,7 +102,7 @@ impl ServedConfig {
         wrong
     }
 
-    /// The agent.
+    /// The agent that is served.
     ///
     /// # Errors
     /// The config has no `[agent]`.

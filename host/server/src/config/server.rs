@@ -41,8 +41,8 @@ pub struct ServerConfig {
     pub max_requests_per_connection: u32,
     /// The most bytes of request bodies that have not arrived completely. One caller gets a quarter. Default 64 MiB.
     pub max_reading_bytes: usize,
-    /// The most bytes of answers over 16 KiB that clients have not read yet. Several answers of one caller may take a
-    /// quarter together. A single answer may be longer. Default 256 MiB.
+    /// The most bytes of answers over 16 KiB that clients have not read yet. All answers of one caller together may
+    /// take a quarter of these bytes. A single answer may be longer. Default 256 MiB.
     pub max_answer_bytes: usize,
     /// Event streams at once. Default 10,000.
     pub max_streams: usize,
@@ -102,8 +102,8 @@ impl ServerConfig {
         }
     }
 
-    /// The limits on the memory and streams of callers. One caller gets a quarter of each byte budget. The budget of
-    /// request bodies always has room for one body of a caller.
+    /// The limits on the memory and streams of callers. One caller gets a quarter of each byte budget. For request
+    /// bodies, the caller's share is always large enough for one body of maximum size.
     pub(crate) fn shares(&self) -> ShareLimits {
         ShareLimits {
             reading_bytes: self.max_reading_bytes,

@@ -42,7 +42,7 @@ pub struct SessionsConfig {
 }
 
 impl SessionsConfig {
-    /// The rule for hiding values from operators.
+    /// Makes the redaction that hides values from operators.
     pub(crate) fn redaction(&self) -> Redaction {
         self.hide.clone().map_or_else(Redaction::default, Redaction::new)
     }

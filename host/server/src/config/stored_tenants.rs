@@ -52,7 +52,7 @@ impl Default for StoredTenantsConfig {
 }
 
 impl StoredTenantsConfig {
-    /// The first key that must be at least 1 and is 0.
+    /// The first key that is 0 although its value must be at least 1. `None` if no key is wrong.
     pub(super) fn zero(&self) -> Option<&'static str> {
         let bounds = [("tenants.max_loaded", self.max_loaded == 0), ("tenants.idle_seconds", self.idle_seconds == 0)];
         bounds.into_iter().find_map(|(key, is_zero)| is_zero.then_some(key))

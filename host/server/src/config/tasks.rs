@@ -16,8 +16,8 @@ pub struct TasksConfig {
     pub keep_days: u64,
     /// Finished tasks kept per tenant. The oldest are deleted first. Default 100,000.
     pub keep_count: u64,
-    /// Tasks kept in memory. The oldest finished task of the caller with the most tasks is dropped first, then the
-    /// oldest waiting one. Default 10,000.
+    /// Tasks kept in memory. Above the limit, the caller with the most tasks loses its oldest finished task. If no
+    /// finished task can be dropped, a caller loses its oldest waiting task. Default 10,000.
     pub max_tasks: usize,
     /// The most bytes of all tasks in memory and their events, including the overhead of their values. Default 256 MiB.
     pub max_bytes: usize,
@@ -37,7 +37,8 @@ pub struct TasksConfig {
 }
 
 impl TasksConfig {
-    /// Checks that tasks are in PostgreSQL, as `key` requires. The error is a pair of key and reason.
+    /// Checks that tasks are in PostgreSQL, because the setting `key` requires this. The error is a pair of key and
+    /// reason.
     pub(super) fn check_shared(&self, key: &'static str) -> Result<(), (&'static str, String)> {
         if self.postgres_env.is_none() {
             let reason = "is for several processes on one PostgreSQL database, but tasks.postgres_env is not set";

@@ -93,8 +93,8 @@ pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, documen
     }
 }
 
-/// An error text for a caller that no API key has as its principal. `None` if `[auth]` accepts tokens, because only the
-/// issuer knows their principals.
+/// Checks that each caller is the principal of an API key. Returns the error text for the first other caller. `None` if
+/// `[auth]` accepts tokens, because only the issuer knows the principals of tokens.
 fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
     let principals: BTreeSet<&str> = auth.api_key.iter().map(|key| key.principal.as_str()).collect();
     if auth.jwt.is_some() || principals.is_empty() {

@@ -19,7 +19,7 @@ use extension::TextExtension;
 use lent::{Admission, Wrong};
 pub(crate) use mistakes::with_hint;
 
-/// The most bytes of a text.
+/// The maximum size of a tenant's text in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
 /// The most extensions of a text. Loading the tenant compiles each extension or reads it from the cache, and tries it
@@ -35,11 +35,11 @@ const MAX_ALLOWED: usize = 1_000;
 pub struct TenantTextError {
     /// The key or the line of the mistake. If there are several mistakes, their number.
     place: String,
-    /// The reason. Several reasons begin with a line break, and each is on a line of its own.
+    /// The reason. If there are several reasons, the text begins with a line break, and each reason is on its own line.
     reason: String,
 }
 
-/// The separator between place and reason.
+/// The separator between the place and the reason of a mistake.
 fn gap(reason: &str) -> &'static str {
     if reason.starts_with('\n') { "" } else { " " }
 }
@@ -49,7 +49,7 @@ impl TenantTextError {
         Self { place: place.into(), reason: reason.into() }
     }
 
-    /// An error for several mistakes, which are pairs of key and reason.
+    /// Makes one error from several mistakes. Each mistake is a pair of key and reason.
     pub(crate) fn of(wrong: Vec<Wrong>) -> Self {
         let (place, reason) = mistakes::listed(wrong);
         Self { place, reason }
@@ -72,8 +72,8 @@ pub(crate) struct TenantText {
     extensions: Vec<TextExtension>,
 }
 
-/// A text in which each name of a secret is replaced by the secret's environment variable or file. Components still
-/// have their names.
+/// The tables of a text in which each name of a secret is replaced by the secret's environment variable or file. The
+/// names of components are not replaced yet.
 pub(crate) struct AdmittedTenant {
     pub(crate) quota: TenantQuota,
     pub(crate) card: CardConfig,
@@ -81,7 +81,7 @@ pub(crate) struct AdmittedTenant {
     pub(crate) extensions: Vec<ExtensionConfig>,
 }
 
-/// A text after its check, which may have found mistakes.
+/// The usable tables of a text after its check. The mistakes that the check found are returned separately.
 pub(crate) struct CheckedText {
     quota: TenantQuota,
     card: CardConfig,
@@ -91,7 +91,7 @@ pub(crate) struct CheckedText {
 }
 
 impl CheckedText {
-    /// Returns the tenant.
+    /// Returns the tenant of the checked text.
     ///
     /// # Errors
     /// When the text has no usable agent. The error has the extensions of the text, which the caller can still check.
@@ -177,7 +177,7 @@ impl TenantText {
     }
 }
 
-/// Checks the number of bytes. The error is the reason.
+/// Checks that a text has at most [`MAX_TEXT_BYTES`] bytes. The error is the reason.
 pub(crate) fn check_length(text: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT_BYTES { Err(format!("has more than {MAX_TEXT_BYTES} bytes")) } else { Ok(()) }
 }

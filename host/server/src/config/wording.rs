@@ -10,7 +10,7 @@ pub(super) enum Mistake {
         /// A further reason from the decoder, such as `` of an agent of kind `template` ``. Empty if there is none.
         of: String,
     },
-    /// A value outside of the accepted ones.
+    /// A value that the key does not accept.
     UnknownValue { value: String, accepted: Vec<String> },
     /// A required key without a value.
     MissingKey { key: String, needed: String },
@@ -47,7 +47,7 @@ pub(super) fn one_or_several(key: &str, is_list: bool) -> String {
     format!("is a list of tables, and there is one; write it as [{key}]{meant}")
 }
 
-/// The name in backticks after `start`, and the text after the name.
+/// Reads the name in backticks that follows `start`. Returns the name and the text after the name.
 fn named(message: &str, start: &str) -> Option<(String, String)> {
     let rest = message.strip_prefix(start)?;
     // The name comes from a stranger and may contain backticks. The text that serde adds begins in one of these ways.
@@ -92,7 +92,7 @@ const FOUND: [(&str, &str); 7] = [
     ("unit value", "nothing"),
 ];
 
-/// A message of the decoder in which the names of Rust types are replaced by plain words.
+/// Replaces the names of Rust types in a message of the decoder by plain words.
 fn plain(message: &str) -> String {
     let message = message.replace('\n', " ");
     if message == "invalid socket address syntax" {

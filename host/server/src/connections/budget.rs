@@ -1,7 +1,8 @@
 //! Budgets in bytes: how much memory all callers together, and each caller, may use in the process.
 //!
-//! A new part of one caller cannot use up the memory of the others. If the part does not fit, the caller with the most
-//! bytes loses its largest part. The bytes of an evicted part are freed at once, even if the client has not read them.
+//! A part is one request body or one unread answer. A new part of one caller cannot use up the memory of other callers.
+//! If the new part does not fit, the caller with the most bytes loses its largest part. The bytes of an evicted part
+//! are freed at once, even if the client has not read them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +15,13 @@ use futures::task::AtomicWaker;
 
 use crate::connections::network::CallerKey;
 
-/// A limit on one kind of bytes, such as those of unread answers.
+/// A limit on one kind of bytes, such as the bytes of unread answers.
 pub(crate) struct Budget {
     /// The name of the counted bytes, for error texts, such as `unread answers`.
     what: &'static str,
     bounds: Mutex<Bounds>,
-    /// The factor of an eviction within one caller. A part is evicted for a new part of its caller only if it is more
-    /// than `edge` times as large as the new part.
+    /// A part is evicted for a new part of the same caller only if it is more than `edge` times as large as the new
+    /// part.
     edge: usize,
     state: Mutex<Allocations>,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Budget {
 #[derive(Clone, Copy)]
 struct Bounds {
     max: usize,
-    /// The most that several parts of one caller may have together. A single part may be larger.
+    /// The most bytes of all parts of one caller together. A single part may be larger.
     share: usize,
 }
 
@@ -95,7 +96,7 @@ impl Budget {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty part, which may grow.
+    /// Creates an empty part for the caller. [`Holding::grow`] adds bytes to the part.
     pub(crate) fn hold(self: &Arc<Self>, caller: CallerKey) -> Holding {
         Holding { budget: Arc::clone(self), caller, number: None, content: Arc::default() }
     }
@@ -231,7 +232,7 @@ impl Holding {
     /// Stores the data in the part and counts the bytes. An eviction of the part frees the data.
     ///
     /// # Errors
-    /// As [`Holding::grow`].
+    /// [`A2aError::Overloaded`] if this part was evicted, before or because of this call.
     pub(crate) fn keep(&mut self, data: Bytes) -> Result<(), A2aError> {
         let bytes = data.len();
         // The data are stored before they are counted, so that an eviction by `grow` frees them. The lock on the data

@@ -16,17 +16,17 @@ pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 /// Limits on the memory and streams of all callers together, and of each caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShareLimits {
-    /// Bytes of request bodies that the server waits for, of all callers.
+    /// The most bytes of unfinished request bodies, over all callers.
     pub(crate) reading_bytes: usize,
-    /// Bytes of request bodies that the server waits for, of one caller.
+    /// The most bytes of unfinished request bodies of one caller.
     pub(crate) reading_bytes_per_caller: usize,
-    /// Bytes of answers that clients have not read yet, of all callers.
+    /// The most bytes of answers that clients have not read yet, over all callers.
     pub(crate) answer_bytes: usize,
-    /// Bytes of answers that clients have not read yet, of one caller.
+    /// The most bytes of answers of one caller that the client has not read yet.
     pub(crate) answer_bytes_per_caller: usize,
-    /// Open streams of all callers.
+    /// The most open streams, over all callers.
     pub(crate) streams: usize,
-    /// Open streams of one caller.
+    /// The most open streams of one caller.
     pub(crate) streams_per_caller: usize,
 }
 
@@ -48,8 +48,8 @@ impl Shares {
         })
     }
 
-    /// Changes the limits. Existing streams and bytes above a new limit stay. New ones are refused until there is room
-    /// below the limit.
+    /// Changes the limits. Existing streams and bytes above a new limit stay. New streams are refused until there is
+    /// room below the limit. New bytes may evict existing bytes.
     pub(crate) fn set(&self, limits: &ShareLimits) {
         self.reading.set(limits.reading_bytes, limits.reading_bytes_per_caller);
         self.answers.set(limits.answer_bytes, limits.answer_bytes_per_caller);
@@ -96,7 +96,7 @@ impl Caller {
     /// Counts an answer that has been made.
     ///
     /// # Errors
-    /// As [`Caller::check_room`].
+    /// [`A2aError::Overloaded`] when the answer does not fit.
     pub(crate) fn hold_answer(&self, bytes: bytes::Bytes) -> Result<Holding, A2aError> {
         let mut holding = self.shares.answers.hold(self.key());
         holding.keep(bytes)?;

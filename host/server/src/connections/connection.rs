@@ -24,9 +24,10 @@ use crate::connections::write_limit::WriteLimited;
 use activity::Activity;
 pub(crate) use beginning::Beginning;
 
-/// Bytes of answers per HTTP/2 request that wait in memory for a slow client.
+/// The most bytes of an answer that wait in memory for a slow client, for each request over HTTP/2.
 const SEND_BUFFER: usize = 16 << 10;
-/// Bytes per HTTP/1 connection that wait in memory: the head of a request and an unread answer.
+/// The maximum size of the buffer of an HTTP/1 connection, in bytes. The buffer holds the head of a request or an
+/// unread answer.
 const HTTP1_BUFFER: usize = 64 << 10;
 
 type ServeResult = Result<(), Box<dyn Error + Send + Sync>>;

@@ -44,7 +44,7 @@ impl ServerLimits {
         })
     }
 
-    /// Changes the limits to those of this config.
+    /// Replaces the limits by the limits of this config.
     pub(crate) fn set(&self, config: &ServerConfig) {
         self.max_body_bytes.store(config.max_body_bytes, Ordering::Relaxed);
         self.body_seconds.store(config.body_seconds, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The listener: the limits on the number of connections, and their end when the server stops.
+//! Accepts connections up to the limits on their number, and ends them when the server stops.
 
 use std::collections::HashMap;
 use std::io;
@@ -148,8 +148,8 @@ impl<S: Site> CurrentLimits<S> {
 }
 
 impl ConnectionLimits {
-    /// The number of connections for which the semaphore has permits. The config accepts any number, but tokio panics
-    /// above its maximum.
+    /// The number of connections in the config, but at most the maximum of tokio's semaphore. Above its maximum, the
+    /// semaphore panics.
     fn slots(&self) -> usize {
         self.connections.min(Semaphore::MAX_PERMITS)
     }

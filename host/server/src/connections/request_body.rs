@@ -15,7 +15,7 @@ use crate::access_log;
 use crate::connections::budget::Holding;
 use crate::connections::caller::Caller;
 
-/// The reasons for not reading a body to its end.
+/// The reasons why a body is not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the body took longer than {} seconds", .0.as_secs())]
@@ -49,7 +49,7 @@ pub(crate) struct RequestBody<B> {
     body: B,
     caller: Caller,
     timeout: Duration,
-    /// Bytes that were read.
+    /// The number of bytes that were read.
     read: usize,
     /// The deadline and the counted bytes. `None` until the server has to wait for bytes of the body.
     wait: Option<Box<Wait>>,
@@ -70,7 +70,8 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
     /// Reads the whole body.
     ///
     /// # Errors
-    /// [`BodyError::TooLarge`] if the body has more than `max` bytes, or any other reason to stop reading.
+    /// [`BodyError::TooLarge`] if the body has more than `max` bytes. Another [`BodyError`] if the body breaks off,
+    /// takes too long, or finds no room in the budget.
     pub(crate) async fn whole(&mut self, max: usize) -> Result<Bytes, BodyError> {
         // A declared length above the limit is refused before the body is read.
         if self.body.size_hint().lower() > max as u64 {
@@ -98,7 +99,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// The caller of the request. The body no longer counts against the caller's budget.
+    /// Ends the count of the body's bytes against the caller's budget, and returns the caller.
     pub(crate) fn into_caller(self) -> Caller {
         self.caller
     }
@@ -106,7 +107,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
     /// Called while the body is not complete. Starts or checks the deadline, and counts the received bytes.
     ///
     /// # Errors
-    /// The deadline has passed, or the budget has no room.
+    /// When the deadline has passed, or when the budget has no room.
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         let caller = &self.caller;
         let timeout = self.timeout;

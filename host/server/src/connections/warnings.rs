@@ -11,7 +11,7 @@ const WARNING_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct Warnings {
     last: Option<Instant>,
-    /// Events since the last warning.
+    /// The number of events since the last warning.
     times: usize,
 }
 

@@ -14,9 +14,9 @@ use crate::config::served::ServedConfig;
 use crate::config::{CardConfig, Config, ExtensionConfig, SecretConfig};
 use crate::locations::Locations;
 
-/// The permission bit that lets others enter a folder.
+/// The permission bit that lets other users enter a folder.
 const OTHERS_ENTER: u32 = 0o001;
-/// The permission bit that lets others read a file.
+/// The permission bit that lets other users read a file.
 const OTHERS_READ: u32 = 0o004;
 /// The most files of one folder that a check examines.
 const MAX_FILES: usize = 10_000;
@@ -176,7 +176,7 @@ fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     findings
 }
 
-/// The secret files of one agent: those that its extensions are granted, and the key that signs its card.
+/// The files with secrets of one agent: the secrets that its extensions may read, and the key that signs its card.
 fn of_agent<'a>(card: &'a CardConfig, extensions: &'a [ExtensionConfig]) -> impl Iterator<Item = &'a PathBuf> {
     let granted = extensions.iter().flat_map(|extension| extension.grants.secrets.values()).filter_map(secret_file);
     granted.chain(card.signing.iter().filter_map(|signing| signing.key_file.as_ref()))

@@ -54,7 +54,8 @@ fn memory(config: &Config) -> Finding {
     Finding::fine("limits", text)
 }
 
-/// The memory in bytes of the machine or of this process's control group, whichever is less, and its name for messages.
+/// Returns the memory in bytes that this process may use, and the name of its source for messages. The source is the
+/// machine, or this process's control group if the limit of the group is lower.
 fn available() -> Option<(u64, &'static str)> {
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     match (of_group(), of_machine) {

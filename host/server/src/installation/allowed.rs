@@ -1,5 +1,5 @@
-//! The components that added tenants may use as files: the operator has listed their paths in the config. A tenant's
-//! text names a component by its digest.
+//! The component files that added tenants may use. The operator lists the paths of these files in the config. The text
+//! of a tenant names a component by its digest.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ impl AllowedComponents {
         Self::new(named.map(|component| locations.component(component)))
     }
 
-    /// Replaces each digest of an allowed file by the path of the file. Any other digest is that of an uploaded
-    /// component. The function reads files, so it may block.
+    /// Replaces each digest of an allowed file by the path of the file. Any other digest belongs to an uploaded
+    /// component and stays. The function reads files, so it may block.
     pub(crate) fn replace_digests(&self, extensions: &mut [ExtensionConfig]) {
         for extension in extensions {
             if let Some(file) = extension.digest.as_ref().and_then(|digest| self.find(digest)) {
@@ -42,7 +42,7 @@ impl AllowedComponents {
         }
     }
 
-    /// The allowed file with this digest. The function reads files, so it may block.
+    /// Finds the allowed file with this digest. The function reads files, so it may block.
     pub(crate) fn find(&self, digest: &str) -> Option<PathBuf> {
         self.files.iter().find(|file| self.digest(file).is_some_and(|of_file| of_file == digest)).cloned()
     }

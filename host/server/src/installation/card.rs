@@ -16,7 +16,8 @@ const JSONRPC: &str = "JSONRPC";
 /// The version of an agent whose config sets none.
 const FIRST_VERSION: &str = "1.0.0";
 
-/// The card of a tenant, without its extensions. If `tenant` is empty, the card of the agent of the config itself.
+/// Assembles the card of a tenant, without its extensions. If `tenant` is empty, assembles the card of the agent of the
+/// config itself.
 pub(crate) fn assemble(
     config: &ServedConfig,
     tenant: &str,
@@ -69,8 +70,8 @@ pub(crate) fn default_input_modes() -> Vec<String> {
     vec!["text/plain".to_owned(), "application/json".to_owned()]
 }
 
-/// The card of this server in front of a remote agent. Name, description, version, skills and the like come from the
-/// remote card, unless the config overrides them. Interfaces and security are always those of this server. `own` is the
+/// Makes the card of this server in front of a remote agent. Name, description, version, skills and the like come from
+/// the remote card, unless the config overrides them. Interfaces and security always describe this server. `own` is the
 /// result of [`assemble`].
 pub(crate) fn decorate(own: &AgentCard, config: &CardConfig, remote: &AgentCard) -> AgentCard {
     let mut card = own.clone();
@@ -99,7 +100,7 @@ pub(crate) fn decorate(own: &AgentCard, config: &CardConfig, remote: &AgentCard)
     card
 }
 
-/// The card for authenticated callers (A2A 1.0 section 3.1.11).
+/// Makes the card for authenticated callers (A2A 1.0 section 3.1.11).
 pub(crate) fn extend(card: &AgentCard, extended: &ExtendedCardConfig) -> AgentCard {
     let mut card = card.clone();
     if let Some(description) = &extended.description {

@@ -14,7 +14,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 /// The `Cache-Control` of the card. Clients may use the card for this time without revalidation.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
-/// An encoded card with its validators.
+/// An encoded card, with its `ETag` and `Last-Modified` fields.
 pub(crate) struct EncodedCard {
     body: Bytes,
     etag: HeaderValue,
@@ -45,7 +45,7 @@ impl EncodedCard {
         Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() })
     }
 
-    /// The card, or 304 if the client has it already.
+    /// Answers with the card, or with 304 if the client already has the card.
     pub(crate) fn respond(&self, request: &HeaderMap) -> Response {
         let mut response = if self.is_known_to(request) {
             StatusCode::NOT_MODIFIED.into_response()

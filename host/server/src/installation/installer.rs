@@ -54,7 +54,7 @@ use prepared::PreparedChange;
 /// The most failures that are remembered, one per source.
 const MAX_FAILURES: usize = 100;
 
-/// The parts of an installer.
+/// The parts from which [`Installer::start`] makes an installer.
 pub(crate) struct Parts {
     /// The tenant of the extensions. Empty for the agent of the config itself.
     pub(crate) tenant: String,
@@ -84,8 +84,8 @@ pub struct Installer {
     /// Held during a change, so that changes run one after the other.
     door: tokio::sync::Mutex<()>,
     state: Mutex<InstallerState>,
-    /// The watch on the files, which began before the files were read. `None` after the task that runs the watch has
-    /// taken it, and if files are not watched.
+    /// The watch on the files. It begins before the files are first read, so that no change is missed. `None` if files
+    /// are not watched, and after [`take_watch`](Self::take_watch).
     watch: Mutex<Option<Watch>>,
     /// Notified when the list of watched files may have changed.
     pub(crate) moved: Notify,

@@ -18,13 +18,14 @@ use crate::installation::published::PublishedSet;
 use crate::installation::signing::{self, SigningError};
 use crate::locations::Locations;
 
-/// The parts that all cards of one agent have in common. The agent is the one of the config itself or a tenant's.
+/// The parts that all cards of one agent have in common. The agent is either the agent of the config itself or the
+/// agent of a tenant.
 pub(crate) struct Issuer {
     /// The public card without extensions and signatures. A reload of the config updates its security schemes.
     card: RwLock<AgentCard>,
     /// The `[card]` of the config.
     config: CardConfig,
-    /// The current card of a remote agent.
+    /// The current card of a remote agent. `None` for an agent in this process.
     remote: Option<watch::Receiver<Arc<AgentCard>>>,
     extended: Option<ExtendedCardConfig>,
     signer: Option<Signer>,
@@ -104,13 +105,13 @@ impl Issuer {
         self.card.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The digest of the parts of the cards that depend only on the config.
+    /// The digest of those parts of the cards that come from the config and not from the extensions.
     pub(crate) fn identity(&self) -> String {
         let own = serde_json::to_string(&self.card()).unwrap_or_default();
         Digest::of(format!("{own}{:?}{}", self.config, self.speaks_v0_3).as_bytes()).hex()
     }
 
-    /// The next set after `previous`, with its cards.
+    /// Makes and signs the cards of `installed`. Returns them as the set that follows `previous`, or as the first set.
     pub(crate) fn issue(
         &self,
         installed: Installed,
@@ -121,12 +122,12 @@ impl Issuer {
         Ok(self.publish(installed, number, cards, previous))
     }
 
-    /// The cards of a set, with new signatures.
+    /// Makes and signs the cards of a set. Each call gives different signatures.
     pub(crate) fn cards(&self, installed: &Installed) -> Result<IssuedCards, IssueError> {
         self.sign(self.unsigned(installed))
     }
 
-    /// The digest of the cards of a set before signing.
+    /// Makes the cards of a set, and returns their digest before signing.
     pub(crate) fn says(&self, installed: &Installed) -> Result<String, IssueError> {
         Ok(self.unsigned(installed).says()?)
     }
@@ -146,8 +147,8 @@ impl Issuer {
         PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
     }
 
-    /// The extensions that a remote agent handles itself. The result has no extension that is also installed here,
-    /// because this server declares that extension.
+    /// The extensions that a remote agent handles itself. An extension that is also installed here is not in the
+    /// result, because this server declares that extension.
     fn passed_on(&self, installed: &Installed) -> Vec<AgentExtension> {
         let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
         let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);

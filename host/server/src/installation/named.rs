@@ -9,8 +9,7 @@ use annex_files::Purpose;
 use crate::config::{Config, ConfigError, ExtensionConfig};
 use crate::locations::Locations;
 
-/// The mistakes in `extensions`, as pairs of key and reason. The extensions are checked against the ceilings and
-/// callers of `process`.
+/// Checks `extensions` against the ceilings and callers of `process`. Returns each mistake as a pair of key and reason.
 pub(crate) fn wrong(extensions: &[ExtensionConfig], locations: &Locations, process: &Config) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
     for (number, extension) in extensions.iter().enumerate() {

@@ -119,15 +119,15 @@ impl Drop for Shadow {
 struct Observer {
     attention: Attention,
     share: u64,
-    /// The turns of the installed version so far.
+    /// The number of turns of the installed version since the shadow began.
     seen: AtomicU64,
-    /// The turns that are being recorded.
+    /// The number of turns that are being recorded.
     noted: AtomicU64,
     turns: Sender<RecordedTurn>,
     report: Arc<Mutex<Comparison>>,
-    /// Turns that were too large or did not fit into the queue.
+    /// The number of turns that were too large or did not fit into the queue.
     left_out: AtomicU64,
-    /// Turns that were not replayed.
+    /// The number of turns that were not replayed.
     not_run: AtomicU64,
 }
 
@@ -197,7 +197,7 @@ async fn play(
     }
 }
 
-/// A value of one version in a difference, redacted for operators.
+/// Encodes one side of a difference as JSON for operators, with hidden values replaced.
 fn shown(value: &serde_json::Value, hiding: &RecordingRedactor) -> String {
     match Json::parse(value.to_string()) {
         Ok(json) => hiding.json(&json).get().to_owned(),

@@ -43,8 +43,8 @@ pub enum SigningError {
 }
 
 impl SigningError {
-    /// The key at fault, as the end of its path behind `card.signing`, such as `.key_file`. Empty if the whole table is
-    /// at fault.
+    /// The config key that is at fault, without the prefix `card.signing`, such as `.key_file`. Empty if the whole
+    /// table is at fault.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Self::File { .. } => ".key_file",

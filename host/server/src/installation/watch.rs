@@ -22,11 +22,11 @@ use look::{PolledPath, is_installed};
 pub(crate) use watcher::FileWatcher;
 use watcher::Number;
 
-/// A file counts as completely written after this time without a change.
+/// The time without a change after which a file counts as completely written.
 const QUIET: Duration = Duration::from_millis(250);
 /// The longest time that further changes can delay a rescan.
 const MAX_UNREST: Duration = Duration::from_secs(5);
-/// The pause before watching a missing folder is tried again.
+/// The pause before another attempt to watch a missing folder.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Notifies one installer of changed files.
@@ -129,8 +129,8 @@ impl WatchedFiles {
         files.chain(self.folder.clone().map(PolledPath::Folder)).collect()
     }
 
-    /// The real paths of the watched files, and the folders that do not exist. Files in such a folder are not in the
-    /// result.
+    /// Returns the watched files and the managed folder under their real paths. The second value has the folders that
+    /// cannot be resolved, such as missing folders. Files in such a folder are missing in the first value.
     fn real(self) -> (Self, Vec<(PathBuf, notify::Error)>) {
         let mut refused = Vec::new();
         let mut real = BTreeMap::new();

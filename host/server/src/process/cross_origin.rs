@@ -44,7 +44,7 @@ impl CrossOrigin {
         Arc::new(pages)
     }
 
-    /// Replaces the allowed pages by those of this config.
+    /// Replaces the allowed pages by the pages that this config allows.
     pub(crate) fn set(&self, config: &Config) {
         *self.pages.write().unwrap_or_else(PoisonError::into_inner) = Pages::of(config);
     }

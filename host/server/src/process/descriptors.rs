@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::config::Config;
 use crate::connections::limits::OF_ADMIN;
 
-/// The number of descriptors for files, databases and connections to peers.
+/// The number of descriptors that are reserved for files, databases and connections to peers.
 const RESERVE: u64 = 512;
 
 /// Raises the soft limit on open files to the number that the config needs, but not above the hard limit. Logs a

@@ -17,8 +17,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::config::{AdminConfig, Config};
 
-/// The header field with the relation between the sending page and the server (W3C Fetch Metadata). Pages cannot set
-/// this field.
+/// The header field in which a browser says whether the sending page belongs to the server (W3C Fetch Metadata). Pages
+/// cannot set this field.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// The host names that a listener accepts, in addition to loopback names.
@@ -52,9 +52,10 @@ impl Hosts {
         Self { names, first_taken: OnceLock::new() }
     }
 
-    /// The refusal of a request. A foreign host name is refused, and so is a request by which a page of another origin
-    /// could change something. `None` if the request may proceed. `is_allowed_page` is true for a page that
-    /// `server.cors_origins` allows. A request with neither a host name nor an origin does not come from a browser.
+    /// Returns the refusal of a request, or `None` if the request may proceed. Refuses a foreign host name. Also
+    /// refuses a request by which a page of another origin could change something, unless `is_allowed_page` is true.
+    /// `is_allowed_page` is true for a page that `server.cors_origins` allows. A request with neither a host name nor
+    /// an origin does not come from a browser.
     pub(crate) fn refusal<B>(&self, request: &Request<B>, is_allowed_page: bool) -> Option<Response> {
         if let Err(foreign) = self.check(request) {
             return Some(refuse(&foreign));

@@ -51,7 +51,7 @@ pub(crate) struct Readiness {
     /// log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compiling: Vec<RunningCompilation>,
-    /// True unless tasks or sessions cannot be read. The JSON has this field only if the value is false.
+    /// False if tasks or sessions cannot be read. The JSON has this field only if the value is false.
     #[serde(skip_serializing_if = "is_true")]
     stores_answer: bool,
     /// The reason why the config's own agent is not served although the server is ready. Absent if the agent is served.
@@ -186,10 +186,11 @@ impl ReadinessGate {
         }
     }
 
-    /// The app and the authenticated caller. Every binding calls this before it reads the body.
+    /// Authenticates the caller, and returns the app and the caller's identity. Every binding calls this function
+    /// before it reads the body.
     ///
     /// # Errors
-    /// The phase refuses requests, or authentication fails.
+    /// When the phase refuses requests, or when authentication fails.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
         // The phase is checked first, because the authenticator is a part of the app.
         let app = self.app()?;
@@ -198,8 +199,8 @@ impl ReadinessGate {
         Ok((app, identity))
     }
 
-    /// The answer for `/readyz`. The first value is true if requests are served: the phase allows requests, the stores
-    /// answer, and the config's own agent is not barred.
+    /// Makes the answer for `/readyz`. The first value is true if requests are served. This is the case if the phase
+    /// allows requests, the stores answer, and the config's own agent is not barred.
     pub(crate) async fn readiness(&self) -> (bool, Readiness) {
         let is_ready = self.phase() == Phase::Ready;
         let stores_answer = match self.app.get().filter(|_| is_ready) {

@@ -267,7 +267,8 @@ async fn json_rpc_answer(
 /// Authenticates the caller, then reads the whole body. Returns the app, the caller and the body.
 ///
 /// # Errors
-/// The HTTP status and the error for the client.
+/// When the caller is refused or the body cannot be read. The error has the HTTP status and the A2A error for the
+/// client.
 async fn admit<'a>(
     gate: &'a ReadinessGate,
     network: Network,

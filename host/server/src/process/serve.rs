@@ -102,10 +102,10 @@ impl Server {
 
     /// Loads the app, serves until `shutdown` resolves, and drains.
     ///
-    /// `/livez` and `/readyz` answer while `load` runs with the config and the base URL. `ready` is called after the
-    /// load. When the server drains, running turns get `server.drain_seconds` to finish. Turns that still run after
-    /// this time continue in another process, or fail. If `shutdown` resolves during the load, the load is cancelled.
-    /// MCP programs that tenants are starting at this moment end with the runtime, or earlier with
+    /// `load` gets the config and the base URL. While `load` runs, `/livez` and `/readyz` already answer. `ready` is
+    /// called after the load. When the server drains, running turns get `server.drain_seconds` to finish. Turns that
+    /// still run after this time continue in another process, or fail. If `shutdown` resolves during the load, the load
+    /// is cancelled. MCP programs that tenants are starting at this moment end with the runtime, or earlier with
     /// [`end_programs`](crate::end_programs).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The check for `/readyz` that the store answers.
+//! Checks for `/readyz` whether the store answers.
 
 use std::time::Duration;
 

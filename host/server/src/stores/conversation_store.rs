@@ -28,9 +28,9 @@ pub enum ConversationStoreError {
     /// The name of this process cannot be read from the environment.
     #[error("{key}: {reason}")]
     Replica {
-        /// The key of the config.
+        /// The config key that is at fault.
         key: &'static str,
-        /// The fault of the key's value.
+        /// The reason why the value of the key cannot be used.
         reason: String,
     },
     /// The process ended while the store was opened.
@@ -87,7 +87,8 @@ async fn open_store(
     })
 }
 
-/// Opens the store while a server may use it, only to read and delete. The caller cannot run turns.
+/// Opens the store for a program that only reads and deletes. A server may use the store at the same time. The opened
+/// store cannot run turns.
 pub(crate) async fn open_beside(
     config: &Config,
     folder: &Path,

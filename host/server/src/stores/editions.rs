@@ -1,4 +1,4 @@
-//! Opens the editions: the agreement of all processes on one database about their installed extensions.
+//! Opens the store of editions, by which all processes on one database agree on their installed extensions.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,7 +17,8 @@ use crate::stores::postgres::PostgresDatabases;
 /// The name of the store's file in the data folder.
 const FILE: &str = "keyvalue.sqlite";
 
-/// The time that the hooks of one turn may take together. It is added to the time limit of the agent.
+/// The longest time that the hooks of one turn are assumed to take. Together with the time limit of the agent, this is
+/// the longest time of a turn. Keys that a turn has set are not swept within this time.
 const HOOKS: Duration = Duration::from_secs(60);
 
 /// The reasons why the key-value store cannot be opened.

@@ -13,7 +13,7 @@ pub(super) enum StorePlace {
     Memory,
 }
 
-/// The values of one table of the config that can name a place, each with its config key. The keys are for errors.
+/// The two settings of a config table that can name the place of a store. Each has its config key, for errors.
 pub(super) struct PlaceConfig<'a> {
     pub(super) data_dir: (&'static str, Option<&'a PathBuf>),
     pub(super) postgres_env: (&'static str, Option<&'a String>),
@@ -78,7 +78,7 @@ pub(super) fn url(key: &'static str, name: String) -> Result<String, NoVariable>
     env::var(&name).map_err(|_| NoVariable { key, name })
 }
 
-/// The path of a store's file in its data folder. A missing folder is created.
+/// Returns the path of a store's file in its data folder. Creates the folder if it is missing.
 pub(super) fn file(key: &'static str, folder: &Path, name: &str) -> Result<PathBuf, PlaceError> {
     fs::create_dir_all(folder).map_err(|source| PlaceError::Folder { key, path: folder.to_owned(), source })?;
     Ok(folder.join(name))

@@ -32,7 +32,8 @@ const SHOWN_BYTES: usize = 8 << 20;
 /// Shows and deletes sessions.
 pub struct Sessions {
     pub(crate) store: Arc<dyn Store>,
-    /// This process, as the owner of places in the queues of sessions. `None` if the store was opened without a server.
+    /// This process. It enters the queue of a session before it deletes the session. `None` if the store was opened
+    /// without a server.
     pub(crate) process: Option<Process>,
     /// The names of the agents of all tenants. Sessions are stored under the names of their agents.
     pub(crate) apps: AgentNames,
@@ -51,7 +52,7 @@ pub struct SessionName {
     pub context: String,
 }
 
-/// The filter and the page of a list of sessions.
+/// Selects which sessions are listed, and which page of the list is returned.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
     /// The tenant. `None` for the agent of the config itself.
@@ -187,10 +188,10 @@ impl Sessions {
         })
     }
 
-    /// The last events of a session. `last` is capped at [`MAX_SHOWN`].
+    /// Returns the last `last` events of a session, but at most [`MAX_SHOWN`].
     ///
     /// # Errors
-    /// As [`Sessions::show`].
+    /// The same errors as for [`Sessions::show`].
     pub async fn events(&self, name: &SessionName, last: usize) -> Result<Events, SessionsError> {
         let window = Window { events: last.min(MAX_SHOWN), bytes: SHOWN_BYTES };
         let session = self.read(name, window).await?;
@@ -203,7 +204,7 @@ impl Sessions {
     /// Deletes a session and its events. The `user:` and `app:` state is not deleted.
     ///
     /// # Errors
-    /// As [`Sessions::show`], and [`SessionsError::Busy`].
+    /// The same errors as for [`Sessions::show`], and [`SessionsError::Busy`] while a turn runs in the session.
     pub async fn delete(&self, name: &SessionName) -> Result<DeletedSession, SessionsError> {
         let key = self.key(name)?;
         // The queue is held to the end, so that no turn begins in the session during the deletion.
@@ -222,7 +223,8 @@ impl Sessions {
         }
     }
 
-    /// Enters the queue of the session. Fails if the queue has a turn.
+    /// Enters the queue of the session, so that no turn can begin. Returns the fence of this entry. Fails if a turn is
+    /// in the queue.
     async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Fence, SessionsError> {
         let submission = Submission::of_process(process.replica(), TaskId::generate());
         match self.store.enter(key, submission, Window::NONE).await {
@@ -238,7 +240,8 @@ impl Sessions {
         }
     }
 
-    /// Runs `hide` with the redaction on a blocking thread, because parsing JSON within JSON can take long.
+    /// Calls `hide` with the redaction of this store, and returns the result. The call runs on a blocking thread,
+    /// because parsing JSON within JSON can take long.
     pub(crate) async fn hidden<T: Send + 'static>(
         &self,
         hide: impl FnOnce(&Redaction) -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Reading and deleting the state that sessions share, and deleting single keys of any scope.
+//! Reads and deletes the state that sessions share, and deletes single keys of any scope.
 
 use std::sync::Arc;
 

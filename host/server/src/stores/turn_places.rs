@@ -11,7 +11,7 @@ use crate::stores;
 use crate::stores::place::{self, NoVariable};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The reasons why the places of turns cannot be opened.
+/// The reasons why the store of turn places cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnPlacesOpenError {
     /// The environment variable with the URL is not set.
@@ -23,12 +23,12 @@ pub enum TurnPlacesOpenError {
     /// The live processes cannot be counted.
     #[error("tasks.postgres_env")]
     Count(#[from] TurnPlacesError),
-    /// The process ended while the places were opened.
+    /// The process ended while the store was opened.
     #[error("opening the places of turns broke off")]
     Aborted,
 }
 
-/// Opens the places of turns and counts the live processes. Without a `lease`, this process alone has all places.
+/// Opens the store of turn places and counts the live processes. Without a `lease`, this process alone has all places.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,

@@ -23,7 +23,7 @@ pub enum WakeOpenError {
         key: &'static str,
         /// The name of the variable.
         name: String,
-        /// The fault of the URL.
+        /// The reason why the URL cannot be used.
         #[source]
         source: OpenError,
     },

@@ -1,9 +1,9 @@
 //! The tenants that were added while servers ran. A tenant is loaded by its first request, and unloaded after a time
 //! without requests.
 //!
-//! No cost grows with the number of stored tenants. A start reads no tenant. A request reads only its own tenant, and
-//! only if the tenant is not in memory. Twice a second the process reads the changes of other processes since the last
-//! known revision.
+//! The cost of a start or a request does not depend on the number of stored tenants. A start reads no tenant. A request
+//! reads only its own tenant, and only if the tenant is not in memory. Twice a second the process reads the changes of
+//! other processes since the last known revision.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,29 +28,30 @@ mod failures;
 use entry::{Entry, StoreLookup};
 use failures::Failures;
 
-/// The interval at which changes of other processes are read. A tenant that another process has removed is served for
-/// less than a second more.
+/// The interval at which this process reads the changes of other processes. This process stops serving a tenant less
+/// than a second after another process has removed the tenant.
 const LOOK: Duration = Duration::from_millis(500);
 /// The most changes that one query reads.
 const PAGE: usize = 1_000;
-/// After this time without a successful query, all entries are dropped, because the process may have missed a change.
-/// The store keeps removals for twice this time.
+/// The time after which all entries are dropped if no query for changes succeeds, because the process may have missed a
+/// change. The store keeps removals for twice this time.
 const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
-/// The time for which an unknown name is remembered, and the most unknown names that are remembered.
+/// The time for which an unknown name is remembered. At most [`MAX_UNKNOWN`] names are remembered.
 const UNKNOWN: Duration = Duration::from_secs(1);
 const MAX_UNKNOWN: usize = 10_000;
 
-/// The shortest and the longest pause between two searches for idle tenants.
+/// The shortest pause between two searches for idle tenants. The longest pause is [`LONGEST_ROUND`].
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);
 const LONGEST_ROUND: Duration = Duration::from_secs(30);
 
-/// Loads tenants. `T` is the serving parts of one tenant.
+/// Loads tenants. `T` is the type of the parts that serve one tenant.
 pub(crate) trait TenantLoader<T>: Send + Sync {
-    /// Reads from the text of a tenant which principals may call the tenant. `None` if all may. The error is the
+    /// Reads the principals that may call the tenant from the tenant's text. `None` if all may. The error is the
     /// reason, without secrets.
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 
-    /// Loads the text of a tenant on trial, without contacting the agent's peers. The error is the reason.
+    /// Checks the text of a tenant by loading the tenant, and discards the result. Does not contact the agent's peers.
+    /// The error is the reason.
     fn check(&self, name: &str, text: String) -> BoxFuture<'static, Result<(), String>>;
 
     /// Cancels the turns of a removed tenant.
@@ -81,14 +82,14 @@ pub(crate) enum UnloadReason {
     Removed,
 }
 
-/// The most tenants in memory, and the time after which an idle tenant is unloaded.
+/// The limits on tenants in memory: the maximum number, and the time after which an idle tenant is unloaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) max_loaded: usize,
     pub(crate) idle: Duration,
 }
 
-/// The added tenants of a store. `T` is the serving parts of one tenant.
+/// The added tenants of a store. `T` is the type of the parts that serve one tenant.
 pub(crate) struct AddedTenants<T> {
     stores: TenantStores,
     loader: Box<dyn TenantLoader<T>>,
@@ -104,7 +105,8 @@ struct KnownTenants<T> {
     unknown: HashMap<String, Instant>,
     /// The recent failed loads. A change of a tenant's text does not clear the failures of the tenant.
     failures: Failures,
-    /// The last revision that was read. `looked` is the time of that query.
+    /// The last revision of the store whose changes were read. `looked` is the time of the last successful query for
+    /// changes.
     seen: u64,
     looked: Instant,
 }
@@ -391,9 +393,9 @@ impl<T: ServingParts> AddedTenants<T> {
         known.let_go(idle);
     }
 
-    /// Unloads tenants until at most the allowed number is loaded. Tenants that were not called since their load are
-    /// unloaded first. Thus reading Agent Cards does not unload a tenant in use. Among these tenants, and among the
-    /// others, the tenant that was idle for the longest time is unloaded first.
+    /// Unloads tenants until at most the allowed number is loaded. Tenants without a call since their load are unloaded
+    /// first, so that a mere read of an Agent Card unloads no tenant in use. Within each of the two groups, the tenant
+    /// that was idle for the longest time is unloaded first.
     fn make_room(&self) {
         let most = self.bounds().max_loaded;
         let mut known = self.known();

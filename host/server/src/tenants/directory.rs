@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::loading::Attempt;
 use crate::config::TenantConfig;
 
-/// The longest time that a start or a reload waits for the agents of all tenants together. Even an unreachable upstream
-/// agent causes no longer delay.
+/// The longest time that a start or a reload waits for the agents of all tenants together. An unreachable upstream
+/// agent delays the start or reload by no more than this time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// The failure of a tenant whose first load has not ended.
+/// The reason why a tenant is not served while its first load runs.
 const LOADING: &str = "it is being loaded";
-/// The pause before the first retry of failed tenants, and the longest pause. The pause doubles with each retry.
+/// The pause before the first retry of failed tenants. The pause doubles with each retry, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -31,7 +31,7 @@ pub(crate) type Load<T> =
 /// A function that gets the serving parts of each loaded tenant.
 pub(crate) type LoadListener<T> = Box<dyn Fn(&T) + Send + Sync>;
 
-/// The tenants of a config. `T` is the serving parts of one tenant.
+/// The tenants of a config. `T` is the type of the parts that serve one tenant.
 pub(crate) struct Directory<T> {
     tenants: RwLock<BTreeMap<String, Arc<Tenant<T>>>>,
     load: Load<T>,
@@ -55,7 +55,7 @@ struct Tenant<T> {
 pub struct TenantFailure {
     /// The reason, for operators: it may name files and hosts, and has no secrets.
     pub reason: String,
-    /// The time of the last attempt.
+    /// The time of the last attempt to load the tenant.
     pub at: Timestamp,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Changes<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Directory<T> {
-    /// The tenants of a config. No tenant is loaded yet.
+    /// Makes the directory of the tenants of a config. Loads no tenant yet.
     pub(crate) fn new(tenants: &[TenantConfig], load: Load<T>) -> Arc<Self> {
         let tenants =
             tenants.iter().map(|config| (config.name.clone(), Arc::new(Tenant::new(config.clone())))).collect();

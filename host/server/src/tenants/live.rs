@@ -1,4 +1,4 @@
-//! Applies a config that was read again to all served agents.
+//! Applies the config to all served agents after the config was read again.
 
 use std::iter;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::settings::SettingsChange;
 
 impl Installers {
     /// Reads the config of the server again. Applies the extensions of the config and the settings that need no
-    /// restart, or nothing if a part cannot be applied. The returned config also names the tenants.
+    /// restart. If one of these parts cannot be applied, applies nothing. The returned config also names the tenants.
     pub(super) async fn reload_own(&self) -> Result<(ReloadOutcome, Arc<Config>), InstallError> {
         let prepared = self.own.config_now().and_then(|read| {
             let prepared = self.settings.prepare(&read)?;

@@ -35,8 +35,8 @@ pub(crate) struct Stage {
 /// One attempt to load a tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    /// The time at which the agent must be ready. `None` gives the agent its full time limit, which starts with its
-    /// first request.
+    /// The time at which the agent must be ready, even if the load still waits for a place. `None` if only the usual
+    /// time limit applies, which starts when the load gets a place.
     pub(crate) until: Option<Instant>,
     /// True if the previous attempt failed.
     pub(crate) failed_before: bool,
@@ -53,8 +53,8 @@ impl Stage {
         Self { quick: FairPlaces::new(quick), slow: FairPlaces::new(slow) }
     }
 
-    /// Runs a part of a tenant's load in a quick place. A part that takes long moves to a slow place as soon as one is
-    /// free, without a pause. If the previous load failed, the part runs in a slow place.
+    /// Runs a part of a tenant's load in a quick place. If the part takes long, it moves to a slow place as soon as one
+    /// is free. The part runs on during the move. If the previous load failed, the part starts in a slow place.
     pub(crate) async fn run<T>(&self, tenant: &Arc<str>, failed_before: bool, part: impl Future<Output = T>) -> T {
         if failed_before {
             let _place = self.slow.take(tenant).await;

@@ -1,5 +1,5 @@
-//! The outcome of a reload: the changed keys that apply now, and the changed keys that need a restart. A failed reload
-//! reports both as well.
+//! The outcome of a reload: the changed keys that apply now, and the changed keys that need a restart. The error of a
+//! failed reload has only the keys that need a restart.
 
 use futures::future::BoxFuture;
 
@@ -11,7 +11,7 @@ use crate::installation::installer::{InstallError, ReloadOutcome};
 #[derive(Debug, thiserror::Error)]
 #[error("the config was not reloaded in full")]
 pub struct ReloadError {
-    /// The cause.
+    /// The first failure of the reload.
     #[source]
     pub error: Box<InstallError>,
     /// The changed keys that apply only after a restart, each with the reason. The operator may have changed one of

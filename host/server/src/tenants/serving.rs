@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use super::added::{ServingParts, UnloadReason};
 use crate::installation::installer::Installer;
 
-/// The interval at which the end of the last turn is checked.
+/// The interval at which it is checked whether the last turn has ended.
 const LOOK: Duration = Duration::from_millis(200);
-/// The time for which turns of a removed tenant are cancelled, so that a turn that was about to begin is cancelled as
-/// well.
+/// The time for which turns of a removed tenant are cancelled. It is long enough to also cancel a turn that was about
+/// to begin.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// The parts that serve one agent. The agent is the one of the config itself or a tenant's.
+/// The parts that serve one agent. The agent is either the agent of the config itself or the agent of a tenant.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) handler: Arc<RequestHandler>,

@@ -8,19 +8,19 @@ use annex_protocol::{Artifact, ArtifactId, Part, PartContent};
 
 use crate::links::Link;
 
-/// The most digests of artifacts that are stored for later turns. Artifacts older than that would be relayed again.
+/// The most digests of artifacts that are stored for later turns. Older artifacts would be relayed again.
 const MAX_DIGESTS: usize = 1_000;
 
 /// The pieces of an artifact that were relayed so far.
 pub(super) struct RelayedArtifact {
     pub(super) id: ArtifactId,
-    /// The digest of its contents. If the artifact in a snapshot has another digest, its contents were replaced.
+    /// The digest of the artifact's contents. If the artifact in a snapshot has another digest, its contents were replaced.
     digest: DefaultHasher,
     pub(super) text: String,
 }
 
 impl RelayedArtifact {
-    /// A record of the whole artifact without its text, because the session does not have the text yet.
+    /// Creates the record of a whole artifact. The record has no text, because the text is not in the session yet.
     pub(super) fn of(artifact: &Artifact) -> Self {
         let id = artifact.artifact_id.clone();
         let mut relayed = Self { id, digest: DefaultHasher::new(), text: String::new() };
@@ -47,8 +47,8 @@ impl RelayedArtifact {
         self.id == other.id && self.digest.finish() == other.digest.finish()
     }
 
-    /// The digest of its id and the digest of its contents. Another build of Annex may make other digests, and then
-    /// relays the artifact once more.
+    /// The digest of the artifact's id and the digest of its contents. Another build of Annex may compute other digests. An
+    /// artifact that was relayed by an older build may then be relayed once more.
     fn digests(&self) -> (u64, u64) {
         let mut id = DefaultHasher::new();
         self.id.as_str().hash(&mut id);
@@ -62,26 +62,26 @@ pub(super) struct Artifacts {
     relayed: Vec<RelayedArtifact>,
     /// Digests of artifacts that earlier turns relayed, oldest first.
     earlier: Vec<(u64, u64)>,
-    /// The number of artifacts without an id so far, including those of earlier turns.
+    /// The number of artifacts without an id so far, in this turn and in earlier turns.
     unnamed: usize,
     /// The number of artifacts without an id in earlier turns.
     unnamed_before: usize,
 }
 
 impl Artifacts {
-    /// The artifacts at the beginning of a turn. `earlier` lists those that earlier turns relayed.
+    /// Creates the record at the beginning of a turn. The link `earlier` lists the artifacts that earlier turns relayed.
     pub(super) fn after(earlier: &Link) -> Self {
         let Link { unnamed, artifacts, .. } = earlier;
         Self { earlier: artifacts.clone(), unnamed: *unnamed, unnamed_before: *unnamed, ..Self::default() }
     }
 
-    /// The number of artifacts without an id so far, including those of earlier turns.
+    /// The number of artifacts without an id so far, in this turn and in earlier turns.
     pub(super) fn unnamed(&self) -> usize {
         self.unnamed
     }
 
-    /// The digests of the relayed artifacts of the task, those of earlier turns first. At most [`MAX_DIGESTS`] are
-    /// returned.
+    /// The digests of the task's relayed artifacts. Artifacts of earlier turns come first. If there are more than
+    /// [`MAX_DIGESTS`], the oldest are dropped.
     pub(super) fn digests(&self) -> Vec<(u64, u64)> {
         let now: Vec<(u64, u64)> = self.relayed.iter().map(RelayedArtifact::digests).collect();
         let is_replaced = |id: u64| now.iter().any(|(other, _)| *other == id);
@@ -120,8 +120,8 @@ impl Artifacts {
         self.relayed.push(RelayedArtifact::of(artifact));
     }
 
-    /// Gives ids to the artifacts of a whole task that have none. They get the same ids as in the events of a stream,
-    /// by their order.
+    /// Gives an id to each artifact without an id in a whole task. The ids follow from the order of the artifacts, and are the
+    /// same as in the events of a stream.
     pub(super) fn name_all(&mut self, artifacts: &mut [Artifact]) {
         let mut number = 0;
         for artifact in artifacts.iter_mut().filter(|artifact| artifact.artifact_id.is_empty()) {
@@ -131,8 +131,8 @@ impl Artifacts {
         self.unnamed = self.unnamed.max(number);
     }
 
-    /// Gives an id to the artifact of an event if it has none. An appended piece without an id belongs to the last such
-    /// artifact.
+    /// Gives an id to the artifact of an event if it has none. An appended piece without an id belongs to the last artifact
+    /// that came without an id.
     pub(super) fn name(&mut self, artifact: &mut Artifact, append: bool) {
         if artifact.artifact_id.is_empty() {
             if !append || self.unnamed == self.unnamed_before {
@@ -147,8 +147,8 @@ impl Artifacts {
         self.relayed.iter().any(|relayed| relayed.id == *id)
     }
 
-    /// Records an artifact, or a piece, as relayed. Its text is stored for the session's history, unless all texts
-    /// together would exceed `max_bytes`.
+    /// Records an artifact, or a piece of an artifact, as relayed. The text is stored for the session's history, unless the
+    /// texts of all artifacts together would exceed `max_bytes`.
     pub(super) fn add(&mut self, artifact: &Artifact, append: bool, max_bytes: usize) {
         let id = &artifact.artifact_id;
         // Without `append` it is the first chunk, or an artifact that takes the place of one with the same id.

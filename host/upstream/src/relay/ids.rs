@@ -37,7 +37,7 @@ impl<'a> Ids<'a> {
         self.known.task.as_ref()
     }
 
-    /// Checks the ids of an event, and stores new ones.
+    /// Checks the ids of an event. Stores the ids that were not known yet.
     pub(super) async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         match &self.known.context {
             // An upstream that has no contexts names none.
@@ -65,8 +65,8 @@ impl<'a> Ids<'a> {
         }
     }
 
-    /// Stores the state in which the turn ended. If the task waits, also stores its artifacts and `shown`, the id of
-    /// its last status message. The next turn compares the task with both.
+    /// Stores the state in which the turn ended. If the task waits, also stores its artifacts and `shown`, the id of its last
+    /// status message. The next turn compares the task with these artifacts and this message.
     pub(super) async fn note_end(
         &mut self,
         state: TaskState,

@@ -8,7 +8,7 @@ use crate::failure::Deviation;
 /// The most artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
 
-/// The number and the size of the events so far. Their limits keep an upstream that never stops from filling the task.
+/// The number and the size of the events so far. Both are limited, so that an upstream that never stops cannot fill the task.
 pub(super) struct Intake {
     /// The most bytes of events that the turn may have.
     room: usize,

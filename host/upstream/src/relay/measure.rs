@@ -11,7 +11,7 @@ pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
     is_replaced
 }
 
-/// Removes metadata from the parts of an event: every entry for whose key `is_removed` returns true.
+/// Removes metadata entries from the parts of an event. An entry is removed if `is_removed` returns true for its key.
 pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: fn(&str) -> bool) {
     for parts in parts_of(event) {
         // Shared parts are copied only if something is removed.

@@ -1,7 +1,6 @@
-//! The messages of a turn: those that arrived before any task event, and those that were relayed.
+//! The messages of a turn. Messages that arrive before any task event wait here. Messages that were relayed are recorded.
 //!
-//! Some agents send parts of a task's answer as message events instead of status updates. Such messages are called
-//! loose.
+//! Some agents send parts of a task's answer as message events instead of status updates. Such messages are called loose.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +12,7 @@ const MAX_HISTORY: usize = 100;
 
 #[derive(Default)]
 pub(super) struct Messages {
-    /// Messages that arrived before any task event. They are the answer, or the beginning of one.
+    /// Messages that arrived before any task event. They are the answer, or the beginning of the answer.
     waiting: Vec<Message>,
     /// True if a message without parts was dropped.
     had_empty: bool,
@@ -52,8 +51,8 @@ impl Messages {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Joins all waiting messages into one; `None` if no message waits. Messages with the user's role are dropped if
-    /// there is any other, because an agent may repeat the user's message.
+    /// Joins all waiting messages into one; `None` if no message waits. Messages with the user's role are dropped if any
+    /// message has another role, because an agent may repeat the user's message.
     pub(super) fn answer(&mut self) -> Option<Message> {
         let mut waiting = self.take_waiting();
         if waiting.iter().any(|message| message.role != Role::User) {
@@ -62,7 +61,7 @@ impl Messages {
         waiting.into_iter().reduce(joined)
     }
 
-    /// Holds a loose message, or joins it to the held one.
+    /// Holds a loose message. If a message is held already, both are joined into one.
     pub(super) fn hold(&mut self, message: Message) {
         self.held = Some(match self.held.take() {
             Some(before) => joined(before, message),
@@ -70,8 +69,8 @@ impl Messages {
         });
     }
 
-    /// True if the message is the next piece of the held one: both have the same id and role. A message without an id
-    /// is never a piece.
+    /// True if the message is the next piece of the held message: both have the same id and role. A message without an id is
+    /// never a piece.
     pub(super) fn is_piece(&self, message: &Message) -> bool {
         let is_same = |held: &Message| held.message_id == message.message_id && held.role == message.role;
         !message.message_id.is_empty() && self.held.as_ref().is_some_and(is_same)
@@ -110,9 +109,9 @@ impl Messages {
         self.sent.contains(&digest(message))
     }
 
-    /// The agent's messages in `history` that were not relayed. They come after the user's last message, and after the
-    /// message with the id `shown`, which an earlier turn relayed. If the history has neither of these messages and the
-    /// turn `continues` a task, no message counts as new.
+    /// Finds the agent's messages in `history` that were not relayed yet. Messages up to the user's last message are skipped,
+    /// and so are messages up to the message with the id `shown`, which an earlier turn relayed. If the history has neither of
+    /// these messages and the turn `continues` a task, no message is returned.
     pub(super) fn unseen(&self, history: Vec<Message>, shown: Option<&MessageId>, continues: bool) -> Vec<Message> {
         let is_old = |message: &Message| message.role == Role::User || Some(&message.message_id) == shown;
         let begin = match history.iter().rposition(is_old) {

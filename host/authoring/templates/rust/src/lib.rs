@@ -17,7 +17,7 @@
 ] if pair[1] %}
 {% set ns.names = ns.names + [pair[0]] %}
 {% endfor %}
-//! Says hello. Each hook is a trait, and `annex_sdk::export!` names those that the component has.
+//! Says hello. Each hook is a trait, and `annex_sdk::export!` lists the hooks of the component.
 
 {% if (ns.names | join(", ") | length) <= 80 %}
 use annex_sdk::{ {{- ns.names | join(", ") -}} };
@@ -88,7 +88,7 @@ struct Greeting<'a> {
 
 struct {{ camel }}Extension;
 
-/// Called once per load, before every other hook: what the extension is.
+/// Called once per load, before every other hook: describes the extension.
 impl Extension for {{ camel }}Extension {
     type Parameters = {{ parameters }};
     const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
@@ -119,7 +119,7 @@ impl Card for {{ camel }}Extension {
 {% if h.activation %}
 
 /// Called once per request that names the URI: takes part, stays out, or refuses the request.
-/// Without it the extension takes part, and a request is one call cheaper.
+/// Without this hook the extension takes part, and a request is one call cheaper.
 impl Activation for {{ camel }}Extension {
     fn activate(_: &{{ parameters }}, _: Request) -> Result<Decision, ExtensionError> {
         Ok(Decision::Active)
@@ -162,8 +162,8 @@ impl State for {{ camel }}Extension {
 {% endif %}
 {% if h.transition %}
 
-/// Called when a turn begins and for each change of the task's state: lets it happen, lets the task
-/// wait, or vetoes it; a change can be annotated.
+/// Called when a turn begins and for each change of the task's state: lets the turn or the change
+/// happen, lets the task wait, or vetoes the change. A change can also be annotated.
 impl Transition for {{ camel }}Extension {
     fn begin(_: &{{ parameters }}, _: Request, _: Beginning) -> Result<Entry, String> {
         Ok(Entry::Proceed)
@@ -217,8 +217,8 @@ impl Method for {{ camel }}Extension {
 {% endif %}
 {% if h.client %}
 
-/// Called on the calling side, before a call and for what comes back: adds to the call or refuses it,
-/// and tells the program.
+/// Called on the calling side, before a call and for each answer: adds to the call or refuses it, and
+/// returns values for the calling program.
 impl Client for {{ camel }}Extension {
     fn before(_: &{{ parameters }}, call: Outgoing) -> Result<Addition, Rejection> {
         Ok(Addition {

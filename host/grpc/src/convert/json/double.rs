@@ -5,11 +5,10 @@ use crate::convert::FieldError;
 /// 2^53, above which some integers have no equal double.
 const FIRST_GAP: f64 = 9_007_199_254_740_992.0;
 
-/// The double for a JSON number. A fraction becomes the nearest double.
+/// Converts a JSON number to a double. A fraction becomes the nearest double.
 ///
 /// # Errors
-/// When the number is an integer without an equal double, such as `9007199254740993`, or is beyond the range of
-/// doubles.
+/// When the number is an integer without an equal double, such as `9007199254740993`, or is beyond the range of doubles.
 pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     let double: f64 = number.parse().map_err(FieldError::not_carried)?;
     if double.is_infinite() {

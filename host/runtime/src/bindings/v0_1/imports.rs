@@ -16,7 +16,8 @@ use crate::confinement::imports::offer::{Offer, free, granted};
 use crate::confinement::store::HostState;
 use crate::contract::BucketError;
 
-/// Interfaces of Annex, and WASI interfaces that Annex implements itself.
+/// The interfaces that a component can import: the interfaces of the contract, and the WASI interfaces that Annex
+/// implements itself.
 pub(crate) const OFFERS: &[Offer] = &[
     free("annex:extension/types", |linker| types::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     free("annex:extension/json-schema", |linker| json_schema::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),

@@ -98,7 +98,8 @@ impl Member {
         }
     }
 
-    /// Runs the hook `message`. Returns the parts if they are rewritten.
+    /// Runs the hook `message`. Returns the new parts of the message, or `None` if the extension leaves the parts
+    /// unchanged.
     async fn check(
         &mut self,
         request: &TurnRequest<'_>,
@@ -152,7 +153,8 @@ impl Member {
         }
     }
 
-    /// Metadata under the extension's own keys. Other keys are not shown.
+    /// Collects the metadata entries of the request whose keys the extension owns. An error means that these entries
+    /// exceed the extension's input limit.
     fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<MetadataEntry>, A2aError> {
         let mut entries = Vec::new();
         // All entries are arguments of one call, so they share one limit.

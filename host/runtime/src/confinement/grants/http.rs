@@ -100,9 +100,9 @@ impl HttpRule {
     }
 }
 
-/// True if some servers may resolve the path to one outside of its folder. Some servers treat an encoded slash as a
-/// separator (`/v1/..%2fadmin`), some decode more than once (`/v1/%252e%252e/admin`), and some drop parameters after a
-/// semicolon (`/v1/..;/admin`). The check takes time in proportion to the length of the path.
+/// True if a server may resolve the path to another path outside of the folder that a rule allows. Some servers treat
+/// an encoded slash as a separator (`/v1/..%2fadmin`), some decode more than once (`/v1/%252e%252e/admin`), and some
+/// drop parameters after a semicolon (`/v1/..;/admin`). The check takes time in proportion to the length of the path.
 fn is_ambiguous(path: &str) -> bool {
     let decoded = fully_decoded(path);
     let slashes = |text: &[u8]| text.iter().filter(|byte| **byte == b'/').count();
@@ -112,14 +112,14 @@ fn is_ambiguous(path: &str) -> bool {
     slashes(&decoded) != slashes(path.as_bytes()) || decoded.iter().any(hidden) || segments.any(is_dots)
 }
 
-/// True if some server treats the segment as `.` or `..`, including variants with parameters or blanks.
+/// True if some server treats the segment as `.` or `..`. Parameters and blanks in the segment are ignored.
 fn is_dots(segment: &[u8]) -> bool {
     let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
     matches!(name.trim_ascii(), b"." | b"..")
 }
 
-/// Decodes the path until no escape is left: `%`, `%25` and `%2525` all become `%`. Escapes do not overlap, so the
-/// order does not matter.
+/// Decodes the path until no escape is left: `%`, `%25` and `%2525` all become `%`. Escapes do not overlap, so any
+/// order of decoding gives the same result.
 fn fully_decoded(path: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
     for byte in path.bytes() {
@@ -154,7 +154,7 @@ impl HostPattern {
         Url::parse(url).is_ok_and(|url| url.host().is_some_and(|host| self.covers(&host)))
     }
 
-    /// The address, if the pattern is one.
+    /// The IP address, if the pattern is an IP address and not a host name.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         match self {

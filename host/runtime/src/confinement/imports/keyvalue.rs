@@ -10,10 +10,10 @@ use crate::confinement::profile::Profile;
 use crate::confinement::store::HostState;
 use crate::contract::{BucketError, KeyPage};
 
-/// A second name of the lasting bucket. Its first name is empty.
+/// The second name of the lasting bucket. Its other name is the empty string.
 const DEFAULT: &str = "default";
 
-/// The resource type of a bucket. The number of the handle is the kind of the bucket, so the type holds no data.
+/// The resource type of a bucket. It has no data: the number of a handle says which bucket the handle belongs to.
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct Bucket;
 
@@ -25,13 +25,13 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 }
 
 impl HostState {
-    /// The key-value store of the turn. Without one, the store of the runtime.
+    /// The key-value store of the turn. If the turn replaces no store, this is the store of the runtime.
     fn keyvalue(&self) -> &dyn KeyValueStore {
         self.overrides().keyvalue.as_ref().unwrap_or(&self.profile.services.keyvalue).as_ref()
     }
 
-    /// The space that holds the keys of a bucket in this turn. `None` for the bucket of a task or conversation that the
-    /// turn does not have.
+    /// The space that holds the keys of a bucket in this turn. `None` if the bucket belongs to a task or a
+    /// conversation, and the turn has none.
     fn space_of(&self, kind: ScopeKind) -> Option<Space> {
         if kind == ScopeKind::Lasting {
             return Some(self.profile.space.clone());

@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
 
-/// Most bytes of one write.
+/// Maximum size of one write, in bytes.
 const MAX_WRITE: usize = 64 << 10;
 
 /// Standard output or standard error. Clones write to the same stream.

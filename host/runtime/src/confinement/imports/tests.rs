@@ -1,4 +1,4 @@
-//! Every import that a linker provides needs its grant.
+//! Tests that a linker provides an import only with the grant that the import needs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -116,7 +116,8 @@ fn inspection<'a>(names: impl IntoIterator<Item = &'a str>) -> Inspection {
     }
 }
 
-/// The probes that a linker with these imports and grants provides. An item that exists cannot be defined again.
+/// The probes that a linker with these imports and grants provides. To find out, the test defines each item, which
+/// fails if the linker already has the item.
 fn satisfied(inspection: &Inspection, grants: &Grants) -> Vec<&'static str> {
     let mut linker = linker(&Engine::default(), inspection, grants).expect("a linker");
     let is_defined = |interface: &str, item: &str| {

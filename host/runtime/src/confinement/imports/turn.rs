@@ -46,7 +46,7 @@ impl HostState {
         })
     }
 
-    /// Requests that a task is resumed. The error says why it cannot be.
+    /// Requests that a task is resumed. The error says why the task cannot be resumed.
     pub(crate) async fn resume_task(&mut self, task_id: &str) -> Result<(), String> {
         let turn = self.turn_or_none();
         let extension = self.profile.uri.clone();
@@ -60,7 +60,7 @@ impl HostState {
         self.turn_or_none().agent_steps()
     }
 
-    /// The turn, or an empty one while the extension is loaded.
+    /// The view of the turn. While the extension is loaded, an empty view.
     fn turn_or_none(&self) -> Arc<dyn TurnView> {
         self.turn.clone().unwrap_or_else(|| Arc::new(NoTurn))
     }

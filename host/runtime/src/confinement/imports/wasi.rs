@@ -17,7 +17,8 @@ use super::wasi_context::Wasi;
 use crate::confinement::grants::GrantNeeded;
 use crate::confinement::store::HostState;
 
-/// Files and sockets are free, because the context refuses to open any.
+/// The WASI interfaces, each with the grant that a component needs. Files and sockets need no grant, because the
+/// context refuses to open any file or socket.
 pub(super) const OFFERS: &[Offer] = &[
     free("wasi:io/error", |linker| io::error::add_to_linker::<_, HasErrors>(linker, |state| Errors(state.resources()))),
     free("wasi:io/poll", |linker| io::poll::add_to_linker::<_, HasIo>(linker, HostState::resources)),
@@ -90,8 +91,8 @@ impl HasData for HasIo {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// Stream errors for guests. wasmtime's own text may contain a backtrace of the host (RUST_BACKTRACE), which guests
-/// must not see.
+/// Implements `wasi:io/error` in place of wasmtime. wasmtime's text of an error may contain a backtrace of the host
+/// (RUST_BACKTRACE), which guests must not see.
 struct Errors<'a>(&'a mut ResourceTable);
 
 struct HasErrors;

@@ -17,9 +17,9 @@ use crate::contract::LogLevel;
 use crate::observation::log::Log;
 use crate::overrides::{Clock, Random, ServiceOverrides};
 
-/// Most handles that an instance can hold: streams, pollables, requests, responses.
+/// Maximum number of handles that an instance can hold: streams, pollables, requests, responses.
 const MAX_RESOURCES: usize = 100;
-/// Most random bytes per call.
+/// Maximum number of random bytes per call.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
 /// The WASI state of an instance, created on first use.

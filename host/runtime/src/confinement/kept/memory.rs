@@ -17,8 +17,7 @@ use std::{process, ptr};
 
 /// The address range of a linear memory in this process.
 ///
-/// The memory belongs to one instance. Keep this beside the store of that instance, and drop it no later than the
-/// store.
+/// The memory belongs to one instance. A `MemoryRange` must not outlive the store of that instance.
 #[derive(Debug)]
 pub(super) struct MemoryRange {
     address: usize,
@@ -64,8 +63,8 @@ impl MemoryRange {
         Ok(())
     }
 
-    /// Writes the bytes of `snapshot` over all pages that may have changed. The module explains why other pages cannot
-    /// differ from the snapshot.
+    /// Writes the bytes of `snapshot` over all pages that may have changed. The documentation of this module explains
+    /// why all other pages still equal the snapshot.
     ///
     /// The caller must hold the only handle of the store that owns the memory. No guest may run in it, and the memory
     /// must not have grown since [`MemoryRange::of`].
@@ -109,7 +108,7 @@ impl MemoryRange {
     }
 }
 
-/// The bytes to reset a memory to.
+/// The bytes of a memory before the first turn. A reset writes them back.
 pub(super) struct Snapshot {
     bytes: Box<[u8]>,
     /// For each page: true if it is all zeros.
@@ -183,8 +182,8 @@ fn pagemap() -> Option<&'static File> {
     (*owner == process::id()).then_some(file)
 }
 
-/// Calls `found` for each run of pages that are not part of the image: first byte, byte after the last, and whether
-/// the run is the zero page.
+/// Calls `found` for each run of pages that are not part of the image. The arguments are the address of the first byte,
+/// the address after the last byte, and whether the run maps the zero page.
 fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize, bool) -> Option<()>) -> io::Result<()> {
     let unknown = || io::Error::other("the kernel lists pages that were not asked for");
     let file = pagemap().ok_or_else(|| io::Error::other("the kernel lists no pages"))?;
@@ -252,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Every second page, so that there are more runs than one call lists.
+    /// The test writes every second page. This makes more runs than one system call lists.
     #[test]
     fn every_page_that_was_written_is_put_back() {
         let memory = mapped();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Idle time after which a parked instance is dropped.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Number of consecutive instances that grew, after which an installation keeps no more instances. Most of its further
+/// Number of consecutive instances that must grow before an installation stops keeping instances. Most of its further
 /// instances would grow too.
 const MAX_GROWN: usize = 16;
 
@@ -21,12 +21,12 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 /// The idle instances of one installation.
 pub(crate) struct Parking<I> {
     parked: Mutex<VecDeque<ParkedInstance<I>>>,
-    /// Number of instances that serve a turn now. The next two fields are its maxima since the last clean-up, and
-    /// between the two clean-ups before.
+    /// Number of instances that serve a turn now. `most_now` is the maximum of this number since the last clean-up.
+    /// `most_before` is its maximum between the two clean-ups before now.
     in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
     most_before: AtomicUsize,
-    /// Number of instances that grew in their turn since the last one was parked.
+    /// Number of instances that grew in their turn since an instance was last parked.
     grown: AtomicUsize,
     all: Arc<AllParked>,
 }
@@ -98,8 +98,8 @@ impl<I> Parking<I> {
         InUse(Arc::clone(&self.in_use))
     }
 
-    /// Most parked instances of the installation: the number of cores, or the recent maximum of instances in use if
-    /// that is larger.
+    /// Maximum number of parked instances of the installation: the number of cores, or the recent maximum of instances
+    /// in use if that is larger.
     fn most(&self) -> usize {
         let lately = self.most_now.load(Ordering::Relaxed).max(self.most_before.load(Ordering::Relaxed));
         self.all.cores.max(lately)
@@ -115,7 +115,7 @@ trait GiveWay: Send + Sync {
     /// Drops the instance that was parked first. Returns true if there was one.
     fn give_up_one(&self) -> bool;
 
-    /// Drops instances above the maximum, and those idle for too long.
+    /// Drops instances above the maximum, and instances that were idle for too long.
     fn tidy(&self, now: Instant);
 }
 
@@ -157,7 +157,7 @@ impl<I> Drop for Parking<I> {
     }
 }
 
-/// Guard of an instance in a turn.
+/// Counts an instance as in use until this value is dropped.
 pub(crate) struct InUse(Arc<AtomicUsize>);
 
 impl Drop for InUse {
@@ -170,7 +170,7 @@ impl Drop for InUse {
 pub(crate) struct AllParked {
     installations: Mutex<Vec<Weak<dyn GiveWay>>>,
     count: AtomicUsize,
-    /// Most parked instances.
+    /// Maximum number of parked instances in the process.
     most: usize,
     /// Turns that wait for a slot in the pool.
     waiting: AtomicUsize,
@@ -180,7 +180,8 @@ pub(crate) struct AllParked {
 }
 
 impl AllParked {
-    /// Creates the limits for a pool of `instances`. A quarter of the instances may be parked, and at least one.
+    /// Creates the limits for a pool of `instances`. At most a quarter of the instances may be parked, but always at
+    /// least one.
     pub(crate) fn new(instances: usize) -> Arc<Self> {
         Arc::new(Self {
             installations: Mutex::default(),
@@ -230,7 +231,7 @@ impl AllParked {
     }
 }
 
-/// Guard of a turn that waits for a slot.
+/// Counts a turn as waiting for a slot until this value is dropped.
 pub(crate) struct WaitingTurn(Arc<AllParked>);
 
 impl Drop for WaitingTurn {

@@ -186,7 +186,7 @@ fn is_out_of_memory(error: &wasmtime::Error) -> bool {
     })
 }
 
-/// Descriptor 0 in both directions, without the buffer of standard input.
+/// Reads and writes the socket at file descriptor 0, without the buffer of standard input.
 struct Pipe<'fd>(BorrowedFd<'fd>);
 
 impl Read for Pipe<'_> {

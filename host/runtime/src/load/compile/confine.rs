@@ -157,7 +157,7 @@ fn allowed() -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// The condition that an argument of a system call has none of these bits.
+/// A condition that holds if the argument with this index has none of these bits.
 fn without(argument: u8, bits: i32) -> Result<SeccompCondition, seccompiler::BackendError> {
     let bits = u64::from(bits.unsigned_abs());
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), 0)

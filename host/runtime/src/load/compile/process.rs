@@ -22,10 +22,10 @@ use crate::load::inspect::{Inspection, Outline};
 use crate::load::keep_functions::KeepFunctions;
 use crate::load::source::Source;
 
-/// Timeout for the greeting of the process.
+/// Maximum wait for the greeting of the process.
 const GREETING_TIME: Duration = Duration::from_secs(10);
 
-/// Most bytes of compiled code for any component.
+/// Maximum size of the compiled code of a component, in bytes.
 const MAX_CODE_BYTES: u64 = 256 << 20;
 
 /// The program that compiles components for a [`Runtime`](crate::Runtime).
@@ -38,7 +38,7 @@ pub struct CompilerProcess {
 }
 
 impl Default for CompilerProcess {
-    /// The running program, even if its file was replaced or removed.
+    /// The program that is running now, even if its file was replaced or removed.
     fn default() -> Self {
         Self { program: PathBuf::from("/proc/self/exe"), arguments: vec![COMPILE_ARGUMENT.into()] }
     }
@@ -117,7 +117,7 @@ impl CompilerProcess {
     }
 }
 
-/// A process that is killed when dropped.
+/// A running process. It is killed when this value is dropped.
 struct ChildGuard(Child);
 
 impl ChildGuard {
@@ -301,7 +301,7 @@ mod tests {
         Answer { version: VERSION, component: job().digest.hex(), engine: 7, filtered: true, outcome }
     }
 
-    /// The error of a load that fails.
+    /// The error of a load in which the process sends this refusal.
     fn refused(outcome: JobOutcome) -> LoadError {
         match judge(&job(), answer(outcome)) {
             Err(Failure::Refused(error)) => error,

@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::load::inspect::Inspection;
 use crate::load::keep_functions::KeepFunctions;
 
-/// The compiled code of a component. Other loads share it as long as one installation holds it.
+/// The compiled code of a component. While an installation holds the code, other loads of the component share it.
 pub(crate) struct Code {
     pub(crate) component: Component,
     pub(crate) inspection: Inspection,

@@ -1,4 +1,5 @@
-//! The components that are being compiled. An interpreter takes a minute, and operators want to see why they wait.
+//! Lists the components that are being compiled, so that operators can see why they wait. Compiling an interpreter
+//! takes a minute.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -25,7 +26,7 @@ pub fn compilations() -> Vec<Arc<Compilation>> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// A listed compilation. Dropping it removes it from the list.
+/// Keeps a compilation in the list. Dropping this value removes the compilation from the list.
 pub(super) struct UnderWay(Arc<Compilation>);
 
 impl UnderWay {

@@ -1,5 +1,6 @@
-//! The protocol between host and compiling process, over one socket: a greeting, one request, an answer with the
-//! outline, and for a compilation an answer with the code. A refusal is the last answer.
+//! The protocol between host and compiling process, over one socket. The process sends a greeting, and the host sends
+//! one request. The process answers with the outline. If the request is to compile, it then answers with the code.
+//! After a refusal the process sends no further answer.
 //!
 //! Each message is a JSON header, preceded by its length and followed by bytes.
 
@@ -18,10 +19,11 @@ pub(super) const VERSION: u32 = 3;
 /// The first bytes that a compiling process sends. Other programs do not send them.
 pub(super) const GREETING: &[u8] = b"annex compiles: 1\n";
 
-/// Longest header in bytes. The longest contains the outline: names of imports and exports, and the manifest.
+/// Maximum length of a header, in bytes. The longest header contains the outline: names of imports and exports, and the
+/// manifest.
 const MAX_HEADER: u32 = 1 << 20;
 
-/// Longest reason in an answer, in bytes.
+/// Maximum length of a reason in an answer, in bytes.
 pub(super) const MAX_TEXT: usize = 4 << 10;
 
 /// The request of the host, followed by the component.

@@ -37,7 +37,7 @@ impl<'a> From<&'a HookError> for CallVerdict<'a> {
     }
 }
 
-/// One hook call. Counted when dropped, as abandoned if there is no verdict.
+/// The measurement of one hook call. Dropping it counts the call. Without a verdict the call counts as abandoned.
 pub(crate) struct Watch {
     profile: Arc<Profile>,
     hook: Hook,

@@ -34,7 +34,7 @@ pub struct Counts {
     pub tenants: usize,
 }
 
-/// The probable mistakes in the text. The result does not include mistakes that keep the agent from being served.
+/// Finds probable mistakes in the text. Mistakes that keep the agent from being served are not in the result.
 pub(super) fn warnings(path: &Path, text: &str) -> Vec<Problem> {
     // A new document, because entries with mistakes are removed from one that was checked.
     let document = Document::parse(path, text);
@@ -49,7 +49,8 @@ pub(super) fn warnings(path: &Path, text: &str) -> Vec<Problem> {
     warning.into_iter().collect()
 }
 
-/// The mistakes of one agent: its extensions, the settings of its kind, and its card. Pairs of key and reason.
+/// Checks one agent: its extensions, the settings of its kind, and its card. Returns each mistake as a pair of key and
+/// reason.
 pub(super) async fn wrong_in_served(
     served: &ServedConfig,
     locations: &Locations,

@@ -66,13 +66,13 @@ pub(super) enum NoRoute {
     Method(&'static str),
 }
 
-/// The decoded segments of a path. Each segment is decoded after the split, so an encoded slash is part of an id.
+/// Splits a path at its slashes and decodes each segment. The split comes first, so an encoded slash is part of an id.
 pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
     // Bytes that are not UTF-8 become replacement characters, and no such id exists.
     path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()
 }
 
-/// The tenant in the path, and the route.
+/// Finds the route of a request. Also returns the tenant, if the path names one.
 pub(super) fn route<'a>(method: &HttpMethod, segments: &[&'a str]) -> Result<(Option<&'a str>, Route<'a>), NoRoute> {
     // Routes without a tenant are tried first. Config checks that no tenant has the name of a first segment
     // (`config/tenant.rs`).

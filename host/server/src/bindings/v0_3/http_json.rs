@@ -96,7 +96,7 @@ fn route<'a>(method: &HttpMethod, segments: &[&'a str]) -> Option<Route<'a>> {
     })
 }
 
-/// The operation for a route, a body and a query.
+/// Reads the operation from the route, the body and the query of a request.
 fn operation(request: &HttpRequest<'_>, route: &Route<'_>) -> Result<Operation, A2aError> {
     let message = || v0_3::rest::send_message(&rest::read_body(request)?);
     let tenant = None;
@@ -131,7 +131,7 @@ fn operation(request: &HttpRequest<'_>, route: &Route<'_>) -> Result<Operation, 
     })
 }
 
-/// Renames the fields that an error names to their names in 0.3.
+/// Replaces the names of fields in an error by the names that these fields have in 0.3.
 fn refusal(route: &Route<'_>, request: &HttpRequest<'_>, error: A2aError) -> A2aError {
     match route {
         Route::SendMessage | Route::SendStreamingMessage => v0_3::rest::refusal_of_message(error),
@@ -168,7 +168,7 @@ fn write(app: &App, caller: &Caller, reply: Reply) -> Result<Response, A2aError>
     Ok(echo(response, &active))
 }
 
-/// The extended card in the form of 0.3. The public card if there is no extended card of that form.
+/// Answers with the extended card in the form of 0.3. If no extended card has this form, answers with the public card.
 fn card(app: &App, caller: &Caller, extended: Option<&AgentCard>) -> Result<Response, A2aError> {
     let Some(extended) = extended.and_then(v0_3::AgentCard::of) else {
         return body(caller, app.installer().publisher().current().card_v0_3.clone());

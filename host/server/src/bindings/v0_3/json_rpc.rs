@@ -19,10 +19,11 @@ use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 use crate::operations::{Operations, Reply};
 
-/// Answers a JSON-RPC request of 0.3. `None` for a request that the binding of 1.0 answers.
+/// Answers a JSON-RPC request of 0.3. Returns `None` for a request that the binding of 1.0 answers.
 ///
-/// A request with a 0.3 method is one of 0.3, unless it sets version 1.0. A request with a method that A2A does not
-/// define may call a method of an extension. It is one of 0.3 unless it sets another version.
+/// A request with a 0.3 method counts as a 0.3 request, unless it sets version 1.0. A request with a method that A2A
+/// does not define may call a method of an extension. Such a request counts as a 0.3 request, unless it sets another
+/// version.
 pub(crate) async fn answer(
     operations: &Operations<'_>,
     caller: &Caller,
@@ -79,7 +80,7 @@ async fn perform(
     write(caller, &request.id, reply.map_err(|error| refusal(method, error))?)
 }
 
-/// The operation for a method and its parameters.
+/// Reads the operation from a method and its parameters.
 fn operation(method: Method, sent: &Json) -> Result<Operation, A2aError> {
     Ok(match method {
         Method::SendMessage => Operation::SendMessage(request::send_message(sent)?),
@@ -98,7 +99,7 @@ fn operation(method: Method, sent: &Json) -> Result<Operation, A2aError> {
     })
 }
 
-/// Renames the fields that an error names to their names in 0.3.
+/// Replaces the names of fields in an error by the names that these fields have in 0.3.
 fn refusal(method: Option<Method>, error: A2aError) -> A2aError {
     match method {
         Some(Method::SendMessage | Method::SendStreamingMessage) => request::refusal_of_message(error),

@@ -18,11 +18,11 @@ pub(super) enum Step {
 pub(super) struct EntryPath {
     /// The path of the entry, empty for the whole text.
     pub(super) steps: Vec<Step>,
-    /// True if the span is the key's. False if the span is the value's.
+    /// True if the span covers the key. False if the span covers the value.
     pub(super) is_key: bool,
 }
 
-/// The entry of a path. If the entry does not exist, its innermost existing parent.
+/// The entry at a path. If the entry does not exist, its innermost existing parent.
 #[derive(Debug)]
 pub(super) struct Nearest {
     /// The first byte of the entry. `None` for the whole text.
@@ -56,7 +56,7 @@ pub(super) fn dotted(steps: &[Step]) -> String {
     keys.collect::<Vec<_>>().join(".")
 }
 
-/// The innermost entry whose key or value has this span.
+/// Finds the innermost entry whose key or value has this span.
 pub(super) fn find(table: &DeTable<'_>, span: &Range<usize>) -> Option<EntryPath> {
     table.iter().find_map(|(key, value)| {
         let step = || Step::Key(key.get_ref().to_string());

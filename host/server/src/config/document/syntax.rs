@@ -14,8 +14,8 @@ pub(in crate::config) const DUPLICATE: &str = "duplicate key";
 const ABOUT_VALUES: [&str; 4] =
     ["string values must be quoted", "invalid boolean", "invalid float", "invalid mantissa"];
 
-/// The beginning of the parser's message about text behind a complete value. A text without quotes that contains a
-/// comma also causes this message.
+/// The beginning of the parser's message about text that follows a complete value. A text without quotes that contains
+/// a comma also causes this message.
 const ABOUT_REST: &str = "unexpected key or value";
 
 /// A name that replaces a repeated key in a copy of the text. The parser then finds the table with the key.
@@ -33,7 +33,7 @@ pub(in crate::config) struct SyntaxMistake {
     pub(in crate::config) example: Option<String>,
 }
 
-/// The mistake at `span`. `message` is the message of the parser.
+/// Describes the mistake at `span`. `message` is the message of the parser.
 pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str) -> SyntaxMistake {
     let message = message.trim().replace('\n', " ");
     if message == DUPLICATE {
@@ -51,7 +51,8 @@ pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str)
     SyntaxMistake { start, key, reason: reason.to_owned(), example }
 }
 
-/// The key that is repeated at `span`, and the reason, which names the line of its first occurrence.
+/// Finds the key that is repeated at `span`. Returns the key and the reason. The reason names the line of the key's
+/// first occurrence.
 fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
     let name = text.get(span.clone()).unwrap_or_default().trim_matches(['"', '\'']).to_owned();
     let lines = until_line_end(text, span);
@@ -77,7 +78,7 @@ fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
     }
 }
 
-/// A value without quotes that needs them, or another value that TOML does not have.
+/// A value that TOML does not have, such as a text without quotes.
 struct Unquoted {
     /// The first byte of the value.
     start: usize,
@@ -126,9 +127,9 @@ fn unquoted(text: &str, span: &Range<usize>) -> Option<Unquoted> {
     Some(Unquoted { start: begin, key: place::dotted(&path), reason, example })
 }
 
-/// The reason for a value that is a text.
+/// The reason for refusing a text without quotes.
 const WITHOUT_QUOTES: &str = "is a text without quotes";
-/// The reason for a value such as `yes`.
+/// The reason for refusing a value such as `yes`.
 const YES_OR_NO: &str = "is neither true nor false, and a text needs quotes";
 
 /// The text from its beginning to the end of the line in which `span` ends.

@@ -60,7 +60,7 @@ struct TextGrants {
     rewrite_message: bool,
 }
 
-/// The key `http = { allow = […], … }` of a tenant's text. It has no private addresses.
+/// The key `http = { allow = […], … }` of a tenant's text. It cannot allow private addresses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextHttp {

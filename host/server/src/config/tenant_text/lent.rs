@@ -15,10 +15,10 @@ static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
 /// A key and the reason why its value is refused.
 pub(super) type Wrong = (String, String);
 
-/// The check of a text against `[tenants]`, which notes all mistakes.
+/// Checks a text against `[tenants]`, and notes all mistakes.
 pub(super) struct Admission<'a> {
-    /// The table `[tenants]`. `None` if the config of the server is unknown. Then every name of a secret or host is
-    /// accepted, and no secret is found.
+    /// The table `[tenants]`. `None` if the config of the server is unknown. In that case every name of a secret or
+    /// host is accepted, and [`secret`](Self::secret) returns `None`.
     allowed: Option<&'a StoredTenantsConfig>,
     wrong: Vec<Wrong>,
 }
@@ -53,7 +53,7 @@ impl<'a> Admission<'a> {
         self.allowed.map_or_else(|| StoredTenantsConfig::default().max_loaded, |allowed| allowed.max_loaded)
     }
 
-    /// Finds a lent secret by its name.
+    /// Finds a lent secret by its name. If no secret has the name, notes a mistake and returns `None`.
     pub(super) fn secret(&mut self, key: &str, name: &str) -> Option<&'a SecretConfig> {
         let found = self.allowed?.secrets.get(name);
         if found.is_none() {
@@ -64,7 +64,8 @@ impl<'a> Admission<'a> {
         found
     }
 
-    /// The environment variable of a lent secret. A secret in a file is refused.
+    /// The environment variable of a lent secret. `None` if no secret has the name, or if the secret is in a file. Both
+    /// are noted as mistakes.
     pub(super) fn variable(&mut self, key: &str, name: &str) -> Option<String> {
         let variable = self.secret(key, name)?.places().0;
         if variable.is_none() {

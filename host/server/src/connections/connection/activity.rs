@@ -34,8 +34,8 @@ struct OpenRequests {
 /// The chunks of one answer that HTTP/2 has received but not sent.
 struct UnsentChunks {
     chunks: usize,
-    /// The time at which a chunk of the answer was last sent. Before that, the time at which HTTP/2 received the first
-    /// chunk.
+    /// The time at which the last sent chunk of the answer was sent. If no chunk was sent yet, the time at which HTTP/2
+    /// received the first chunk.
     since: Instant,
 }
 

@@ -40,8 +40,7 @@ impl Beginning {
         self.unreplayed() == HTTP2_PREFACE
     }
 
-    /// Copies the next bytes that were not replayed yet into the buffer, as many as fit. Returns true if any byte was
-    /// copied.
+    /// Fills the buffer with the bytes that follow the last replayed byte. Returns true if any byte was copied.
     pub(crate) fn replay(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let bytes = self.unreplayed();
         let count = bytes.len().min(buffer.remaining());

@@ -23,10 +23,10 @@ use crate::installation::issuer::{IssueError, IssuedCards};
 const LOOK: Duration = Duration::from_millis(50);
 /// The pause before a change is proposed again after another process was faster.
 const RETRY: Duration = Duration::from_millis(250);
-/// The longest wait until all other processes have applied a change. A process that does not respond has lost its lease
-/// by then.
+/// The longest wait until all other processes have applied a change. In this time, a process that does not respond
+/// loses its lease.
 const SWAP: Duration = Duration::from_secs(15);
-/// The time for which a process that has ended still counts as alive: a little longer than a lease.
+/// The time until a process that has ended no longer counts as alive. It is a little longer than a lease.
 const LEASE: Duration = Duration::from_secs(6);
 /// The longest reason, in characters, that is reported to other processes.
 const MAX_REASON: usize = 2_000;
@@ -50,8 +50,9 @@ struct ProposedSet {
 }
 
 impl Installer {
-    /// The basis of the next change. The caller must read the basis before the versions: if another change overtakes
-    /// this change, the proposal is then refused as stale.
+    /// The basis of the next change: the number of the served edition, and `consent`. The caller must read the basis
+    /// before it reads the installed versions. If another process then makes a change first, the proposal of this
+    /// change is refused because its basis is outdated.
     pub(super) fn basis(&self, consent: Consent) -> Basis {
         Basis { edition: self.agreement.as_deref().map_or(0, Agreement::number), consent }
     }
@@ -70,7 +71,9 @@ impl Installer {
         self.agree(agreement, ProposedSet { versions, installed, config, basis, action }).await
     }
 
-    /// Applies the current edition in this process, or proposes the extensions of its config as the next edition.
+    /// Applies the current edition in this process if the edition has the extensions of `config`. Otherwise proposes
+    /// these extensions as the next edition. Tries again for a limited time while another process makes a change.
+    /// Returns false if nothing has changed.
     pub(super) async fn converge(
         &self,
         agreement: &Agreement,
@@ -120,8 +123,8 @@ impl Installer {
         self.agree(agreement, ProposedSet { versions, installed, config: digest, basis, action: Action::Loaded }).await
     }
 
-    /// True if this process need not propose its config: the current edition has the config, or an earlier edition had
-    /// it and the other processes have moved on since.
+    /// True if this process need not propose its config. Either the current edition has the config, or an earlier
+    /// edition had the config and other processes serve a later one.
     async fn is_settled(&self, editions: &Editions, current: &Edition, config: &str) -> Result<bool, InstallError> {
         if current.number == 0 || current.config == config {
             return Ok(current.number > 0);
@@ -146,8 +149,8 @@ impl Installer {
         Ok(false)
     }
 
-    /// Proposes a new set, and applies it once all other processes have agreed. Then waits until no process serves the
-    /// previous set.
+    /// Proposes a new set, and applies the set after all other processes have agreed. Then waits until no process
+    /// serves the previous set.
     async fn agree(&self, agreement: &Agreement, wanted: ProposedSet) -> Result<bool, InstallError> {
         let door = agreement.door.lock().await;
         let ProposedSet { versions, installed, config, basis, action } = wanted;
@@ -238,7 +241,7 @@ impl Installer {
         }
     }
 
-    /// Waits until no process with a lease serves an earlier edition.
+    /// Waits until no process with a lease serves an edition before `number`.
     async fn await_others(&self, editions: &Editions, number: u64) -> Result<(), InstallError> {
         let until = Instant::now() + SWAP;
         loop {

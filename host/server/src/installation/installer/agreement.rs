@@ -1,5 +1,5 @@
-//! The state of an agreement with other processes about one agent: the served edition, whether it may be served, and
-//! the proposal that was tried.
+//! The state of the agreement with other processes about one agent. It has the served edition, whether this process may
+//! serve requests, and the proposal that this process has tried.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,9 +11,10 @@ use annex_operations::extension_set::Bar;
 
 use super::prepared::PreparedChange;
 
-/// The id of the hint about a new proposal or edition.
+/// The id of the wake-up that tells other processes about a new proposal or edition.
 pub(crate) const HINT: &str = "annex-editions";
-/// The time from the proposal of an edition to its conclusion, in addition to the time for compiling one component.
+/// The time limit for a proposal without the time for compiling. [`Agreement::limit`] adds the time limit for compiling
+/// one component.
 const BEYOND_COMPILING: Duration = Duration::from_secs(30);
 
 /// The parts that all installers of a process need for agreements.
@@ -27,12 +28,12 @@ pub(crate) struct Peers {
     pub(crate) share_cards: bool,
 }
 
-/// The agreement about one agent.
+/// The agreement of this process with other processes about the extensions of one agent.
 pub(crate) struct Agreement {
     pub(super) peers: Peers,
     /// Held while an edition is proposed, tried or applied.
     pub(super) door: tokio::sync::Mutex<()>,
-    /// Held by a task that follows other processes, so that only one such task runs at a time.
+    /// Held by a task that follows the editions of other processes, so that only one such task runs at a time.
     pub(crate) work: Arc<tokio::sync::Mutex<()>>,
     standing: Mutex<AgreementStanding>,
 }
@@ -50,7 +51,7 @@ struct AgreementStanding {
 }
 
 struct Inability {
-    /// The earliest time of the next attempt.
+    /// The earliest time of the next attempt to serve the edition.
     next: Instant,
 }
 
@@ -61,7 +62,7 @@ struct TriedProposal {
     until: Instant,
 }
 
-/// The pause before an edition that could not be served is tried again.
+/// The pause before another attempt to serve an edition after a failed attempt.
 const RETRY: Duration = Duration::from_secs(10);
 
 impl Agreement {
@@ -83,8 +84,8 @@ impl Agreement {
         self.lock().served.number
     }
 
-    /// The reason why requests must be refused. `None` if requests may be served. A process that serves requests has a
-    /// valid lease, and no change counts as complete before all such processes serve the new edition.
+    /// The reason why requests must be refused. `None` if requests may be served. This process serves requests only
+    /// while its lease is valid. A change is complete only when all processes with a valid lease serve the new edition.
     pub(crate) fn bar(&self) -> Option<&'static str> {
         let standing = self.lock();
         if standing.unable.is_some() {
@@ -95,7 +96,7 @@ impl Agreement {
         (!may_serve).then_some("this replica has to find out which extensions are in force")
     }
 
-    /// [`bar`](Self::bar) as a function for the handlers of requests.
+    /// Returns [`bar`](Self::bar) as a function that the handlers of requests can call.
     pub(super) fn as_bar(self: &Arc<Self>) -> Bar {
         let agreement = Arc::clone(self);
         Box::new(move || agreement.bar().map(ToOwned::to_owned))
@@ -132,8 +133,8 @@ impl Agreement {
         self.lock().tried = Some(TriedProposal { number, prepared, until });
     }
 
-    /// Takes the change that was prepared when edition `number` was proposed. `None` if another edition or none was
-    /// tried.
+    /// Takes the change that this process prepared when it tried the proposed edition `number`. `None` if this process
+    /// has not tried that edition.
     pub(super) fn take_tried(&self, number: u64) -> Option<PreparedChange> {
         self.lock().tried.take_if(|tried| tried.number == number).map(|tried| tried.prepared)
     }

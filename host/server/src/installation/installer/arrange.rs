@@ -1,6 +1,10 @@
-//! The order of installed extensions: first those of the config in its order, then those of the managed folder by
-//! dependency and name, then added ones. A new component in the folder that does not fit is not installed and does not
-//! affect the other extensions.
+//! Puts the installed extensions in order:
+//!
+//! - first the extensions of the config, in the order of the config
+//! - then the extensions of the managed folder, by dependency and name
+//! - then the extensions that were added over the admin API
+//!
+//! A new component in the folder that does not fit is not installed and does not affect the other extensions.
 
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Installed, LoadError};
@@ -67,8 +71,8 @@ pub(super) fn arrange(
     }
 }
 
-/// The positions in the config of the extensions that do not fit, followed by a colon. Empty if the config names none
-/// of these extensions.
+/// The positions of the conflicting extensions in the config, followed by a colon. Empty if none of these extensions is
+/// in the config.
 fn places(config: &[Version], refusal: &LoadError) -> String {
     let uris: Vec<&ExtensionUri> = match refusal {
         LoadError::SharedKey { uri, other, .. }
@@ -135,7 +139,7 @@ fn check_new_uris(folder: &[&Candidate], config: &[Version], added: &[Version]) 
     }
 }
 
-/// Why none of the waiting components can be added.
+/// Returns the reason why none of the waiting components can be added.
 fn unplaced(installed: &Installed, first: &Version, waiting: &[&Candidate]) -> Refusal {
     let extensions: Vec<_> = waiting.iter().map(|candidate| candidate.version.extension.clone()).collect();
     if let Some(uris) = Installed::cycle(&extensions) {

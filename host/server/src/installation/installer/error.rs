@@ -9,9 +9,9 @@ use annex_telemetry::fault;
 use super::version::Origin;
 use crate::config::ConfigError;
 
-/// The source name of a failure that concerns the whole config.
+/// The name that stands for the source of a failure if the failure concerns the whole config.
 pub(super) const OF_CONFIG: &str = "config";
-/// The source name of a failure that concerns the set of extensions as a whole.
+/// The name that stands for the source of a failure if the failure concerns all extensions together.
 pub(super) const OF_ALL: &str = "all extensions together";
 
 /// Why a change of the installed extensions failed. Unless the variant says otherwise, nothing has changed.
@@ -59,7 +59,7 @@ pub enum InstallError {
         origin: Origin,
         /// The config key of the setting.
         key: &'static str,
-        /// The fault of the value.
+        /// The reason why the value is unusable.
         reason: String,
     },
     /// A component is refused.
@@ -77,8 +77,8 @@ pub enum InstallError {
     /// The extensions do not fit together.
     #[error("{places}the installed extensions do not fit together")]
     Set {
-        /// The positions in the config of the extensions that do not fit, followed by a colon. Empty if the config
-        /// names none of these extensions.
+        /// The positions of the conflicting extensions in the config, followed by a colon. Empty if none of these
+        /// extensions is in the config.
         places: String,
         /// The reason.
         #[source]
@@ -150,7 +150,7 @@ pub enum InstallError {
     /// This version of Annex cannot read the stored edition.
     #[error("the edition that all replicas share cannot be read: {reason}")]
     Unreadable {
-        /// The fault in the edition.
+        /// The reason why the edition cannot be read.
         reason: String,
     },
     /// The database no longer has a component of the edition.
@@ -183,7 +183,7 @@ pub enum InstallError {
     /// The lease of this process ended during the change, so the change may or may not have been made.
     #[error("the lease of this replica ended during the change; check whether anything has changed, and try again")]
     LeaseOver,
-    /// The edition was concluded, but some processes have not confirmed that they serve it.
+    /// The change was made, but some processes have not confirmed in time that they serve the new edition.
     #[error("edition {number} is in force, but {replicas} has not confirmed it yet")]
     Behind {
         /// The number of the edition.
@@ -193,8 +193,8 @@ pub enum InstallError {
     },
 }
 
-/// The keys of an extension that may have caused its refusal, the likeliest first. Parameters that the reason names
-/// come first.
+/// Returns the config keys that may have caused the refusal of an extension, the likeliest first. Parameters that the
+/// refusal names come before all other keys.
 fn keys(refusal: &LoadError) -> Vec<String> {
     let mut keys = Vec::new();
     if let LoadError::Parameters { pointer, .. } = refusal
@@ -225,7 +225,7 @@ impl InstallError {
         }
     }
 
-    /// The errors, one for each source.
+    /// Splits the error into one error for each source.
     pub(crate) fn into_each(self) -> Vec<Self> {
         match self {
             Self::Several(errors) => errors,
@@ -242,7 +242,7 @@ impl InstallError {
         }
     }
 
-    /// The name of the failure's source.
+    /// The name of the source that failed.
     pub(super) fn source_name(&self) -> String {
         match self {
             Self::Read { origin, .. } | Self::Setting { origin, .. } | Self::Load { origin, .. } => origin.to_string(),

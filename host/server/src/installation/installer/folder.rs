@@ -29,10 +29,10 @@ pub(crate) struct Folder {
 pub(super) struct FolderEntry {
     pub(super) name: String,
     pub(super) component: PathBuf,
-    /// The settings, or the fault in them.
+    /// The settings, or the reason why they cannot be used.
     pub(super) settings: Result<ExtensionConfig, String>,
-    /// True if a server may start without the extension. False if the settings require the extension, or if they are
-    /// broken and may require it: a required extension must not be missing unnoticed.
+    /// True if a server may start without the extension. False if the settings require the extension, or if a mistake
+    /// in the settings may stand for such a requirement.
     pub(super) is_optional: bool,
 }
 
@@ -49,7 +49,8 @@ impl Folder {
         &self.path
     }
 
-    /// The components in the folder, sorted by name. Files whose names begin with a dot are unfinished and skipped.
+    /// Lists the components in the folder, sorted by name. Skips files whose names begin with a dot, because such files
+    /// are unfinished.
     pub(super) fn list(&self) -> io::Result<Vec<FolderEntry>> {
         // The mode may have changed since the folder was opened.
         annex_files::check_folder(&self.path, Purpose::Managed)?;
@@ -70,7 +71,7 @@ impl Folder {
         Ok(found)
     }
 
-    /// The faults in the settings files of the folder.
+    /// Reads all settings files of the folder and returns their faults.
     pub(crate) fn broken_settings(&self) -> io::Result<Vec<String>> {
         Ok(self.list()?.into_iter().filter_map(|found| found.settings.err()).collect())
     }
@@ -83,7 +84,7 @@ impl Folder {
         self.path.join(format!("{name}.toml"))
     }
 
-    /// The settings of a component. If it has no settings file, the settings of an empty file.
+    /// Reads the settings of a component. A component without a settings file has the settings of an empty file.
     pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
         read_settings(name, &self.settings_text(name)?)
     }
@@ -109,7 +110,7 @@ impl Folder {
         fs::rename(component, file)
     }
 
-    /// Writes a temporary file, which the caller then renames to `file`. No reader sees half a file in this way.
+    /// Writes a temporary file, which the caller then renames to `file`. Thus no reader sees a partly written file.
     fn aside(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.path.join(format!(".{name}.new"));

@@ -12,7 +12,7 @@ const MAX_CHANGES: usize = 200;
 /// Why the installed set changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A source has another extension or version.
+    /// A source now has another extension or version.
     Loaded,
     /// An operator removed the extension.
     Removed,

@@ -68,8 +68,8 @@ pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     written.into_iter().map(kept).collect()
 }
 
-/// The digest of the config's extensions. `others` is the digest of the parts of the config that the cards depend on.
-/// `None` if each process makes its own cards.
+/// Computes the digest of the config's extensions. `others` is the digest of the parts of the config that the cards
+/// depend on, or `None` if each process makes its own cards.
 pub(super) fn config_digest(
     config: &[ExtensionConfig],
     digests: &[Digest],
@@ -96,7 +96,7 @@ fn kept(written: WrittenVersion) -> Result<KeptVersion, String> {
     Ok(KeptVersion { origin, settings, digest })
 }
 
-/// The settings as TOML, without the component. Converting them to a table first sorts the keys.
+/// The settings as TOML, without the component. The settings are first converted to a table, which sorts the keys.
 fn settings_text(settings: &ExtensionConfig) -> Result<String, String> {
     let table = toml::Table::try_from(settings).map_err(|error| error.to_string())?;
     toml::to_string(&table).map_err(|error| error.to_string())

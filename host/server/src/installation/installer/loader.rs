@@ -23,8 +23,8 @@ use crate::locations::Locations;
 /// The occasion on which the sources are read. The effect of a broken source depends on the occasion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// A start of the server. The start fails if an extension of the config does not load. It also fails if an
-    /// extension in the folder does not load that is required or always active.
+    /// A start of the server. The start fails if an extension of the config does not load. It also fails if a required
+    /// or always active extension of the managed folder does not load.
     Start,
     /// A reload. Nothing changes if an extension of the config does not load.
     Reload,
@@ -36,7 +36,8 @@ pub(super) enum Occasion {
 /// changes.
 #[derive(Clone)]
 pub(super) struct OperatorOverride {
-    /// The origin, settings and digest of the version that the source names.
+    /// The origin of the version that the source names. The next two fields are the settings and the digest of this
+    /// version.
     pub(super) origin: Origin,
     pub(super) settings: ExtensionConfig,
     pub(super) digest: Digest,
@@ -75,7 +76,7 @@ struct SourceEntry {
     is_optional: bool,
 }
 
-/// The versions that are installed, and the decisions that apply, before a plan is made.
+/// The installed versions, and the decisions of operators that apply, before a plan is made.
 pub(super) struct Present<'a> {
     pub(super) versions: &'a [Version],
     pub(super) overruled: &'a [OperatorOverride],
@@ -86,12 +87,12 @@ pub(super) struct Loader {
     pub(super) runtime: Runtime,
     pub(super) locations: Locations,
     pub(super) folder: Option<Folder>,
-    /// The config of the process. Its ceiling bounds the limits, and its `[auth]` defines the callers. A reload
-    /// replaces it.
+    /// The config of the process. Its ceiling bounds the limits of each extension, and its `[auth]` defines the
+    /// callers. A reload replaces the config.
     pub(super) process: Mutex<Arc<Config>>,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
-    /// The database with the components that all processes install. `None` without other processes.
+    /// The database with the components that all processes install. `None` if no other process serves the agent.
     pub(super) editions: Option<Arc<Editions>>,
     /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
     pub(super) uploads: Option<Arc<dyn ComponentStore>>,
@@ -152,8 +153,9 @@ impl Loader {
         Ok(Plan { versions, installed, failures, overruled })
     }
 
-    /// The installed components that must load but whose files are missing from the folder. They stay installed,
-    /// because the folder may be unmounted for a short time. Only a reload or a command of the operator removes them.
+    /// Returns the installed components that must load but whose files are missing from the folder. These components
+    /// stay installed, because the folder may be unmounted for a short time. Only a reload or a command of the operator
+    /// removes them.
     fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
         let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
         let mut vanished = Vec::new();
@@ -298,7 +300,7 @@ impl Loader {
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
 
-    /// The digests of the components that the config names, in the order of the config.
+    /// Reads the components of the config and returns their digests, in the order of the config.
     pub(super) async fn digests(&self, config: &[ExtensionConfig]) -> Result<Vec<Digest>, InstallError> {
         let mut digests = Vec::new();
         for extension in config {
@@ -349,7 +351,7 @@ impl Loader {
     }
 }
 
-/// The version in `there` with this source, these settings, this digest and these grants.
+/// Finds the version in `there` that has this source, these settings, this digest and these grants.
 fn same(
     origin: &Origin,
     settings: &ExtensionConfig,
@@ -365,7 +367,7 @@ fn same(
 }
 
 impl Loader {
-    /// Loads a component as a shadow. Its calls are not counted with those of the installed version.
+    /// Loads a component as a shadow. Its calls are not counted with the calls of the installed version.
     pub(super) async fn load_aside(
         &self,
         origin: &Origin,
@@ -378,7 +380,8 @@ impl Loader {
     }
 }
 
-/// How the component's file was found: named by the operator, or in the managed folder.
+/// The purpose for which a component's file is opened. The purpose differs between a file that the operator named and a
+/// file in the managed folder.
 fn purpose(origin: &Origin) -> Purpose {
     match origin {
         Origin::Config { .. } => Purpose::Named,
@@ -419,7 +422,7 @@ fn tolerate(
     }
 }
 
-/// The version that is installed from this source. The source's file may have changed since.
+/// Finds the version that is installed from this source. The source's file may have changed since.
 fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version> {
     let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
     let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);
@@ -430,8 +433,8 @@ fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version
     }
 }
 
-/// Adds a hint about the components that ship with Annex, if a component named in the config is not found. A bare name
-/// that is not found is a typo, or the executable was moved without its components.
+/// Adds a hint about the components that ship with Annex to the error for a component of the config that is not found.
+/// If a bare name is not found, the name has a typo, or the executable was moved without its components.
 fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
     match origin {
         Origin::Config { component, .. } if error.kind() == io::ErrorKind::NotFound => {

@@ -15,7 +15,7 @@ impl Installer {
         self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
     }
 
-    /// Reloads with a config that was read before. All parts of the server so apply the same text.
+    /// Reloads with a config that was read before. Thus all parts of the server apply the same text.
     ///
     /// # Errors
     /// When one of the config's extensions does not load. Nothing has changed then.

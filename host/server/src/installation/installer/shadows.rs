@@ -1,4 +1,4 @@
-//! Starting, promoting and ending shadows.
+//! Starts, promotes and ends shadows.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::installation::shadow::{Candidate, Shadow};
 use crate::redaction::Redaction;
 
 impl Installer {
-    /// Runs a component as a shadow of `uri` on `share` percent of its turns. The results of the shadow have no effect.
-    /// If `settings` is `None`, the shadow has the settings of the installed version.
+    /// Runs a component as a shadow of the extension `uri`, on `share` percent of the extension's turns. The results of
+    /// the shadow have no effect. If `settings` is `None`, the shadow has the settings of the installed version.
     pub(crate) async fn shadow(
         &self,
         uri: &ExtensionUri,

@@ -32,8 +32,8 @@ impl Installer {
         self.lock().versions.clone()
     }
 
-    /// The installed extension with the URI `id`, or with a component of the digest `id`. The prefix `sha256:` of a
-    /// digest is optional.
+    /// Finds the installed extension with the URI `id`, or the installed extension whose component has the digest `id`.
+    /// The prefix `sha256:` of a digest is optional.
     pub(crate) fn find(&self, id: &str) -> Result<Version, InstallError> {
         let hex = id.strip_prefix("sha256:").unwrap_or(id);
         let matches = |version: &&Version| version.uri().as_str() == id || version.extension.digest().hex() == hex;

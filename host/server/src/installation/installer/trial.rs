@@ -1,4 +1,4 @@
-//! Loading extensions on trial, with no effect on requests.
+//! Loads extensions to check them, with no effect on requests.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};

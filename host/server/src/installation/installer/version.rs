@@ -23,7 +23,7 @@ pub enum Origin {
         /// The file's name without `.wasm`.
         name: String,
     },
-    /// The admin API. Without other processes the extension lasts until the restart.
+    /// The admin API. If no other process serves the agent, the extension lasts only until the server restarts.
     Added {
         /// The name in the request.
         name: String,
@@ -31,20 +31,20 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin for an error text. For an `[[extension]]`, the text begins with the position of the first of `keys`
-    /// that the `[[extension]]` has.
+    /// Describes the origin in an error text. For an `[[extension]]`, the text begins with the position of the first of
+    /// `keys` that the `[[extension]]` has.
     pub(crate) fn at<S: AsRef<str>>(&self, keys: &[S]) -> String {
         self.place(keys).map_or_else(|| self.to_string(), |place| format!("{place}: {self}"))
     }
 
     /// The position of the first of `keys` that the `[[extension]]` has, as `FILE:LINE:COLUMN`. If it has none of these
-    /// keys, its own position. `None` unless the origin is a config.
+    /// keys, the position of the `[[extension]]`. `None` unless the origin is a config.
     pub(crate) fn place<S: AsRef<str>>(&self, keys: &[S]) -> Option<String> {
         let Self::Config { place, .. } = self else { return None };
         place.locate(&keys.iter().map(|key| key.as_ref().to_owned()).collect::<Vec<_>>())
     }
 
-    /// The name in the source.
+    /// The name that the extension has in its source.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Config { component: name, .. } | Self::Folder { name } | Self::Added { name } => name,

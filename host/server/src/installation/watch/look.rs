@@ -28,7 +28,7 @@ pub(super) struct Sight {
 }
 
 impl PolledPath {
-    /// The present state of the file or folder. A missing file or folder has a state as well.
+    /// Reads the present state of the file or folder. A missing file or folder also has a state.
     pub(super) fn look(&self) -> Sight {
         match self {
             Self::File(path) => Sight { file: FileIdentity::of(path), ..Sight::default() },

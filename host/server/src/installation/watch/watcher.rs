@@ -168,8 +168,8 @@ fn look(followed: &Weak<Mutex<Followers>>) {
 }
 
 impl Followers {
-    /// Replaces the polled files and folders of a follower. `seen` are the states of the files and folders without a
-    /// follower until now.
+    /// Replaces the polled files and folders of a follower. `seen` has the states of those `places` that no follower
+    /// had until now.
     fn look_at(&mut self, number: Number, places: BTreeSet<PolledPath>, seen: Vec<(Sight, PolledPath)>) {
         for (sight, place) in seen {
             self.places.entry(place).or_insert_with(|| PolledState { sight, followers: BTreeSet::new() });

@@ -1,16 +1,17 @@
 //! The tenants whose last loads failed. The pause before the next load grows with each failure. Without the pause, a
-//! tenant with a costly load that fails would load the server all the time.
+//! tenant whose costly load fails would keep the server busy all the time.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause after the first failure, and the longest pause. The pause doubles with each further failure.
+/// The pause after the first failure. The pause doubles with each further failure, up to [`LONGEST_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The failures, by tenant. A tenant is forgotten when its last failure is twice the longest pause ago.
+/// The failures, by tenant. The entry of a tenant is removed when twice the longest pause has passed since its last
+/// failure.
 #[derive(Default)]
 pub(super) struct Failures(HashMap<String, FailureCount>);
 

@@ -1,8 +1,8 @@
-//! Hides the debug information of a component, for hosts that do not use it.
+//! Hides the debug information of a component from the compiler, for hosts that do not use this information.
 //!
-//! The option for debug information does not change the engine, only the component that it compiles. So a component
-//! without debug information has the same code with and without the option, and a server finds the code that the
-//! author's tools have compiled in the cache.
+//! The option for debug information does not change the engine, only the component that the engine compiles. So a
+//! component without debug information has the same code with and without the option. A server can use cached code that
+//! the author's tools have compiled.
 
 use std::borrow::Cow;
 

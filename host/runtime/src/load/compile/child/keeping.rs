@@ -24,8 +24,8 @@ pub(super) struct Keepable {
     pub(super) functions: KeepFunctions,
 }
 
-/// Rewrites a component so that its instances can be kept, or returns why that is impossible. `structure::check` must
-/// have passed, because validation takes time too.
+/// Rewrites a component so that its instances can be kept, or returns why that is impossible. This validates the
+/// component, which takes time. Call `structure::check` first, which limits this time.
 pub(super) fn keepable(bytes: &[u8]) -> Result<Keepable, String> {
     // Validated before rewriting, because the additions could make an invalid module valid, for example by defining
     // what it imports.
@@ -153,8 +153,8 @@ impl Plan {
     }
 }
 
-/// Checks a nested component. Nested components usually only define the types of exports. One with code or instances
-/// could have state.
+/// Checks a nested component. Nested components usually only define the types of exports. A nested component with code
+/// or instances is refused, because it could have state.
 fn check_wrapper(payload: &Payload<'_>) -> Result<(), String> {
     match payload {
         Payload::ComponentExportSection(section) => {
@@ -222,10 +222,12 @@ fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
     }
 }
 
-/// A module with two names could have two instances, of which only one would be reset.
+/// The reason for refusing a module or component with two names. Such a module could have two instances, and only one
+/// instance would be reset.
 const SECOND_NAME: &str = "it gives a module or a component a second name";
 
-/// Guests can observe the order of the handle table, which the host cannot reset.
+/// The reason for refusing a component that uses handles. Guests can observe the order of the handle table, which the
+/// host cannot reset.
 const HANDLES: &str = "it imports or makes a type of handles";
 
 fn check_type(declared: &ComponentType<'_>) -> Result<(), String> {

@@ -6,11 +6,11 @@ use super::structure::at_most;
 use crate::error::LoadError;
 use crate::load::inspect::{MANIFEST_SECTION, Outline, check_name};
 
-/// Most imports, and most exports, of a component.
+/// Maximum number of imports of a component, and also of its exports.
 const MAX_NAMES: u64 = 1_000;
-/// Most bytes of the names of all imports and exports.
+/// Maximum size of the names of all imports and exports, in bytes.
 const MAX_NAME_BYTES: u64 = 256 << 10;
-/// Largest manifest in bytes. A larger one is ignored.
+/// Maximum size of a manifest, in bytes. A larger manifest is ignored.
 const MAX_MANIFEST: usize = 16 << 10;
 /// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";

@@ -13,40 +13,41 @@ mod depth;
 
 use arity::{BranchValues, Signatures};
 
-/// Most levels of nested components.
+/// Maximum number of levels of nested components.
 const MAX_DEPTH: u64 = 10;
 const MAX_COMPONENTS: u64 = 200;
 const MAX_MODULES: u64 = 100;
-/// Most instances of modules and of components in total.
+/// Maximum number of instances, of modules and components together.
 const MAX_INSTANCES: u64 = 2_000;
 const MAX_TYPES: u64 = 20_000;
 const MAX_FUNCTIONS: u64 = 100_000;
-/// Most data segments. The Go compiler creates one per piece of data: 43,000 in a small program.
+/// Maximum number of data segments. The Go compiler creates one per piece of data: 43,000 in a small program.
 const MAX_DATA_SEGMENTS: u64 = 100_000;
-/// Most data segments with a computed offset. Such segments become code that the limits on functions do not cover.
+/// Maximum number of data segments with a computed offset. Such segments become code that the limits on functions do
+/// not cover.
 const MAX_COMPUTED_SEGMENTS: u64 = 20_000;
 const MAX_ELEMENT_SEGMENTS: u64 = 20_000;
 const MAX_GLOBALS: u64 = 20_000;
-/// Most canonical functions. Each may become an adapter with code of its own.
+/// Maximum number of canonical functions. Each may become an adapter with code of its own.
 const MAX_CANONICALS: u64 = 1_000;
 const MAX_ALIASES: u64 = 10_000;
-/// Most bytes of one function. CPython's interpreter has a function of 427 KB.
+/// Maximum size of one function, in bytes. CPython's interpreter has a function of 427 KB.
 const MAX_FUNCTION_BYTES: u64 = 512 << 10;
-/// Most locals of one function, including its used parameters.
+/// Maximum number of locals of one function, including its used parameters.
 const MAX_LOCALS: u64 = 5_000;
-/// Most levels of nested blocks in one function.
+/// Maximum number of levels of nested blocks in one function.
 const MAX_NESTING: u64 = 5_000;
-/// Largest product of locals and blocks in one function. The compiler tracks each local in each block where its value
-/// may differ.
+/// Maximum product of the numbers of locals and blocks in one function. The compiler tracks each local in each block
+/// where its value may differ.
 const MAX_MERGES: u64 = 2_000_000;
-/// Largest sum of the products of locals and blocks over all functions.
+/// Maximum sum of the products of locals and blocks over all functions.
 const MAX_ALL_MERGES: u64 = 50_000_000;
-/// Most values that the blocks, branches and calls of one function pass. Compilers pass few values, and each value has
-/// been pushed by an instruction.
+/// Maximum number of values that the blocks, branches and calls of one function pass. Compilers pass few values, and
+/// each value has been pushed by an instruction.
 const MAX_PASSED: u64 = 100_000;
-/// Most values that the blocks, branches and calls of all functions pass.
+/// Maximum number of values that the blocks, branches and calls of all functions pass.
 const MAX_ALL_PASSED: u64 = 10_000_000;
-/// Most imports and exports of core modules and components in total.
+/// Maximum number of imports and exports, of core modules and components together.
 const MAX_NAMES: u64 = 50_000;
 
 /// Counts of parts in the whole component, including nested components.

@@ -26,7 +26,7 @@ const CODE: u8 = 10;
 /// Order of the sections of a core module. Custom sections have id 0 and may be anywhere.
 const ORDER: [u8; 13] = [1, 2, 3, 4, 5, 13, 6, 7, 8, 9, 12, 10, 11];
 
-/// Adds functions to the modules of a component, and exports at its end.
+/// Adds functions to the core modules of a component, and exports these functions from the component.
 pub(super) fn component(bytes: &[u8], plan: &Plan, types: &Types) -> Result<Keepable, BinaryReaderError> {
     let mut component = Component::default();
     let mut modules = plan.modules.iter().enumerate();
@@ -85,7 +85,7 @@ impl Sections {
     }
 }
 
-/// Concatenates two encoded lists. Each is a count followed by its entries.
+/// Concatenates two encoded lists into one. An encoded list is a count followed by its entries.
 fn joined(first: &[u8], second: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     let mut first = BinaryReader::new(first, 0);
     let mut second = BinaryReader::new(second, 0);
@@ -115,7 +115,7 @@ fn put_back_name(number: u32) -> String {
     format!("{PREFIX}:put-back-{number}")
 }
 
-/// Adds to a module: shadows of its mutable globals, functions that save and reset the globals, and one function per
+/// Adds to a module a shadow of each mutable global, functions that save and reset the globals, and one function per
 /// memory that returns the whole memory.
 fn module(bytes: &[u8], module: &Module) -> Result<Vec<u8>, BinaryReaderError> {
     let mutable: Vec<(u32, ValType)> = module.mutable().collect();

@@ -27,7 +27,7 @@ impl Arity {
 #[derive(Default)]
 pub(super) struct Signatures {
     types: Vec<Arity>,
-    /// Type index of each function, imported ones first.
+    /// Type index of each function, imported functions first.
     functions: Vec<u32>,
     /// Number of function bodies read so far.
     bodies: usize,

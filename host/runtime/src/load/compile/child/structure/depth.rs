@@ -8,10 +8,10 @@ use wasmparser::{
 use super::at_most;
 use crate::error::LoadError;
 
-/// Most levels of nested component and instance types. Toolchains use three.
+/// Maximum number of levels of nested component and instance types. Toolchains use three.
 const MAX_TYPE_DEPTH: u64 = 50;
 
-/// First byte of a component type, and of an instance type.
+/// First byte of a component type. `INSTANCE` is the first byte of an instance type.
 const COMPONENT: u8 = 0x41;
 const INSTANCE: u8 = 0x42;
 /// First byte of a declaration that defines a type.
