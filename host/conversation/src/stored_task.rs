@@ -35,7 +35,7 @@ pub struct StoredTask {
 pub(crate) enum TaskContent {
     /// The JSON of the task, exactly as it was encoded.
     Json(Arc<str>),
-    /// The kinds and the JSON of all entries of the task, in order. A database has nothing else of a large task.
+    /// The kinds and the JSON of all entries of the task, in order. Databases store a large task only in this form.
     Entries(Vec<(Kind, String)>),
     Value(TaskSnapshot),
 }
@@ -73,7 +73,7 @@ impl StoredTask {
     /// The task as JSON on one line.
     ///
     /// # Errors
-    /// [`StoreError::Encoding`], and those of [`decode`](Self::decode).
+    /// [`StoreError::Encoding`], and the errors of [`decode`](Self::decode).
     pub fn json(&self) -> Result<Cow<'_, str>, StoreError> {
         match &self.content {
             TaskContent::Json(json) => Ok(Cow::Borrowed(json)),
@@ -82,7 +82,7 @@ impl StoredTask {
         }
     }
 
-    /// The task. Decodes the stored JSON if there is one. This takes long for a large task.
+    /// The task. Decodes the stored JSON if there is any, which takes long for a large task.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when the JSON has a form that this version of the software does not write.
@@ -95,7 +95,8 @@ impl StoredTask {
         decoded.map_err(|source| StoreError::unreadable_task(&self.id, source))
     }
 
-    /// The task with all of its entries applied in order. It begins as SUBMITTED, unless the first entry is a whole task.
+    /// Decodes the entries, and returns the task with all entries applied in order. If the first entry contains a whole task,
+    /// the other entries are applied to that task. Otherwise all entries are applied to a SUBMITTED task.
     fn decode_entries(&self, entries: &[(Kind, String)]) -> Result<TaskSnapshot, serde_json::Error> {
         let decoded = entries.iter().map(|(kind, json)| encoding::decode(*kind, json));
         let entries = decoded.collect::<Result<Vec<_>, _>>()?;

@@ -82,8 +82,8 @@ struct Live {
 }
 
 impl Live {
-    /// Makes the record of a stored task available, unless another request has made one meanwhile. Returns the record that
-    /// is available then, so that a task never has two.
+    /// Makes the record of a stored task available to requests. If another request has made a record of the task in the
+    /// meantime, that record stays. Returns the record that is available, so that a task never has two records.
     fn share(&mut self, record: Arc<TaskRecord>) -> Arc<TaskRecord> {
         if let Some(other) = self.records.get(record.id()) {
             return Arc::clone(other);

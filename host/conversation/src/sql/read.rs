@@ -162,7 +162,7 @@ pub(super) async fn entries_after<D: Database>(
     Ok(entries.map(stored).collect())
 }
 
-/// Numbers, kinds and JSON of the entries of a task after an entry.
+/// Reads the entries of a task after entry number `after`, each with its number, its kind and its JSON.
 async fn encoded_entries<D: Database>(
     database: &D,
     task: &TaskId,
