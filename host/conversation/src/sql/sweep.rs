@@ -5,7 +5,7 @@ use annex_protocol::{TaskId, Timestamp};
 
 use super::{delete, statements, upkeep_statements};
 use crate::error::StoreError;
-use crate::key::ConversationKey;
+use crate::key::{ConversationKey, check_key};
 use crate::retention::{Retention, Swept};
 
 /// Records that are looked for at once.
@@ -50,6 +50,9 @@ async fn tasks<D: Database>(database: &D, retention: &Retention, now: i64) -> Re
 }
 
 pub(super) async fn sweep_tenant<D: Database>(database: &D, tenant: &str, count: u64) -> Result<u64, StoreError> {
+    if check_key("tenant", tenant).is_err() {
+        return Ok(0);
+    }
     let values = [Value::count(count), Value::count(BATCH), Value::Text(tenant)];
     delete_tasks(database, upkeep_statements::OLD_TASKS_OF_TENANT, &values).await
 }
