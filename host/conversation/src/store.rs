@@ -142,8 +142,8 @@ pub trait ConversationStore: Send + Sync + 'static {
     async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError>;
 
     /// Entries of a task after number `after`, in order: at most `limit.0` entries, and at most `limit.1` bytes of JSON,
-    /// but always the first entry. The memory store drops the entries of a finished task, because [`task`](Self::task)
-    /// returns the whole task.
+    /// but always the first entry. The memory store has no JSON and no limit on bytes. It drops the entries of a finished
+    /// task, because [`task`](Self::task) returns the whole task.
     ///
     /// # Errors
     /// [`StoreError::Database`].
