@@ -45,7 +45,7 @@ pub struct RequestHandler {
     pub push: Option<Arc<PushNotifications>>,
     /// The live tasks, and the store of all conversations and tasks.
     pub tasks: Arc<Tasks>,
-    /// The views of a turn for extensions.
+    /// The views of turns that extensions get.
     pub views: ExtensionViews,
     /// Recognises repeated messages.
     pub claims: Arc<Claims>,
@@ -59,7 +59,7 @@ pub struct RequestHandler {
     pub counters: Arc<Counters>,
     /// True once the tenant has been removed.
     pub removed: AtomicBool,
-    /// Cancelled when the process drains among others. Turns that wait then go to another process.
+    /// Cancelled when this process drains and shares its store. Waiting turns then go to another process.
     pub draining: CancellationToken,
     /// Cancelled when running turns must end.
     pub stop: CancellationToken,
@@ -76,12 +76,12 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.admit())
     }
 
-    /// Runs work for the tenant, which shares instances and connections fairly with other tenants.
+    /// Runs the future `done` for the tenant. Instances and connections are shared fairly between tenants.
     pub(crate) fn for_tenant<F: Future>(&self, done: F) -> impl Future<Output = F::Output> {
         of_tenant(self.tenant(), done)
     }
 
-    /// Like [`Self::for_tenant`], for work on a task without a request. Log lines name the task.
+    /// Like [`Self::for_tenant`], for work on a task that no request waits for. The log lines name the task.
     pub(crate) fn for_task<F: Future>(&self, task: &TaskId, done: F) -> impl Future<Output = F::Output> {
         let request = Request::begin(false);
         let tenant = self.tenant();
@@ -116,7 +116,8 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.check_new_session())
     }
 
-    /// Checks that new turns may begin. That may have changed while a turn waited.
+    /// Checks that new turns may begin: the server does not drain, and the tenant is still served. A turn that has
+    /// waited checks this again.
     pub(crate) fn check_begins(&self) -> Result<(), A2aError> {
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
@@ -140,7 +141,7 @@ impl RequestHandler {
         steps.timed_in(Arc::clone(&self.counters.calls))
     }
 
-    /// Stops accepting turns, for all tenants. With other processes, turns that wait go to them at once.
+    /// Stops accepting turns, for all tenants. If other processes share the store, they get the waiting turns at once.
     pub fn begin_to_drain(&self) {
         self.running.close();
         if self.tasks.process().is_shared() {

@@ -1,4 +1,5 @@
-//! An append as statements: the conversation, its task, its entries, its state and the claim of its message in one step.
+//! An append as statements. One step stores the conversation, its task, its entries, its state and the claim of its
+//! message.
 
 use std::collections::BTreeSet;
 use std::ops::RangeFrom;
@@ -24,12 +25,12 @@ use crate::limits::Limits;
 use crate::state::{STORED, Scope, StateDelta};
 use crate::store::{Append, Outcome, Position};
 
-/// The most entries, and the most keys, of an append that is made in one trip.
+/// The most entries, keys and artifacts of an append that takes one round trip.
 const FEW: usize = 8;
-/// The positions for the keys, or the artifacts, of one append.
+/// The number of positions that are reserved for the keys, and for the artifacts, of one append.
 const FEW_POSITIONS: i64 = 8;
 
-/// Positions behind those that earlier appends have given.
+/// Positions that are greater than those of earlier appends.
 fn positions() -> RangeFrom<i64> {
     // Many appends have the same millisecond, and no two of one conversation have the same microsecond.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
@@ -41,15 +42,15 @@ pub(super) struct Write {
     pub(super) key: ConversationKey,
     pub(super) at: Position,
     limits: Limits,
-    /// The writing turn: its fence, and its text in the queue.
+    /// The fence of the writing turn, and the text of this turn in the queue.
     pub(super) by: Option<(Fence, String)>,
     pub(super) ends: bool,
-    /// The statements of the database.
+    /// The statement that locks the row of the conversation. It differs between databases.
     pub(super) lock: &'static str,
     advance: &'static str,
     task: Option<EncodedTask>,
     pub(super) entries: Vec<EncodedEntry>,
-    /// The number of events among the entries, and the time of the last one.
+    /// The number of events among the entries.
     events: u64,
     updated_at: Option<i64>,
     delta: StateDelta,
@@ -58,19 +59,19 @@ pub(super) struct Write {
     message: Option<MessageKey>,
     resume: Option<Arc<str>>,
     answer: Option<String>,
-    /// True if the agent has refused the message, whose task and claim are deleted.
+    /// True if the agent has refused the message. The task and the claim of the message are then deleted.
     is_refused: bool,
-    /// True once an attempt has failed that may have stored the append.
+    /// True once an attempt has failed although it may have stored the append.
     pub(super) is_doubtful: AtomicBool,
 }
 
-/// The row of a task.
+/// The columns of a task.
 struct EncodedTask {
     id: String,
     state: &'static str,
     status_at: i64,
     finished_at: Option<i64>,
-    /// Empty for a large task, whose entries tell all of it.
+    /// The JSON of the task. Empty for a large task, which is read from its entries.
     json: Arc<str>,
     pins: Option<Arc<str>>,
     upstream: Option<Arc<str>>,
@@ -143,7 +144,7 @@ impl Write {
         })
     }
 
-    /// The number of the last entry of the position after the append.
+    /// The number of the last entry after the append: of the task, or of the conversation if the position has no task.
     fn last(&self, conversation: u64) -> u64 {
         match &self.at.task {
             Some(_) => self.at.number.saturating_add(self.entries.len() as u64),
@@ -168,7 +169,7 @@ impl Write {
         Step::rows(rows, values.collect::<Vec<_>>())
     }
 
-    /// The task, the entries and the accepted message.
+    /// The steps that store the task, the entries and the accepted message.
     fn common_steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
         let owner = self.key.owner();
@@ -250,7 +251,8 @@ impl Change for Write {
     type Answer = u64;
     type Error = AppendError;
 
-    /// Entries of a turn with few own keys and artifacts.
+    /// The append as steps for one round trip. `None` if the append does not fit: it has no turn or no task, deletes
+    /// its task, has shared or removed keys, or has many entries, keys or artifacts.
     fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
         let (fence, member) = self.by.as_ref()?;
         let own: Vec<_> = self.delta.within(Scope::Conversation).collect();

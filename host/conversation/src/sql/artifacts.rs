@@ -26,13 +26,13 @@ impl EncodedArtifact {
     }
 }
 
-/// The artifacts of these events, in order. Two events may write the same artifact.
+/// The artifacts that these events bring, in the order of the events. Two events may write the same artifact.
 pub(super) fn artifacts_of(events: &[&Arc<Event>]) -> Result<Vec<EncodedArtifact>, serde_json::Error> {
     let artifacts = events.iter().flat_map(|event| &event.artifacts);
     artifacts.map(|(name, parts)| EncodedArtifact::new(name, parts)).collect()
 }
 
-/// Writes a new version, for which the oldest artifacts make room.
+/// Stores a new version of an artifact. If the artifacts then exceed a limit, the oldest ones are deleted.
 pub(super) async fn put<D: Database>(
     transaction: &mut D::Transaction,
     id: i64,

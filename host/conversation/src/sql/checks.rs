@@ -8,7 +8,7 @@ use super::statements;
 use super::values::{members, named};
 use crate::error::AppendError;
 
-/// A conversation whose row is locked.
+/// The row of a conversation, which the transaction has locked.
 pub(super) struct Locked {
     pub(super) id: i64,
     pub(super) number: u64,
@@ -18,7 +18,7 @@ pub(super) struct Locked {
 }
 
 impl Write {
-    /// Locks the row of the conversation, which a writer without a turn makes.
+    /// Locks the row of the conversation. If there is no row, a writer without a turn inserts one.
     pub(super) async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Locked, AppendError> {
         let [tenant, app, user, context] = named(&self.key);
         let replica = self.by.as_ref().map_or("", |(fence, _)| fence.replica.id());
@@ -94,7 +94,7 @@ impl Write {
         }
     }
 
-    /// True if the log of the task goes on with just these entries. Of an end without entries: if the turn has left.
+    /// True if an earlier attempt has stored the append: the entries of the task after its position are exactly these. Of an end without entries: if the turn has left.
     pub(super) async fn is_stored<D: Database>(
         &self,
         transaction: &mut D::Transaction,

@@ -17,7 +17,7 @@ use crate::state::ScopedState;
 use crate::stored_task::{StoredTask, TaskContent};
 use crate::task::TaskSnapshot;
 
-/// Entries of a large task that are read at once.
+/// The most entries of a large task in one query.
 const BATCH: usize = 1_000;
 
 pub(super) async fn conversation<D: Database>(
@@ -111,7 +111,7 @@ pub(super) async fn task<D: Database>(database: &D, id: &TaskId) -> Result<Optio
     }
 }
 
-/// The task of a row; `None` when it was deleted meanwhile.
+/// The task in a row; `None` if the task was deleted after the row was read.
 async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<StoredTask>, StoreError> {
     let id = TaskId::from(row.text(0)?);
     let number = from_sql(row.int(1)?);
@@ -131,7 +131,7 @@ async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<S
     Ok(Some(StoredTask { id, key, number, is_worked_on, is_finished, pins, upstream, content }))
 }
 
-/// A task that its entries tell, up to this number.
+/// A large task, made from its first `number` entries. `None` if the task is being deleted.
 async fn large_task<D: Database>(
     database: &D,
     id: &TaskId,
@@ -160,7 +160,7 @@ async fn large_task<D: Database>(
     Ok(Some(whole(&submitted, &entries)))
 }
 
-/// The task with all of its entries, the first of which may be the task itself.
+/// The task after all of its entries. The first entry may be the task itself; otherwise the entries follow `submitted`.
 fn whole(submitted: &TaskSnapshot, entries: &[Entry]) -> TaskSnapshot {
     if let Some((Entry::Update(first), rest)) = entries.split_first()
         && let annex_protocol::StreamResponse::Task(task) = first.as_ref()

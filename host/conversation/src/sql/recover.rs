@@ -1,4 +1,4 @@
-//! Changed turns of other processes, and lost turns.
+//! Turns of other processes: their cancellation, and taking lost turns over.
 
 use annex_database::{Database, Row, Value, from_sql, may_pass, outlast};
 use annex_protocol::TaskId;
@@ -57,8 +57,9 @@ fn is_lost(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(error) if may_pass(error))
 }
 
-/// Takes a turn over. Tells whether its message was accepted. The take is repeated while the database is lost, until the
-/// lease ends: a turn that this process had taken without hearing of it would be nobody's.
+/// Takes a turn over. Also returns whether the message of the turn was accepted. If the connection to the database
+/// fails, the attempt is repeated until the lease ends. Otherwise the database could give the turn to this process, and
+/// this process would not know it.
 pub(super) async fn take<D: Leased>(
     database: &D,
     task: &TaskId,
@@ -92,9 +93,8 @@ async fn try_take<D: Leased>(
     let id = row.int(0)?;
     let (before, after) = (member(from), member(fence));
     let moved = [Value::Int(id), Value::Text(&before), Value::Text(&after)];
-    if is_first && D::query(&mut transaction, statements::MOVE_TURN, &moved).await?.is_empty() {
-        // It has just left the queue.
-        return Ok(None);
+    if is_first {
+        D::execute(&mut transaction, statements::MOVE_TURN, &moved).await?;
     }
     let names = D::query(&mut transaction, statements::SELECT_NAMES, &[Value::Int(id)]).await?;
     let name = names.first().ok_or(sqlx::Error::RowNotFound)?;
@@ -154,7 +154,7 @@ async fn take_one<D: Leased>(
     })
 }
 
-/// Takes a turn out of its queue without a trace.
+/// Removes a turn from its queue, and its task if the task was stored only for this turn.
 async fn forget<D: Database>(database: &D, turn: &LostTurn) -> Result<(), StoreError> {
     let mut transaction = database.begin().await?;
     let own = member(&turn.fence);

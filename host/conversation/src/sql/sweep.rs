@@ -1,4 +1,4 @@
-//! Deleting old conversations, tasks and claims, in small transactions between which writers get their turn.
+//! Deletes old conversations, tasks and claims. Other writers can write between the small transactions.
 
 use annex_database::{Database, Row, Value};
 use annex_protocol::{TaskId, Timestamp};
@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::key::{ConversationKey, check_key};
 use crate::retention::{Retention, Swept};
 
-/// Records that are looked for at once.
+/// The most records in one query.
 const BATCH: usize = 100;
 
 pub(super) async fn sweep<D: Leased>(database: &D, retention: &Retention) -> Result<Swept, StoreError> {

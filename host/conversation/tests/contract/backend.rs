@@ -18,7 +18,7 @@ use crate::table;
 
 pub(crate) type Store = Arc<dyn annex_conversation::Store>;
 
-/// Where the conversations of one case are, and who works on them.
+/// The store of the conversations of one case, and its replicas.
 #[derive(Clone)]
 pub(crate) enum Backend {
     Memory(Arc<Registry>),
@@ -26,7 +26,7 @@ pub(crate) enum Backend {
     Postgres(String),
 }
 
-/// The leases of the replicas of one case in memory. All hold until the case says otherwise.
+/// The leases of the replicas of one case in memory. A lease is valid until the case ends it.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<HashSet<String>>);
 
@@ -79,6 +79,13 @@ impl Backend {
                 self.execute(table::end(replica)).await;
             }
         }
+    }
+
+    /// The texts that a query of a SQLite file returns.
+    pub(crate) async fn rows(&self, sql: &'static str) -> Vec<String> {
+        let Self::Sqlite(file) = self else { panic!("{sql}: not a SQLite file") };
+        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+        sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap()
     }
 
     /// Begins the lease of a replica again.
@@ -148,7 +155,7 @@ pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Backend)
     case(Backend::Sqlite(folder.path().join("conversations.db"))).await;
 }
 
-/// Passes, loudly, where there is no PostgreSQL.
+/// Runs a case on PostgreSQL. Without a PostgreSQL server, prints a message and passes.
 pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
     let Some(scratch) = Scratch::create().await else { return };
     let backend = Backend::Postgres(scratch.url().to_owned());
