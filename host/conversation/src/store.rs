@@ -145,8 +145,8 @@ pub trait ConversationStore: Send + Sync + 'static {
     async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError>;
 
     /// The entries of a task after number `after`, in order: at most `limit.0` entries with at most `limit.1` bytes of
-    /// JSON. The first entry is returned even if it is larger. The memory store has no entries of a finished task:
-    /// [`task`](Self::task) returns the whole task.
+    /// JSON. The first entry is returned even if it is larger. The memory store has no JSON and no limit on bytes. It has no
+    /// entries of a finished task: [`task`](Self::task) returns the whole task.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -53,6 +53,9 @@ struct Writer {
     /// The connection. `None` when the database is closed, and after the connection broke, until the next connection is opened.
     connection: Option<SqliteConnection>,
     left: WriterCondition,
+    /// True if a change was refused because the file was read-only. Connections of one process share a part of their
+    /// state, which stays read-only until all of them are closed.
+    was_read_only: bool,
     is_closed: bool,
 }
 
@@ -127,7 +130,12 @@ impl SqliteDatabase {
     }
 
     fn on(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
-        let writer = Writer { connection: Some(connection), left: WriterCondition::Ready, is_closed: false };
+        let writer = Writer {
+            connection: Some(connection),
+            left: WriterCondition::Ready,
+            was_read_only: false,
+            is_closed: false,
+        };
         let readers = Readers::new(options.clone().pragma("query_only", "ON"));
         Self { options, writer: Arc::new(Mutex::new(writer)), readers }
     }
@@ -160,6 +168,18 @@ impl Readers {
             *place = None;
         }
         rows
+    }
+
+    /// Closes the connections that are not in use.
+    async fn close_idle(&self) {
+        for place in &self.connections {
+            // Locked for a moment only: a reader that has a place expects a connection that is free.
+            let idle = place.try_lock().ok().and_then(|mut place| place.take());
+            if let Some(connection) = idle {
+                // A reader has nothing to lose.
+                let _ = connection.close().await;
+            }
+        }
     }
 
     async fn close(&self) {
@@ -243,6 +263,9 @@ impl SqliteDatabase {
     async fn writer(&self) -> sqlx::Result<SqliteTransaction> {
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
         let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        if mem::take(&mut writer.was_read_only) {
+            self.readers.close_idle().await;
+        }
         writer.prepare(&self.options).await?;
         // Set before `BEGIN`: if the caller is dropped during the statement, the transaction may be open.
         writer.left = WriterCondition::Open;
@@ -279,7 +302,8 @@ impl SqliteTransaction {
     /// next transaction.
     fn noted<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().err().and_then(code_of) == Some(READONLY) {
-            self.writer()?.left = WriterCondition::ReadOnly;
+            let writer = self.writer()?;
+            (writer.left, writer.was_read_only) = (WriterCondition::ReadOnly, true);
         }
         result
     }

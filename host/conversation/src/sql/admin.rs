@@ -20,6 +20,9 @@ use crate::state::Scope;
 #[async_trait]
 impl<D: Leased> ConversationAdmin for SqlStore<D> {
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationSnapshot>, StoreError> {
+        if [&query.tenant, &query.app].into_iter().chain(&query.user).any(|name| check_key("name", name).is_err()) {
+            return Ok(Vec::new());
+        }
         let after = query.after.as_ref();
         let values = [
             Value::Text(&query.tenant),
@@ -53,6 +56,9 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
         context: &ContextId,
         limit: usize,
     ) -> Result<Vec<String>, StoreError> {
+        if [tenant, app, context.as_str()].into_iter().any(|name| check_key("name", name).is_err()) {
+            return Ok(Vec::new());
+        }
         let values = [Value::Text(tenant), Value::Text(app), Value::Text(context.as_str()), Value::count(limit)];
         let rows = self.database.read(upkeep_statements::USERS_IN, &values).await?;
         Ok(rows.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?)
@@ -90,6 +96,9 @@ impl<D: Leased> ConversationAdmin for SqlStore<D> {
     }
 
     async fn holdings(&self, tenant: &str) -> Result<Holdings, StoreError> {
+        if check_key("tenant", tenant).is_err() {
+            return Ok(Holdings::default());
+        }
         let rows = self.database.read(upkeep_statements::COUNT_HOLDINGS, &[Value::Text(tenant)]).await?;
         let Some(row) = rows.first() else { return Ok(Holdings::default()) };
         Ok(Holdings {

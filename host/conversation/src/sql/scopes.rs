@@ -121,8 +121,12 @@ pub(super) async fn delete_key<D: Database>(
     (scope, name): (Scope, &str),
     key: &ConversationKey,
 ) -> sqlx::Result<bool> {
-    let rows = D::query(transaction, statements::SELECT_ID, &named(key)).await?;
-    let id = rows.first().map_or(Ok(NO_CONVERSATION), |row| row.int(0))?;
+    let id = match scope {
+        Scope::Conversation => D::query(transaction, statements::SELECT_ID, &named(key)).await?,
+        // Shared keys belong to no conversation, so the context may be anything.
+        Scope::User | Scope::App | Scope::Temp => Vec::new(),
+    };
+    let id = id.first().map_or(Ok(NO_CONVERSATION), |row| row.int(0))?;
     let values: Vec<Value<'_>> = [Value::Text(name)].into_iter().chain(owner(scope, key, id)).collect();
     Ok(D::execute(transaction, delete(scope), &values).await? > 0)
 }

@@ -3,15 +3,17 @@
 use annex_database::{Database, Row, Value};
 use annex_protocol::{TaskId, Timestamp};
 
+use super::leased::Leased;
+use super::values::{members, replica_of};
 use super::{delete, statements, upkeep_statements};
 use crate::error::StoreError;
-use crate::key::ConversationKey;
+use crate::key::{ConversationKey, check_key};
 use crate::retention::{Retention, Swept};
 
 /// The maximum number of records in one query.
 const BATCH: usize = 100;
 
-pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> Result<Swept, StoreError> {
+pub(super) async fn sweep<D: Leased>(database: &D, retention: &Retention) -> Result<Swept, StoreError> {
     let now = Timestamp::now().as_millis();
     let mut swept = Swept { tasks: tasks(database, retention, now).await?, ..Swept::default() };
     let (count, before) = (retention.conversations.count, retention.conversations.before(now));
@@ -26,9 +28,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
             break;
         }
     }
-    // Queues that processes have left behind stay for an hour.
-    let values = [Value::Int(now.saturating_sub(60 * 60 * 1_000))];
-    change(database, upkeep_statements::DELETE_EMPTY, &values).await?;
+    forget_left_queues(database, now.saturating_sub(60 * 60 * 1_000)).await?;
     let answers = [Value::count(retention.tasks.count), Value::Int(retention.tasks.before(now))];
     change(database, upkeep_statements::FORGET_OLD_ANSWERS, &answers).await?;
     change(database, upkeep_statements::FORGET_OLD_CLAIMS, &[Value::Int(retention.claimed_before(now))]).await?;
@@ -44,12 +44,33 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
     Ok(swept)
 }
 
+/// Queues that processes have left behind stay for an hour.
+async fn forget_left_queues<D: Leased>(database: &D, before: i64) -> Result<(), StoreError> {
+    let values = [Value::Int(before), Value::count(BATCH)];
+    for row in database.read(upkeep_statements::IDLE_QUEUES, &values).await? {
+        let turns = row.text(1)?;
+        let mut is_left = true;
+        for turn in members(&turns) {
+            let replica = [Value::Text(replica_of(turn))];
+            is_left &= database.read(D::STATEMENTS.is_alive, &replica).await?.is_empty();
+        }
+        if is_left {
+            let values = [Value::Int(row.int(0)?), Value::Text(&turns)];
+            change(database, upkeep_statements::FORGET_QUEUE, &values).await?;
+        }
+    }
+    change(database, upkeep_statements::DELETE_EMPTY, &[Value::Int(before)]).await
+}
+
 async fn tasks<D: Database>(database: &D, retention: &Retention, now: i64) -> Result<u64, StoreError> {
     let values = [Value::count(retention.tasks.count), Value::Int(retention.tasks.before(now)), Value::count(BATCH)];
     delete_tasks(database, upkeep_statements::OLD_TASKS, &values).await
 }
 
 pub(super) async fn sweep_tenant<D: Database>(database: &D, tenant: &str, count: u64) -> Result<u64, StoreError> {
+    if check_key("tenant", tenant).is_err() {
+        return Ok(0);
+    }
     let values = [Value::count(count), Value::count(BATCH), Value::Text(tenant)];
     delete_tasks(database, upkeep_statements::OLD_TASKS_OF_TENANT, &values).await
 }

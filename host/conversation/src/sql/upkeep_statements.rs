@@ -60,6 +60,15 @@ pub(super) const OLD_CONVERSATIONS: &str = "
     WHERE turns = '' AND (position > $1 OR changed_at < $2)
     ORDER BY changed_at LIMIT CAST($3 AS BIGINT)";
 
+/// Queues of conversations in which nobody has said anything, and whose turns have no task yet.
+pub(super) const IDLE_QUEUES: &str = "
+    SELECT id, turns FROM conversation WHERE number = 0 AND turns <> '' AND changed_at < $1
+        AND NOT EXISTS (SELECT 1 FROM task WHERE task.conversation_id = conversation.id)
+    ORDER BY changed_at LIMIT CAST($2 AS BIGINT)";
+
+/// Removes all turns from a queue, unless it has changed.
+pub(super) const FORGET_QUEUE: &str = "UPDATE conversation SET turns = '' WHERE id = $1 AND turns = $2 AND number = 0";
+
 /// Deletes rows that have neither a history nor tasks nor turns.
 pub(super) const DELETE_EMPTY: &str = "
     DELETE FROM conversation WHERE number = 0 AND turns = '' AND changed_at < $1

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 
-use annex_conversation::Window;
+use annex_conversation::{Limits, Window};
 use tokio::task::JoinSet;
 
-use crate::support::{Backend, Says, add, create, delta, event, events, find, key, make, open};
+use crate::support::{Backend, Says, add, create, delta, event, events, find, ids, key, make, open, state_of};
 
 on_every_store!(
     of_ten_beginnings_of_one_conversation_one_succeeds,
@@ -13,6 +13,7 @@ on_every_store!(
     ten_conversations_that_set_keys_of_one_user_lose_none,
     conversations_that_set_the_same_shared_keys_do_not_hinder_each_other,
     parallel_appends_within_one_turn_all_succeed,
+    a_writer_that_is_refused_keeps_no_other_writer_back,
 );
 
 /// Runs `work` in ten tasks at the same time. Returns the results.
@@ -121,4 +122,44 @@ async fn parallel_appends_within_one_turn_all_succeed(backend: Backend) {
     assert_eq!(session.own_state().len(), 20);
     assert_eq!(session.state().len(), 40);
     assert_eq!(find(&store, "s").await.unwrap().number, 20);
+}
+
+/// Forty writers at once, each in a conversation of its own. Every second writer is refused.
+async fn a_writer_that_is_refused_keeps_no_other_writer_back(backend: Backend) {
+    let store = backend.within(Limits { state_keys: 1, ..Limits::default() }).await;
+    for index in 0..40 {
+        add(&store, &format!("user-{index}/s"), 0, event("first", r#"{"a":1}"#)).await.unwrap();
+    }
+    let results = at_once(40, |index| {
+        let store = store.clone();
+        async move {
+            let path = format!("user-{index}/s");
+            let appended = match index % 6 {
+                0 => add(&store, &path, 7, event("second", r#"{"a":2,"user:a":2}"#)).await,
+                2 => add(&store, &path, 1, event("second", r#"{"user:a":2,"b":2}"#)).await,
+                4 => add(&store, &format!("user-{index}/none"), 1, event("second", r#"{"user:a":2}"#)).await,
+                _ => add(&store, &path, 1, event("second", r#"{"a":2,"user:a":2}"#)).await,
+            };
+            (index, appended.map_err(|error| error.to_string()))
+        }
+    });
+    for (index, result) in results.await {
+        let expected = match index % 6 {
+            0 => Err("the writer has seen 7 entries, and 1 are stored"),
+            2 => Err("conversation state would have 2 keys, the limit is 1"),
+            4 => Err("the conversation or the task is not stored"),
+            _ => Ok(2),
+        };
+        let is_expected = match (&result, expected) {
+            (Ok(number), Ok(expected)) => *number == expected,
+            (Err(refused), Err(expected)) => refused.starts_with(expected),
+            _ => false,
+        };
+        assert!(is_expected, "{index}: {result:?}");
+        let path = format!("user-{index}/s");
+        let kept: &[&str] = if expected.is_ok() { &["first", "second"] } else { &["first"] };
+        assert_eq!(ids(&events(&store, &path).await), kept, "{index}");
+        let state = if expected.is_ok() { r#"{"a":2,"user:a":2}"# } else { r#"{"a":1}"# };
+        assert_eq!(state_of(&store, &path).await, state, "{index}");
+    }
 }

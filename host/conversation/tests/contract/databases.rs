@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use annex_conversation::{
-    AppendError, Claim, Entrance, Entry, Event, Limits, MessageKey, Note, StoreError, Window, end_lost_turn,
+    AppendError, Arrival, Claim, Conversation, ConversationStore, Entrance, Entry, Event, Limits, MessageKey, Note,
+    Retention, StoreError, Submission, Window, end_lost_turn,
 };
 use annex_protocol::{Message, Part, TaskPushNotificationConfig, TaskState};
 
 use crate::concurrency::at_once;
 use crate::support::{
-    Backend, Says, Store, WritesTasks, add, at, change, create, event, events, find, ids, key, next_millisecond,
-    numbers, open, owner, state_of, submission, sweep_conversations, sweep_tasks, task, working,
+    Backend, Says, Store, WritesTasks, add, arrive, at, beginning, change, create, event, events, find, ids, key,
+    next_millisecond, numbers, open, owner, state_of, submission, sweep_conversations, sweep_tasks, task, working,
 };
 
 on_every_database!(
@@ -18,8 +19,11 @@ on_every_database!(
     limits_that_were_lowered_hold_from_the_next_event_on,
     two_stores_on_one_conversation_do_not_interleave,
     turns_of_two_stores_that_set_shared_keys_lose_none,
+    turns_of_two_stores_run_in_the_order_in_which_they_entered,
     two_sweeps_at_once_delete_no_more_than_one_would,
+    queues_that_processes_have_left_behind_are_swept,
     an_entry_that_cannot_be_stored_changes_nothing_and_may_come_again,
+    a_page_of_entries_takes_so_many_bytes_and_one_entry_in_any_case,
     a_large_task_whose_entries_go_while_it_is_read_is_not_there,
     a_lost_turn_that_cannot_be_read_keeps_no_other_from_its_end,
 );
@@ -38,6 +42,10 @@ async fn everything_outlives_the_store(backend: Backend) {
     turn.end(TaskState::InputRequired, at(2_000)).await.unwrap();
     store.put_config(&"t-1".into(), &config).await.unwrap();
     store.claim(&ada, &message, &"t-1".into(), &"one".into()).await.unwrap();
+    let answered = MessageKey { message: "m-2".into(), ..message.clone() };
+    let turn_that_answers = open_for(&store, &answered).await;
+    let answer = Message::agent("answered".into(), None, vec![Part::text("Hello")]);
+    turn_that_answers.answer(vec![event("e", "{}").into()], &answer).await.unwrap();
     let Entrance::Runs(..) = store.enter(&key("queue"), submission("two", "t-2"), Window::NONE).await.unwrap() else {
         panic!("nobody else is there")
     };
@@ -63,9 +71,22 @@ async fn everything_outlives_the_store(backend: Backend) {
     assert_eq!(store.configs(&"t-1".into(), "", 10).await.unwrap().configs, [config]);
     let repeated = store.claim(&ada, &message, &"t-9".into(), &"one".into()).await.unwrap();
     assert_eq!(repeated, Claim::Open("t-1".into()));
+    let repeated = store.claim(key("answered").owner(), &answered, &"t-9".into(), &"one".into()).await.unwrap();
+    assert_eq!(repeated, Claim::Answered(Box::new(answer)));
     assert!(waiting.is_worked_on, "the queue is as it was");
     let third = store.enter(&key("queue"), submission("two", "t-4"), Window::NONE).await.unwrap();
     assert!(matches!(third, Entrance::Waits(_)));
+}
+
+/// A turn in `answered` on a message.
+async fn open_for(store: &Store, message: &MessageKey) -> Conversation {
+    let any: Arc<dyn ConversationStore> = store.clone();
+    let submission = Submission { message: Some(message.clone()), ..submission("one", "answered") };
+    store.claim(key("answered").owner(), message, &submission.task, &submission.replica).await.unwrap();
+    match Conversation::enter(&any, key("answered"), submission, beginning(0)).await.unwrap() {
+        Arrival::Runs(turn) => turn,
+        Arrival::Waits(_) => panic!("another turn runs"),
+    }
 }
 
 async fn limits_that_were_lowered_hold_from_the_next_event_on(backend: Backend) {
@@ -153,6 +174,44 @@ async fn turns_of_two_stores_that_set_shared_keys_lose_none(backend: Backend) {
     }
 }
 
+async fn turns_of_two_stores_run_in_the_order_in_which_they_entered(backend: Backend) {
+    let stores = [backend.store().await, backend.store().await];
+    let first = open(&stores[0], "s").await;
+    let mut waiting = Vec::new();
+    for number in 0..6 {
+        let arrived = arrive(&stores[number % 2], "s", submission("one", &format!("t-{number}"))).await.unwrap();
+        let Arrival::Waits(turn) = arrived else { panic!("another turn runs") };
+        waiting.push(tokio::spawn(async move {
+            let turn = turn.runs().await.unwrap();
+            turn.say(event(&number.to_string(), "{}")).await.unwrap();
+            turn.close().await;
+        }));
+    }
+    first.say(event("first", "{}")).await.unwrap();
+    first.close().await;
+    for turn in waiting {
+        turn.await.unwrap();
+    }
+    assert_eq!(ids(&events(&stores[0], "s").await), ["first", "0", "1", "2", "3", "4", "5"]);
+}
+
+async fn queues_that_processes_have_left_behind_are_swept(backend: Backend) {
+    let store = backend.store().await;
+    let rows = async || backend.number("SELECT count(*) FROM conversation").await;
+    for (context, replica) in [("left", "one"), ("alive", "two")] {
+        let entered = store.enter(&key(context), submission(replica, context), Window::NONE).await.unwrap();
+        assert!(matches!(entered, Entrance::Runs(..)));
+    }
+    backend.end_lease("one").await;
+    store.sweep(&Retention::ALL).await.unwrap();
+    assert_eq!(rows().await, 2, "a queue stays for an hour");
+    backend.execute("UPDATE conversation SET changed_at = 0").await;
+    store.sweep(&Retention::ALL).await.unwrap();
+    assert_eq!(rows().await, 1);
+    let next = store.enter(&key("alive"), submission("three", "next"), Window::NONE).await.unwrap();
+    assert!(matches!(next, Entrance::Waits(_)), "the turn of a process that lives is in its queue");
+}
+
 async fn two_sweeps_at_once_delete_no_more_than_one_would(backend: Backend) {
     let stores = [backend.store().await, backend.store().await];
     for number in 0..250 {
@@ -191,6 +250,25 @@ async fn an_entry_that_cannot_be_stored_changes_nothing_and_may_come_again(backe
     let found = store.conversation(&turn.key, Window::ALL).await.unwrap();
     assert_eq!((ids(&found.history), found.state.merged().len()), (vec!["e"], 2));
     assert!(store.task(&"t-1".into()).await.unwrap().unwrap().is_finished);
+}
+
+async fn a_page_of_entries_takes_so_many_bytes_and_one_entry_in_any_case(backend: Backend) {
+    let store = backend.store().await;
+    let mut task = working("t-1");
+    store.begin(&owner("ada"), &task).await.unwrap();
+    for number in 1..=9 {
+        let entry = change(&mut task, TaskState::Working, at(1_000));
+        store.add(&task.id, number, &entry, &task).await.unwrap();
+    }
+    let last = store.entries_after(&task.id, 9, (1, usize::MAX)).await.unwrap();
+    let bytes = last[0].update_json().unwrap().unwrap().len();
+    let within = async |after, bytes| numbers(&store.entries_after(&task.id, after, (4, bytes)).await.unwrap());
+    assert_eq!(within(1, bytes * 3).await, [2, 3, 4]);
+    assert_eq!(within(1, bytes * 3 - 1).await, [2, 3]);
+    assert_eq!(within(1, bytes * 9).await, [2, 3, 4, 5]);
+    assert_eq!(within(5, 1).await, [6]);
+    assert_eq!(within(9, bytes).await, [10]);
+    assert!(within(10, bytes).await.is_empty());
 }
 
 /// A task is read in two steps if it is large, and may be deleted in between. What it has said stays in the history.

@@ -2,11 +2,18 @@
 //! of one trip, and for writers without a turn.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use annex_conversation::{AppendError, Conversation, Entry, Event, Limits};
-use annex_protocol::Part;
+use annex_conversation::{
+    AppendError, Arrival, Beginning, Conversation, ConversationStore, Entry, Event, Excess, Limits, TaskLimits,
+};
+use annex_protocol::{
+    Artifact, Message, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
+};
 
-use crate::support::{Backend, Says, Store, add, event, events, find, ids, key, open, refusal, state_of};
+use crate::support::{
+    Backend, ROOMY, Says, Store, add, beginning, event, events, find, ids, key, open, refusal, state_of, submission,
+};
 
 on_every_store!(
     a_scope_takes_bytes_up_to_its_limit,
@@ -15,6 +22,7 @@ on_every_store!(
     artifacts_take_room_up_to_their_limits,
     each_event_of_an_append_writes_a_version_of_its_artifact,
     keys_that_appends_set_one_after_the_other_keep_that_order,
+    a_task_grows_up_to_its_limits_and_ends_all_the_same,
 );
 
 /// A writer in a conversation of its own.
@@ -161,4 +169,48 @@ async fn keys_that_appends_set_one_after_the_other_keep_that_order(backend: Back
         let expected: Vec<_> = names.iter().flat_map(|name| [format!("{name}2"), format!("{name}1")]).collect();
         assert_eq!(kept, expected);
     }
+}
+
+/// A turn on a task with limits.
+async fn limited(store: &Store, path: &str, limits: TaskLimits) -> Conversation {
+    let store: Arc<dyn ConversationStore> = store.clone();
+    let beginning = Beginning { limits, ..beginning(0) };
+    match Conversation::enter(&store, key(path), submission("one", path), beginning).await.unwrap() {
+        Arrival::Runs(turn) => turn,
+        Arrival::Waits(_) => panic!("another turn runs in {path}"),
+    }
+}
+
+fn status(says: &str) -> Entry {
+    let message = Some(Message::agent("c".into(), None, vec![Part::text(says)]));
+    let status = TaskStatus { state: TaskState::Working, message, timestamp: None };
+    StreamResponse::StatusUpdate(TaskStatusUpdateEvent { status, ..Default::default() }).into()
+}
+
+fn artifact(id: &str) -> Entry {
+    let artifact = Artifact { artifact_id: id.into(), parts: vec![Part::text("x")].into(), ..Artifact::default() };
+    StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent { artifact, ..Default::default() }).into()
+}
+
+async fn a_task_grows_up_to_its_limits_and_ends_all_the_same(backend: Backend) {
+    let store = backend.store().await;
+    let turn = limited(&store, "few", TaskLimits { messages: 3, artifacts: 2, ..ROOMY }).await;
+    for entry in [status("1"), status("2"), status("3"), artifact("a"), artifact("b"), artifact("b")] {
+        turn.append(vec![entry]).await.unwrap();
+    }
+    assert_eq!(refusal(turn.append(vec![status("4")]).await), "the task has 4 messages, and 3 is the limit");
+    assert_eq!(refusal(turn.append(vec![artifact("c")]).await), "the task has 3 artifacts, and 2 is the limit");
+    turn.close().await;
+    let stored = store.task(&"few".into()).await.unwrap().unwrap();
+    let task = stored.decode().unwrap();
+    assert_eq!((task.state(), task.artifacts.len(), stored.number), (TaskState::Completed, 2, 7));
+
+    let bytes = |bytes| TaskLimits { bytes, ..ROOMY };
+    let refused = limited(&store, "none", bytes(1)).await.append(vec![status("x")]).await.unwrap_err();
+    let AppendError::TooLarge(Excess::Task { found, .. }) = refused else { panic!("{refused}") };
+    let full = limited(&store, "full", bytes(found)).await;
+    full.append(vec![status("x")]).await.unwrap();
+    let refused = limited(&store, "more", bytes(found - 1)).await.append(vec![status("x")]).await.unwrap_err();
+    assert_eq!(refused.to_string(), format!("the task has {found} bytes, and {} is the limit", found - 1));
+    full.close().await;
 }

@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 
 use crate::concurrency::at_once;
+use crate::program::Program;
 use crate::support::{
     Backend, Says, Store, WritesTasks, arrive, at, change, create, event, events, find, ids, key, open, owner,
     state_of, submission, working,
@@ -87,20 +88,20 @@ async fn a_file_of_a_later_version_is_refused_and_unchanged() {
 #[tokio::test]
 async fn a_process_that_opens_the_file_takes_it_from_the_process_before() {
     let folder = Folder::create();
-    let first = folder.open(Some("one")).await.unwrap();
-    let turn = open(&first, "s").await;
-    turn.say(event("first", "{}")).await.unwrap();
-    let second = folder.open(Some("two")).await.unwrap();
-    assert!(matches!(turn.say(event("late", "{}")).await, Err(AppendError::Fenced)));
-    assert!(turn.is_over());
-    let refused = arrive(&first, "other", submission("one", "late")).await;
-    assert!(matches!(refused, Err(AppendError::Fenced)));
-    let lost = second.take_lost(&"two".into(), 10).await.unwrap();
+    let mut first = Program::with_turn(&folder.0.path().join("conversations.db"), ":");
+    assert_eq!(first.ask("say"), "stored");
+    let second = folder.open(Some("second")).await.unwrap();
+    assert_eq!(first.ask("say"), "another turn or another process works on this by now");
+    let lost = second.take_lost(&"second".into(), 10).await.unwrap();
     let [lost] = lost.as_slice() else { panic!("{lost:?}") };
     end_lost_turn(second.as_ref(), lost, "The server stopped.").await.unwrap().unwrap();
-    let next = open_by(&second, "two").await;
-    next.say(event("second", "{}")).await.unwrap();
-    assert_eq!(ids(&events(&first, "s").await), ["first", "second"]);
+    let next = open_by(&second, "second").await;
+    next.say(event("next", r#"{"n":1}"#)).await.unwrap();
+    next.close().await;
+    assert_eq!(ids(&events(&second, "s").await), ["0", "next"]);
+    // The first process sees what the second one writes, and still runs no turn.
+    assert_eq!(first.ask("read"), r#"2 2 {"n":1}"#);
+    assert_ne!(first.ask("say"), "stored");
 }
 
 /// Begins a turn of a process in `s`.

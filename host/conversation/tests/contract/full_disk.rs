@@ -1,70 +1,23 @@
 //! A SQLite file that cannot be written for a while: events are refused with the reason, and nothing is lost.
 
-use std::error::Error;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use annex_conversation::{AppendError, Arrival, Event};
-use annex_protocol::{Part, TaskState};
+use annex_conversation::Arrival;
+use annex_protocol::TaskState;
 use tempfile::TempDir;
 
 use crate::backend::Backend;
-use crate::program::{Program, answer};
-use crate::support::{Says, arrive, event, events, find, ids, open, submission};
-
-const FILE: &str = "ANNEX_CONVERSATION_DISK_FILE";
-
-/// The process that cannot write: one turn, which says something when it is told to. Otherwise this test does nothing.
-#[tokio::test]
-async fn writer() {
-    let Some(file) = std::env::var_os(FILE) else { return };
-    let store = Backend::Sqlite(file.into()).store().await;
-    let turn = open(&store, "s").await;
-    let mut number = 0;
-    for line in std::io::stdin().lines().map(Result::unwrap) {
-        match line.as_str() {
-            "say" => {
-                let change = format!(r#"{{"n":{number}}}"#);
-                let parts = vec![Part::text("x".repeat(50_000))].into();
-                let large = Event { parts, ..event(&number.to_string(), &change) };
-                match turn.say(large).await {
-                    Ok(_) => number += 1,
-                    Err(refused) => {
-                        answer(reason(&refused));
-                        continue;
-                    }
-                }
-                answer("stored");
-            }
-            "read" => {
-                let found = find(&store, "s").await.unwrap();
-                let state = found.state.merged().to_json_string();
-                answer(format!("{} {} {state}", found.number, events(&store, "s").await.len()));
-            }
-            _ => break,
-        }
-    }
-    turn.close().await;
-}
-
-/// An error with its causes.
-fn reason(error: &AppendError) -> String {
-    let mut reason = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        reason = format!("{reason}: {error}");
-        cause = error.source();
-    }
-    reason
-}
+use crate::program::Program;
+use crate::support::{arrive, events, ids, submission};
 
 fn start(folder: &TempDir, script: &str) -> Program {
     let file = folder.path().join("conversations.db");
     // A write beyond the limit is an error and no signal.
     let script = format!("trap '' XFSZ; {script}");
-    Program::start("full_disk::writer", &script, &[(FILE, file.as_os_str())])
+    Program::with_turn(&file, &script)
 }
 
 /// Says something until it is refused. Returns the number of stored events, and the reason.

@@ -1,13 +1,16 @@
 //! Ids that a hostile client makes up.
 
-use annex_conversation::{AppendError, ConfigError, MAX_KEY_BYTES, MessageKey, Owner, TaskQuery};
+use annex_conversation::{
+    AppendError, ConfigError, ConversationQuery, Holdings, MAX_KEY_BYTES, MessageKey, Owner, TaskQuery, Window,
+};
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 
-use crate::support::{Backend, WritesTasks, owner, working};
+use crate::support::{Backend, WritesTasks, create, key, owner, working};
 
 on_every_store! {
     ids_that_no_store_could_keep_are_refused,
     ids_that_no_store_could_keep_find_nothing,
+    names_that_no_store_could_keep_find_nothing,
     the_longest_ids_are_stored_and_found,
 }
 
@@ -57,6 +60,35 @@ async fn ids_that_no_store_could_keep_find_nothing(backend: Backend) {
         let query = TaskQuery { context: Some(id.as_str().into()), limit: 10, ..TaskQuery::default() };
         assert_eq!(store.tasks(&owner("ada"), &query).await.unwrap().total, 0);
         assert_eq!(store.tasks(&owner(&id), &query).await.unwrap().total, 0);
+    }
+}
+
+async fn names_that_no_store_could_keep_find_nothing(backend: Backend) {
+    let store = backend.store().await;
+    create(&store, "s", "{}").await;
+    for name in unstorable() {
+        for path in [format!("{name}/-/-/s"), format!("{name}/-/s"), format!("{name}/s"), name.clone()] {
+            let key = key(&path);
+            assert!(!store.conversation(&key, Window::ALL).await.unwrap().exists());
+            assert!(store.artifact(&key, "file").await.unwrap().is_none());
+            assert!(!store.delete(&key).await.unwrap());
+            assert_eq!(store.delete_user_state(&key).await.unwrap(), 0);
+            assert!(!store.delete_key(&key, "app:a").await.unwrap());
+            if *key.user != *name {
+                assert!(store.users_in(&key.tenant, &key.app, &key.context, 10).await.unwrap().is_empty());
+            }
+            if key.context.as_str() != name {
+                let (tenant, app, user) = (key.tenant.to_string(), key.app.to_string(), Some(key.user.to_string()));
+                let query = ConversationQuery { tenant, app, user, after: None, limit: 10 };
+                assert!(store.list(&query).await.unwrap().is_empty());
+            }
+        }
+        assert!(store.artifact(&key("s"), &name).await.unwrap().is_none());
+        assert_eq!(store.holdings(&name).await.unwrap(), Holdings::default());
+        assert_eq!(store.sweep_tenant(&name, 0).await.unwrap(), 0);
+        assert!(store.cancel(&name.as_str().into()).await.unwrap().is_none());
+        let message = MessageKey { context: "c-1".into(), message: name.as_str().into(), digest: [0; 32] };
+        store.release(&owner("ada"), &message, &"one".into()).await.unwrap();
     }
 }
 

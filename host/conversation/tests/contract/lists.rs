@@ -13,6 +13,7 @@ on_every_store! {
     a_page_says_whether_another_follows,
     a_change_shows_in_the_list,
     a_page_ends_where_its_bytes_are_too_many,
+    whoever_follows_tasks_hears_which_of_them_have_changed,
 }
 
 fn all() -> TaskQuery {
@@ -160,4 +161,20 @@ async fn a_page_ends_where_its_bytes_are_too_many(backend: Backend) {
         }
         assert_eq!(pages, [vec!["t-4"], vec!["t-3", "t-2"], vec!["t-1", "t-0"]]);
     }
+}
+
+async fn whoever_follows_tasks_hears_which_of_them_have_changed(backend: Backend) {
+    let store = backend.store().await;
+    let mut changed = working("t-1");
+    for task in [&changed, &working("t-2")] {
+        store.begin(&owner("ada"), task).await.unwrap();
+    }
+    let entry = change(&mut changed, TaskState::Completed, at(2_000));
+    store.add(&changed.id, 1, &entry, &changed).await.unwrap();
+    let known = [("t-1".into(), 1), ("t-2".into(), 1), ("t-3".into(), 1), ("t \"\\ö".into(), 1)];
+    let mut news = store.changed(&known).await.unwrap();
+    news.sort_unstable();
+    assert_eq!(news, [("t \"\\ö".into(), None), ("t-1".into(), Some(2)), ("t-3".into(), None)]);
+    assert!(store.changed(&[("t-1".into(), 2), ("t-2".into(), 1)]).await.unwrap().is_empty());
+    assert!(store.changed(&[]).await.unwrap().is_empty());
 }

@@ -30,6 +30,7 @@ on_every_store!(
     a_process_without_a_lease_takes_nothing,
     whoever_runs_a_turn_hears_that_it_was_taken,
     a_running_turn_that_is_dropped_is_left_to_others,
+    a_waiting_turn_that_is_dropped_is_left_to_others,
     a_refused_turn_that_has_begun_is_left_to_others,
     a_turn_that_its_queue_has_lost_is_taken_all_the_same,
 );
@@ -302,6 +303,30 @@ async fn a_running_turn_that_is_dropped_is_left_to_others(backend: Backend) {
     };
     assert!(lost[0].has_begun);
     assert!(find(&store, "s").await.is_some());
+}
+
+async fn a_waiting_turn_that_is_dropped_is_left_to_others(backend: Backend) {
+    let store = backend.store().await;
+    let first = open(&store, "s").await;
+    let Arrival::Waits(second) = arrive(&store, "s", submission("one", "t-2")).await.unwrap() else {
+        panic!("another turn runs")
+    };
+    drop(second);
+    // What leaves the queue does so in the background.
+    let lost = loop {
+        if let Some(turn) = lost(&store, "one").await.pop() {
+            break turn;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((lost.task.as_str(), lost.has_begun, lost.attempts), ("t-2", false, 0));
+    assert!(lost.may_go_on());
+    first.say(event("first", "{}")).await.unwrap();
+    first.close().await;
+    let any: Arc<dyn ConversationStore> = store.clone();
+    let next = Conversation::resume(&any, key("s"), (lost.fence, submission("one", "t-2")), beginning(0));
+    next.runs().await.unwrap().say(event("second", "{}")).await.unwrap();
+    assert_eq!(events(&store, "s").await.len(), 2);
 }
 
 /// Its process does not know that the append of the message was stored.

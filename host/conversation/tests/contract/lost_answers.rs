@@ -8,7 +8,7 @@ use annex_conversation::{
     Append, AppendError, Arrival, Claim, Conversation, ConversationStore, Departure, Entrance, Entry, Event, Fence,
     MessageKey, Position, StoreError, Submission, TaskSnapshot, Window, end_lost_turn,
 };
-use annex_protocol::{Message, Part, TaskState, Timestamp};
+use annex_protocol::{Message, Part, TaskId, TaskState, Timestamp};
 use sqlx::postgres::PgConnectOptions;
 
 use crate::backend::{Backend, on_postgres};
@@ -243,7 +243,12 @@ async fn lost_turns_are_all_taken_although_an_answer_is_lost(wired: &Wired, plac
     backend.begin_lease("two").await;
     lose_turn(wired, &path, &begun).await;
     let fence = lose_turn(wired, &other, &promised_nothing).await;
-    store.leave(&key(&other), &fence, Departure::Refused).await.unwrap();
+    let id = TaskId::from(promised_nothing.as_str());
+    let asks = store.task(&id).await.unwrap().unwrap().decode().unwrap();
+    let entries = [update(&asks, TaskState::InputRequired)];
+    let snapshot = asks.with(&entries);
+    let append = Append { by: Some(&fence), entries: &entries, task: Some(&snapshot), ends: true, ..Append::default() };
+    store.append(&key(&other), &Position::of_task(id, 1), append).await.unwrap();
     store.enter(&key(&other), submission("two", &promised_nothing), Window::NONE).await.unwrap();
     backend.end_lease("two").await;
     let by = "one".into();

@@ -17,6 +17,7 @@ on_every_store!(
     turns_run_in_the_order_in_which_they_entered,
     a_turn_that_waits_is_accepted_and_its_task_is_submitted,
     a_waiting_turn_sees_what_the_one_before_has_said,
+    a_turn_that_stops_waiting_keeps_its_place,
     a_full_queue_refuses_at_once,
     conversations_do_not_wait_for_each_other,
     a_task_has_one_turn,
@@ -130,6 +131,18 @@ async fn a_waiting_turn_sees_what_the_one_before_has_said(backend: Backend) {
     end(&store, "s", (&first, "t-1")).await.unwrap();
     let found = store.wait(&key("s"), &second, Window::ALL).await.unwrap();
     assert_eq!((ids(&found.history), found.state.merged().to_json_string()), (vec!["e"], r#"{"a":1}"#.to_owned()));
+}
+
+async fn a_turn_that_stops_waiting_keeps_its_place(backend: Backend) {
+    let store = backend.store().await;
+    let first = running(&store, "s", "t-1").await;
+    let second = waiting(&store, "s", "t-2").await;
+    let third = waiting(&store, "s", "t-3").await;
+    let key = key("s");
+    assert!(futures_pending(store.wait(&key, &second, Window::NONE).as_mut()).await);
+    end(&store, "s", (&first, "t-1")).await.unwrap();
+    assert!(futures_pending(store.wait(&key, &third, Window::NONE).as_mut()).await);
+    store.wait(&key, &second, Window::NONE).await.unwrap();
 }
 
 async fn a_full_queue_refuses_at_once(backend: Backend) {
