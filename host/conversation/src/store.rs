@@ -81,7 +81,8 @@ pub struct Appended {
 #[async_trait]
 pub trait ConversationStore: Send + Sync + 'static {
     /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet. The
-    /// claim of a process without a lease goes to the caller.
+    /// claim of a process without a lease goes to the caller. A failed call leaves no claim, at the latest when its statement
+    /// is over.
     ///
     /// # Errors
     /// [`AppendError::Name`] and [`AppendError::Store`].

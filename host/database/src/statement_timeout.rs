@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// Default timeout. Connections to a machine that lost power stay open, so only a timeout notices.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Default timeout of a statement. Connections to a machine that lost power stay open, so only a timeout notices.
+pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of statements that read many rows and that no client waits for.
 const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -18,5 +18,5 @@ pub fn with_long_statements<F: Future>(done: F) -> impl Future<Output = F::Outpu
 }
 
 pub(crate) fn statement_timeout() -> Duration {
-    CHOSEN.try_with(|chosen| *chosen).unwrap_or(DEFAULT_TIMEOUT)
+    CHOSEN.try_with(|chosen| *chosen).unwrap_or(STATEMENT_TIMEOUT)
 }

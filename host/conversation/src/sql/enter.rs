@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use annex_database::{Row, Value, from_sql};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::leased::Leased;
 use super::values::{member, members, named, next_number, replica_of};
-use super::{read, statements};
+use super::{late, read, statements};
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
 use crate::history::Window;
@@ -19,8 +19,6 @@ use crate::task::TaskSnapshot;
 
 /// The time until a turn that waits looks for the first time.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// The times until a place is given back: at once, and again when a statement that was still under way is over.
-const GIVE_BACK: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5)];
 /// The longest time between two looks.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
@@ -80,19 +78,10 @@ pub(super) async fn enter<D: Leased>(
 /// Leaves the place that a turn may have in the queue although its process knows of none: the answer of the database was lost.
 /// Nobody else would take the place from a process that lives.
 pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence: Fence) {
-    tokio::spawn(async move {
-        for pause in GIVE_BACK {
-            sleep(pause).await;
-            while let Err(error) =
-                leave(database.as_ref(), &key, &fence, Departure::HandedOver { has_begun: false }).await
-            {
-                if fence.replica.is_over() {
-                    return;
-                }
-                tracing::debug!(%error, "a place in a queue is not given back yet");
-                sleep(LAST_LOOK).await;
-            }
-        }
+    let replica = fence.replica.clone();
+    late::undo(replica, move || {
+        let (database, key, fence) = (Arc::clone(&database), key.clone(), fence.clone());
+        async move { leave(database.as_ref(), &key, &fence, Departure::HandedOver { has_begun: false }).await }
     });
 }
 
