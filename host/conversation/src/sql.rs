@@ -7,6 +7,7 @@ mod checks;
 mod cursors;
 mod delete;
 mod enter;
+mod late;
 mod leased;
 mod read;
 mod recover;
@@ -103,6 +104,20 @@ impl<D: Leased> SqlStore<D> {
     }
 }
 
+/// Takes back a claim that may be made although its caller got an error: nobody else would take the claim from a process that
+/// lives. Later claims of the message have other numbers.
+fn give_claim_back<D: Leased>(database: Arc<D>, (owner, message): (Owner, MessageKey), (by, number): (Replica, u64)) {
+    late::undo(by.clone(), move || {
+        let (database, owner, message, by) = (Arc::clone(&database), owner.clone(), message.clone(), by.clone());
+        async move {
+            let [tenant, principal, context, id] = message_names(&owner, &message);
+            let values = [tenant, principal, context, id, Value::Text(by.id()), Value::count(number)];
+            database.change(statements::TAKE_CLAIM_BACK, &values).await?;
+            Ok(())
+        }
+    });
+}
+
 #[async_trait]
 impl<D: Leased> ConversationStore for SqlStore<D> {
     async fn claim(
@@ -126,7 +141,10 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
             Value::Text(by.id()),
             Value::count(number),
         ];
-        let rows = self.database.change(D::STATEMENTS.claim, &values).await?;
+        let rows = self.database.change(D::STATEMENTS.claim, &values).await.inspect_err(|_| {
+            let (database, owner, message, by) = (&self.database, owner.clone(), message.clone(), by.clone());
+            give_claim_back(Arc::clone(database), (owner, message), (by, number));
+        })?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let (task, replica, answer) = (TaskId::from(row.text(1)?), row.text(2)?, row.text(4)?);
         if row.bytes(0)? != message.digest {

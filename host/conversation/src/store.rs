@@ -82,7 +82,8 @@ pub struct Appended {
 #[async_trait]
 pub trait ConversationStore: Send + Sync + 'static {
     /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet. If the
-    /// process that claimed the message has lost its lease, the caller gets the claim.
+    /// process that claimed the message has lost its lease, the caller gets the claim. A failed call leaves no claim, at the latest when its statement
+    /// is over.
     ///
     /// # Errors
     /// [`AppendError::Name`] and [`AppendError::Store`].

@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// Default timeout. If the machine of the database loses power, the connection stays open, so only a timeout detects the loss.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Default timeout of a statement. If the machine of the database loses power, the connection stays open, so only a timeout
+/// detects the loss.
+pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of statements that read many rows and that no client waits for.
 const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -18,5 +19,5 @@ pub fn with_long_statements<F: Future>(done: F) -> impl Future<Output = F::Outpu
 }
 
 pub(crate) fn statement_timeout() -> Duration {
-    CHOSEN.try_with(|chosen| *chosen).unwrap_or(DEFAULT_TIMEOUT)
+    CHOSEN.try_with(|chosen| *chosen).unwrap_or(STATEMENT_TIMEOUT)
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_conversation::{AppendError, Claim, ConversationStore, MessageKey};
+use annex_conversation::{Claim, ConversationStore, MessageKey};
 use annex_fairness::of_same_tenant;
 use annex_leases::Replica;
 use annex_leases::wake::Wake;
@@ -149,14 +149,7 @@ impl Claims {
                     Ok((Claim::New(task), Some(held)))
                 }
                 Ok(claim) => Ok((claim, None)),
-                Err(error) => {
-                    // The store may have made the claim although it reported an error.
-                    if let AppendError::Store(_) = error {
-                        held.is_held = true;
-                        drop(held);
-                    }
-                    Err(fault::of_append(error))
-                }
+                Err(error) => Err(fault::of_append(error)),
             }
         }));
         match claiming.as_mut().now_or_never() {

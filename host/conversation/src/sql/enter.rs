@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use annex_database::{Row, Value, from_sql};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::leased::Leased;
 use super::values::{member, members, named, next_number, replica_of};
-use super::{read, statements};
+use super::{late, read, statements};
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
 use crate::history::Window;
@@ -20,9 +20,6 @@ use crate::task::TaskSnapshot;
 /// The pause between the first and the second time that a waiting turn checks its queue. Each further pause is longer, up to
 /// `LAST_LOOK`.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// The pauses before the two attempts to leave a queue that the turn may have entered. The first attempt is made at once. The
-/// second one is made when a statement that was still running has ended.
-const GIVE_BACK: [Duration; 2] = [Duration::ZERO, Duration::from_secs(5)];
 /// The longest pause before a waiting turn checks its queue again.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
@@ -82,19 +79,10 @@ pub(super) async fn enter<D: Leased>(
 /// Removes a turn that may be in the queue, because the answer of the database to its entrance was lost. As long as this
 /// process lives, no other process would remove the turn.
 pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence: Fence) {
-    tokio::spawn(async move {
-        for pause in GIVE_BACK {
-            sleep(pause).await;
-            while let Err(error) =
-                leave(database.as_ref(), &key, &fence, Departure::HandedOver { has_begun: false }).await
-            {
-                if fence.replica.is_over() {
-                    return;
-                }
-                tracing::debug!(%error, "a place in a queue is not given back yet");
-                sleep(LAST_LOOK).await;
-            }
-        }
+    let replica = fence.replica.clone();
+    late::undo(replica, move || {
+        let (database, key, fence) = (Arc::clone(&database), key.clone(), fence.clone());
+        async move { leave(database.as_ref(), &key, &fence, Departure::HandedOver { has_begun: false }).await }
     });
 }
 

@@ -282,6 +282,10 @@ pub(super) const RELEASE_CLAIM: &str = "
     DELETE FROM message WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5
         AND replica = $6";
 
+pub(super) const TAKE_CLAIM_BACK: &str = "
+    DELETE FROM message WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND replica = $5
+        AND claim = $6";
+
 pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
 
 // State keys and artifacts.

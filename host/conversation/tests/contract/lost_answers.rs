@@ -243,12 +243,11 @@ async fn lost_turns_are_all_taken_although_an_answer_is_lost(wired: &Wired, plac
     backend.begin_lease("two").await;
     lose_turn(wired, &path, &begun).await;
     let fence = lose_turn(wired, &other, &promised_nothing).await;
-    let id = TaskId::from(promised_nothing.as_str());
-    let asks = store.task(&id).await.unwrap().unwrap().decode().unwrap();
-    let entries = [update(&asks, TaskState::InputRequired)];
-    let snapshot = asks.with(&entries);
-    let append = Append { by: Some(&fence), entries: &entries, task: Some(&snapshot), ends: true, ..Append::default() };
-    store.append(&key(&other), &Position::of_task(id, 1), append).await.unwrap();
+    let asked = store.task(&promised_nothing.as_str().into()).await.unwrap().unwrap().decode().unwrap();
+    let entries = [update(&asked, TaskState::InputRequired)];
+    let asked = asked.with(&entries);
+    let append = Append { by: Some(&fence), entries: &entries, task: Some(&asked), ends: true, ..Append::default() };
+    store.append(&key(&other), &Position::of_task(asked.id().clone(), 1), append).await.unwrap();
     store.enter(&key(&other), submission("two", &promised_nothing), Window::NONE).await.unwrap();
     backend.end_lease("two").await;
     let by = "one".into();

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annex_conversation::{
-    AppendError, ConversationCursor, ConversationKey, ConversationNames, ConversationQuery, ConversationSnapshot,
-    Departure, Entrance, Event, Fence, Store, StoreError, Submission, Window,
+    AppendError, Arrival, Beginning, Conversation, ConversationCursor, ConversationKey, ConversationNames,
+    ConversationQuery, ConversationSnapshot, ConversationStore, Departure, Event, Store, StoreError, Submission,
+    TaskLimits, Window,
 };
 use annex_operations::process::Process;
 use annex_operations::views::agent_names::AgentNames;
@@ -212,11 +213,12 @@ impl Sessions {
             Some(process) => Some(self.hold(&key, process).await?),
             None => None,
         };
-        let deleted = self.store.delete(&key).await;
-        if let Some(fence) = held {
-            self.store.leave(&key, &fence, Departure::Refused).await?;
+        let deleted = self.store.delete(&key).await?;
+        if let Some(turn) = held {
+            // If that fails, the turn leaves when it is dropped.
+            turn.leave(Departure::Refused).await?;
         }
-        if deleted? {
+        if deleted {
             Ok(DeletedSession { deleted: name.context.clone(), user: key.user.to_string() })
         } else {
             Err(not_found(Some(&*key.user.to_string()), &key))
@@ -225,12 +227,16 @@ impl Sessions {
 
     /// Enters the queue of the session, so that no turn can begin. Returns the fence of this entry. Fails if a turn is
     /// in the queue.
-    async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Fence, SessionsError> {
+    async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Conversation, SessionsError> {
         let submission = Submission::of_process(process.replica(), TaskId::generate());
-        match self.store.enter(key, submission, Window::NONE).await {
-            Ok(Entrance::Runs(fence, _)) => Ok(fence),
-            Ok(Entrance::Waits(fence)) => {
-                self.store.leave(key, &fence, Departure::Refused).await?;
+        let store: Arc<dyn ConversationStore> = self.store.clone();
+        // The turn stores nothing.
+        let limits = TaskLimits { bytes: 0, messages: 0, artifacts: 0 };
+        let beginning = Beginning { task: None, limits, history: 0 };
+        match Conversation::enter(&store, key.clone(), submission, beginning).await {
+            Ok(Arrival::Runs(turn)) => Ok(turn),
+            Ok(Arrival::Waits(turn)) => {
+                turn.leave(Departure::Refused).await?;
                 Err(SessionsError::Busy { context: key.context.to_string() })
             }
             Err(AppendError::Store(error)) => Err(error.into()),
