@@ -81,8 +81,7 @@ impl Tenants {
         Self { own, others }
     }
 
-    /// The handler of the agent of the config itself. It also gives access to the parts that all handlers of the
-    /// process share.
+    /// The handler of the agent of the config itself.
     pub(crate) fn own(&self) -> &RequestHandler {
         &self.own
     }

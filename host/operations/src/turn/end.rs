@@ -128,7 +128,7 @@ impl Turn {
     /// The turn has left the queue: everybody learns that.
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
-        let tasks = &self.handler.tasks;
+        let tasks = &self.handler.process.tasks;
         self.count(self.record.task_state().into());
         self.record.end_turn(self.context.conversation.fence(), false);
         if self.context.cancel.is_cancelled() && !self.record.is_finished() {
@@ -209,7 +209,7 @@ impl Drop for Turn {
         let text = "The agent broke off.".to_owned();
         let mut entries = self.closing(Some((TaskState::Failed, Some(text.clone()))));
         let (conversation, record) = (self.context.conversation.clone(), Arc::clone(&self.record));
-        let tasks = Arc::clone(&self.handler.tasks);
+        let tasks = Arc::clone(&self.handler.process.tasks);
         let is_unknown = matches!(stage, Stage::Opening { .. });
         if !is_unknown {
             entries.push(self.failure(text));
@@ -231,6 +231,6 @@ impl Drop for Turn {
             tasks.leave_if_finished(&record);
             tasks.tell_queue(record.key());
         };
-        self.handler.running.spawn_on(of_same_tenant(fails), &runtime);
+        self.handler.process.running.spawn_on(of_same_tenant(fails), &runtime);
     }
 }

@@ -64,7 +64,7 @@ impl ServingParts for Serving {
             loop {
                 // Cancelling stops after a while, because a new tenant may get the same name.
                 if why == UnloadReason::Removed && left.elapsed() < STOPPING {
-                    self.handler.tasks.stop_turns_of(&name);
+                    self.handler.process.tasks.stop_turns_of(&name);
                 }
                 if !self.is_in_use() {
                     break;

@@ -1,0 +1,50 @@
+//! The parts that all handlers of a process share.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::claims::Claims;
+use crate::counters::Counters;
+use crate::permits::shared::SharedPlaces;
+use crate::push::PushNotifications;
+use crate::quota::Quotas;
+use crate::tasks::Tasks;
+use crate::views::ExtensionViews;
+
+/// The parts that all handlers of a process share. Each part keeps its data per tenant.
+pub struct ProcessParts {
+    /// The live tasks, and the store of all conversations and tasks.
+    pub tasks: Arc<Tasks>,
+    /// The views of a turn for extensions.
+    pub views: ExtensionViews,
+    /// Recognises repeated messages.
+    pub claims: Arc<Claims>,
+    /// The places for turns that all processes share.
+    pub places: Arc<SharedPlaces>,
+    /// The quotas and consumption of tenants.
+    pub quotas: Arc<Quotas>,
+    /// Push notifications. `None` if they are disabled.
+    pub push: Option<Arc<PushNotifications>>,
+    /// Counters for messages and turns.
+    pub counters: Counters,
+    /// The running turns. No turn begins after it is closed.
+    pub running: TaskTracker,
+    /// Cancelled when the process drains among others. Turns that wait then go to another process.
+    pub draining: CancellationToken,
+    /// Cancelled when running turns must end.
+    pub stop: CancellationToken,
+    /// Cancelled when all streams must end, even those of running tasks.
+    pub closing: CancellationToken,
+}
+
+impl ProcessParts {
+    /// Stops accepting turns. With other processes, turns that wait go to them at once.
+    pub fn begin_to_drain(&self) {
+        self.running.close();
+        if self.tasks.process().is_shared() {
+            self.draining.cancel();
+        }
+    }
+}
