@@ -9,8 +9,9 @@ use annex_tenants::StoredTenant;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{ServingParts, TenantLoader, UnloadReason};
+use super::TenantLoader;
 use crate::tenants::directory::TenantFailure;
+use crate::tenants::serving::{ServingParts, UnloadReason};
 
 /// The outcome of a load. `None` while the load runs.
 pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
