@@ -23,7 +23,7 @@ fn main() {
     }
 }
 
-/// The one line that git prints; `None` where it fails, or is not installed.
+/// The line that git prints; `None` if git fails, prints nothing or is not installed.
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(arguments).output().ok()?;
     let line = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -8,18 +8,20 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// The target without a standard library for WASI: components import only what their code calls.
+/// The target without WASI. Components for this target import only the functions that their own code calls.
 const BARE: &str = "wasm32-unknown-unknown";
-/// The target with a standard library that imports WASI.
+/// The target whose standard library imports WASI.
 const WASI: &str = "wasm32-wasip2";
 const TARGETS: [&str; 2] = [BARE, WASI];
 const PROFILE: &str = "guest";
 
-/// The stack size: 128 KiB instead of 1 MiB. The stack is at the start of a guest's memory, and all memory before the
-/// guest's data must be prepared anew for each instance. 128 KiB suffice for serde_json's limit of 128 levels.
+/// The flag for a stack of 128 KiB instead of 1 MiB. The stack is at the start of a guest's memory, and all memory
+/// before the guest's data must be prepared anew for each instance. 128 KiB suffice for serde_json's limit of 128
+/// levels.
 const STACK_SIZE: &str = "-Clink-arg=-zstack-size=131072";
 
-/// Settings of the outer build that must not affect the guests: flags for another target, clippy's wrapper, coverage.
+/// Environment variables of the outer build that must not affect the guests. They hold flags for another target,
+/// clippy's wrapper, or settings for coverage.
 const NOT_INHERITED: [&str; 11] = [
     "CARGO_BUILD_RUSTFLAGS",
     "CARGO_BUILD_TARGET",
@@ -36,7 +38,7 @@ const NOT_INHERITED: [&str; 11] = [
 
 struct Guest {
     package: &'static str,
-    /// The component's name without `.wasm`.
+    /// The name of the component's file without `.wasm`.
     name: &'static str,
     target: &'static str,
     /// True if the component is copied next to the `annex` executable.
@@ -87,7 +89,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Registers the sources of the components with cargo.
+/// Tells cargo which files the components are built from, so that a change starts this script again.
 fn watch(workspace: &Path) -> Result<()> {
     let mut crates = vec![workspace.join("examples/hello-extension")];
     for entry in fs::read_dir(workspace.join("guest")).context("read guest/")? {
@@ -106,7 +108,7 @@ fn watch(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs the target in the toolchain if it is missing.
+/// Installs the target in the Rust toolchain if it is missing.
 fn install(target: &str) -> Result<()> {
     let output = Command::new(tool("RUSTC", "rustc"))
         .args(["--print", "target-libdir", "--target", target])
@@ -124,8 +126,8 @@ fn install(target: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the guests of a target, in a target folder of its own, because the outer cargo holds the lock of the usual
-/// one.
+/// Builds the guests for a target. They get a target folder of their own, because the outer cargo holds the lock of the
+/// usual one.
 fn build(target: &str, workspace: &Path, guests_dir: &Path) -> Result<()> {
     let mut cargo = Command::new(tool("CARGO", "cargo"));
     cargo.current_dir(workspace).args(["build", "--locked", "--profile", PROFILE, "--target", target, "--target-dir"]);
@@ -144,8 +146,8 @@ fn build(target: &str, workspace: &Path, guests_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a component unless the destination has the same bytes. Otherwise an `annex` that watches the file would see a
-/// change.
+/// Copies a component unless the destination already has the same bytes. An `annex` that watches the destination then
+/// sees no change.
 fn place(component: &Path, folder: &Path, name: &str) -> Result<()> {
     let destination = folder.join(name).with_extension("wasm");
     let bytes = fs::read(component).with_context(|| format!("read {}", component.display()))?;

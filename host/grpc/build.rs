@@ -5,7 +5,8 @@ use std::{env, fs};
 
 use anyhow::Context;
 
-/// Messages with push credentials. They get no derived `Debug`; `pb.rs` has one that omits the credentials.
+/// The messages that contain push credentials. They get no derived `Debug`. Their `Debug` in `pb.rs` omits the
+/// credentials.
 const SECRETIVE: &[&str] = &[".lf.a2a.v1.TaskPushNotificationConfig", ".lf.a2a.v1.AuthenticationInfo"];
 
 fn main() -> anyhow::Result<()> {

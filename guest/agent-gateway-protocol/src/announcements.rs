@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 use crate::parameters::Parameters;
 use crate::routing::{Route, Table, cost, out_of_order};
 
-/// The time after expiry at which a stored announcement is removed, when another one arrives.
+/// Time after its expiry at which an announcement may be removed. It is removed when another announcement arrives.
 const FORGOTTEN_AFTER_MILLIS: u64 = 86_400_000;
-/// The most stored announcements that are checked for removal when one arrives.
+/// The most announcements that are checked for removal when another one arrives.
 const LOOKED_AT: usize = 100;
 /// The most announced routes of one capability. Further ones are ignored.
 const MAX_ROUTES: usize = 100;
 /// The largest announcement in bytes, as received and as stored.
 const MAX_BYTES: usize = 2_048;
 
-/// The host's functions that announcements need.
+/// The functions of the host that announcements need.
 pub trait Store {
     /// All keys that the extension has stored.
     fn keys(&self) -> Result<Vec<String>, String>;
@@ -140,7 +140,8 @@ fn keep(route: &Route, kept: &StoredRoute, now: u64, store: &impl Store) -> Resu
     json::text(&AnnounceResult { capability, path, expires: clock::text(kept.expires) })
 }
 
-/// Removes expired announcements among some of the keys, other ones each time. Returns the number of removed ones.
+/// Checks at most [`LOOKED_AT`] of the keys, and begins at a different one each time. Removes announcements that
+/// expired long ago. Returns the number of removed announcements.
 fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<usize, String> {
     let mut forgotten = 0;
     // The clock picks where to begin, so that no cursor has to be kept.
@@ -157,16 +158,16 @@ fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<
     Ok(forgotten)
 }
 
-/// The announcements at the time when a turn begins to route. All intents of the turn share one listing of the keys.
+/// The announcements at the time when a turn begins to route. All intents of the turn use the same list of keys.
 #[derive(Debug, Default)]
 pub struct AnnouncedRoutes {
     keys: Vec<String>,
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// The time when the keys were listed, in milliseconds since 1970-01-01T00:00:00Z.
     now: u64,
 }
 
 impl AnnouncedRoutes {
-    /// Lists the keys; empty if the operator does not allow announcements.
+    /// Lists the keys of all announcements. The list is empty if the operator does not allow announcements.
     ///
     /// # Errors
     /// The store is not available.
@@ -179,7 +180,7 @@ impl AnnouncedRoutes {
         Ok(Self { keys, now: store.now() })
     }
 
-    /// The routes of a capability: the operator's, and announced ones.
+    /// Returns the routes of a capability: those of the operator, and announced ones.
     ///
     /// # Errors
     /// The store is not available.
@@ -209,7 +210,8 @@ fn is_of(capability: &str, key: &str) -> bool {
     key.split_once(' ').is_some_and(|(of, _)| of == capability)
 }
 
-/// `None` for a key that was removed since the listing, or was written by another version.
+/// Reads a stored route. Returns `None` if its key was removed since the listing, or if another version wrote its
+/// value.
 fn read(key: &str, store: &impl Store) -> Result<Option<StoredRoute>, String> {
     Ok(store.get(key)?.and_then(StoredRoute::parse))
 }

@@ -20,7 +20,7 @@ use crate::announcements::{AnnouncedRoutes, Store};
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 use crate::routing::{Intent, Route};
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct AgentGatewayProtocol;
 
@@ -111,7 +111,7 @@ fn route(
     routing::choose(intent, &known.table(parameters, &intent.target_capability, store)?)
 }
 
-/// The host, with the extension's keys.
+/// The functions of the host, with the extension's keys.
 struct Imports(Keys);
 
 impl Imports {

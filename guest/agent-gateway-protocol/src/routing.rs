@@ -7,19 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// No squad offers the capability.
+/// The error code if no squad offers the capability.
 pub const ROUTE_NOT_FOUND: i32 = -32_200;
-/// No route of the capability meets the constraints.
+/// The error code if no route of the capability meets the constraints.
 pub const POLICY_VIOLATION: i32 = -32_201;
-/// The capability's only announcements have expired.
+/// The error code if all routes of the capability are expired announcements.
 pub const TABLE_STALE: i32 = -32_202;
-/// The routes cannot be read or written now.
+/// The error code if the routes cannot be read or written now.
 pub const OUT_OF_ORDER: i32 = -32_209;
 
-/// The most intents in one message. Each reads the routes.
+/// The most intents in one message. Each intent makes the extension read the routes.
 const MAX_INTENTS: usize = 8;
 
-/// The only constraint that a larger number meets as well.
+/// The constraint that a larger number in the route's policy also meets. Other constraints need the same value.
 const SECURITY_LEVEL: &str = "security_level";
 
 /// A task for a squad, with its conditions.
@@ -96,19 +96,19 @@ fn is_intent(data: &str) -> bool {
     Members::of(data).is_some_and(|data| data.get("target_capability").is_some())
 }
 
-/// Reads an intent strictly.
+/// Parses an intent strictly.
 ///
 /// # Errors
-/// A violation at the pointer.
+/// The text is not an intent. The violation is at `pointer`.
 pub fn intent(text: &str, pointer: &str) -> Result<Intent, Rejection> {
     serde_json::from_str(text).map_err(|error| Violation::new(pointer, format!("is no intent: {error}")).into())
 }
 
-/// Chooses the cheapest route that meets all constraints; among equal costs, the first. `table` has the routes of the
-/// intent's capability.
+/// Chooses the cheapest route that meets all constraints. Among routes of equal cost, the first one is chosen. `table`
+/// has the routes of the intent's capability.
 ///
 /// # Errors
-/// The errors of AGP.
+/// [`ROUTE_NOT_FOUND`], [`POLICY_VIOLATION`] or [`TABLE_STALE`], as defined by AGP.
 pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
     let complies = |route: &&Route| meets(route, &intent.policy_constraints);
     // Among equal costs `min_by` returns the first one, and the operator's routes come first.
@@ -139,7 +139,7 @@ fn meets(route: &Route, constraints: &Map<String, Value>) -> bool {
     })
 }
 
-/// `{"routes": […]}` with one route per intent, in order.
+/// The JSON text `{"routes": […]}`, with one route per intent in the order of the intents.
 ///
 /// # Errors
 /// A route cannot be written.
@@ -147,10 +147,10 @@ pub fn routes_text(routes: &[Route]) -> Result<Json, Rejection> {
     json::text(routes).map(|routes| format!(r#"{{"routes":{routes}}}"#)).map_err(|error| out_of_order(&error))
 }
 
-/// A route as JSON.
+/// A route as JSON text.
 ///
 /// # Errors
-/// It cannot be written.
+/// The route cannot be written.
 pub fn route_text(route: &Route) -> Result<Json, Rejection> {
     json::text(route).map_err(|error| out_of_order(&error))
 }

@@ -83,17 +83,18 @@ struct Issuer {
     iss: String,
 }
 
-/// A checked cart, with its token, which may be used only once.
+/// A checked cart and its token.
 #[derive(Debug)]
 pub struct CheckedCart {
     /// The cart as the mandate describes it.
     pub cart: Cart,
-    /// The cart's token.
+    /// The merchant's token on the cart, which may be used only once. `None` without a verified token, and for a cart
+    /// of this agent.
     pub token: Option<SingleUse>,
 }
 
-/// Checks a CartMandate at `pointer`. `is_own` is true for a cart that this agent sends, whose token is for other
-/// agents.
+/// Checks a CartMandate at `pointer`. `is_own` is true for a cart that this agent sends. Other agents use the token of
+/// such a cart, so it is not recorded as used.
 ///
 /// # Errors
 /// The faults of the mandate.
@@ -221,7 +222,8 @@ pub(crate) fn seconds_now() -> f64 {
     duration(clock::now_millis() / 1_000)
 }
 
-/// Converts seconds for a comparison with dates of tokens, which may have fractions.
+/// Converts whole seconds to a floating-point number. Dates in tokens are such numbers, because they may have
+/// fractions.
 #[expect(clippy::cast_precision_loss, reason = "exact for all seconds of the next 285 million years")]
 pub(crate) fn duration(seconds: u64) -> f64 {
     seconds as f64

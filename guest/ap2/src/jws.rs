@@ -1,5 +1,5 @@
-//! Compact JWS (RFC 7515) with ES256, and the hashes in tokens. Other algorithms are refused, and so are keys from the
-//! token's header or from the network.
+//! Compact JWS (RFC 7515) with ES256, and the hashes in tokens. Tokens with other algorithms are refused. Keys in a
+//! token's header or from the network are never used.
 
 use std::borrow::Cow;
 
@@ -15,9 +15,9 @@ use serde_json::Value;
 /// A public key of P-256 as a JWK (RFC 7517).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Jwk {
-    /// `EC`.
+    /// The type of the key; must be `EC`.
     pub kty: String,
-    /// `P-256`.
+    /// The curve of the key; must be `P-256`.
     pub crv: String,
     /// The first coordinate, 32 bytes in base64url.
     pub x: String,
@@ -25,9 +25,9 @@ pub struct Jwk {
     pub y: String,
     /// The name of the key.
     pub kid: Option<String>,
-    /// `ES256`, if present.
+    /// The algorithm of the key; must be `ES256` if present.
     pub alg: Option<String>,
-    /// `sig`, if present.
+    /// The purpose of the key; must be `sig` if present.
     #[serde(rename = "use")]
     pub purpose: Option<String>,
     /// The private part of a key. A key with this part is refused.
@@ -83,7 +83,7 @@ impl<C: DeserializeOwned> Token<C> {
     /// Parses a compact JWS.
     ///
     /// # Errors
-    /// The text is not a JWS with ES256; a lower-case fragment.
+    /// Why the text is not a JWS with ES256, as a lower-case fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = text.split('.');
         let (Some(header), Some(payload), Some(signature), None) =
@@ -137,8 +137,8 @@ pub fn canonical_hash(value: &Value) -> Result<String, String> {
     serde_json_canonicalizer::to_string(value).map(|text| hash(&text)).map_err(|_| "has no canonical form".to_owned())
 }
 
-/// The token in a text. AP2 v0.1 calls tokens base64url-encoded, and some clients therefore encode the whole token once
-/// more.
+/// Returns the token in a text. AP2 v0.1 calls tokens base64url-encoded. Some clients therefore encode the whole token
+/// once more, and this function decodes it.
 pub fn unwrapped(text: &str) -> Cow<'_, str> {
     let layered = if text.contains('.') { None } else { decode(text) };
     layered.and_then(|bytes| String::from_utf8(bytes).ok()).map_or(Cow::Borrowed(text), Cow::Owned)
@@ -155,7 +155,7 @@ pub fn names(aud: &Value) -> Vec<&str> {
 pub enum Trust<T> {
     /// The signature is valid and by a known issuer.
     Verified(T),
-    /// The signature is missing, or its issuer is unknown; a lower-case fragment.
+    /// The signature is missing, or its issuer is unknown. The text says which, as a lower-case fragment.
     Unverified(&'static str),
 }
 

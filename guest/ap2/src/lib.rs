@@ -27,7 +27,7 @@ use annex_sdk::{
 use crate::memory::Cart;
 use crate::parameters::{PARAMETER_SCHEMA, Parameters, Role};
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct Ap2;
 

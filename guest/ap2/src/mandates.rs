@@ -10,7 +10,7 @@ use crate::memory::{self, Cart, SingleUse};
 use crate::parameters::Parameters;
 use crate::{cart, payment, schemas};
 
-/// The most violations in one answer. Further ones appear after these are fixed.
+/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
 const MAX_VIOLATIONS: usize = 64;
 
 /// The most mandates in one message or artifact. v0.1 defines three kinds.

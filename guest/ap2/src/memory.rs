@@ -46,7 +46,7 @@ pub enum Origin {
 /// The stored facts about a cart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cart {
-    /// The id of its payment request.
+    /// The id of the cart's payment request.
     pub details_id: String,
     /// The hashes of the cart's contents and of the whole mandate.
     pub hashes: [String; 2],
@@ -101,20 +101,20 @@ fn read(bytes: &[u8]) -> Option<Cart> {
 pub struct SingleUse {
     /// The JSON pointer to the id or token in the request.
     pub pointer: String,
-    /// The time in seconds after which requests with it are refused for their age.
+    /// The time in seconds from which a request with this id or token would be too old. The entry can be removed then.
     pub until: u64,
     hash: String,
 }
 
 impl SingleUse {
-    /// Creates an entry. `of` has the kind, the issuer and the id.
+    /// Creates an entry. `of` has the kind of the entry, the issuer and the id.
     pub fn new(pointer: String, until: u64, of: [&str; 3]) -> Self {
         // Encoded as JSON, so that different triples have different texts.
         let hash = jws::hash(&json::text(&of).unwrap_or_default());
         Self { pointer, until, hash }
     }
 
-    /// `once/<until>/<hash>`, so that the expiry is known without reading the value.
+    /// The key of the entry: `once/<until>/<hash>`. It shows when the entry expires, so the value need not be read.
     fn key(&self) -> String {
         format!("once/{:012}/{}", self.until, self.hash)
     }

@@ -46,7 +46,7 @@ struct Binding {
 /// Verifies a `user_authorization` of the payment with this hash, for this cart.
 ///
 /// # Errors
-/// The fault of the authorization; a lower-case fragment.
+/// The fault of the authorization, as a lower-case fragment.
 pub fn verify(
     parameters: &Parameters,
     authorization: Option<&str>,

@@ -32,7 +32,7 @@ macro_rules! shared {
     };
 }
 
-/// `IntentMandate`.
+/// JSON Schema of an `IntentMandate`.
 pub const INTENT: &str = r#"{
   "type": "object",
   "required": ["natural_language_description", "intent_expiry"],
@@ -46,7 +46,7 @@ pub const INTENT: &str = r#"{
   }
 }"#;
 
-/// `CartMandate`.
+/// JSON Schema of a `CartMandate`.
 pub const CART: &str = concat!(
     r##"{
   "type": "object",
@@ -95,7 +95,7 @@ pub const CART: &str = concat!(
     "\n  }\n}"
 );
 
-/// `PaymentMandate`.
+/// JSON Schema of a `PaymentMandate`.
 pub const PAYMENT: &str = concat!(
     r##"{
   "type": "object",

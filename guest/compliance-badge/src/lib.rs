@@ -8,7 +8,7 @@ use annex_sdk::{Card, Declaration, Descriptor, Extension};
 
 use crate::badges::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct ComplianceBadge;
 

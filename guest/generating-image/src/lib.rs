@@ -8,7 +8,7 @@ use annex_sdk::{Descriptor, Extension, Ruling, StateChange, Transition};
 
 use crate::logic::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct GeneratingImage;
 

@@ -13,7 +13,7 @@ use crate::{decisions, state};
 /// The method for a verifier's decision.
 pub const APPROVE: &str = "in-task-authorization/approve";
 
-/// The key of a task that may run.
+/// The key that marks a task as authorized to run.
 pub const AUTHORIZED: &str = "authorized";
 
 /// JSON Schema of the method's parameters.
@@ -37,7 +37,7 @@ pub const RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// The values for a decision. A refusal is followed by its reason.
+/// The first byte of a stored decision. The rest of a refusal is its reason.
 const APPROVED: &str = "+";
 const REFUSED: &str = "-";
 const DEFAULT_REASON: &str = "The authorization was refused.";
@@ -56,7 +56,7 @@ fn yes() -> bool {
     true
 }
 
-/// Decides whether a task may run now. A message to a waiting task changes nothing.
+/// Decides whether a task may run now. A task without a decision waits, also after a further message from the client.
 ///
 /// # Errors
 /// The host's store is not available.

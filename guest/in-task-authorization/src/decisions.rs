@@ -6,8 +6,8 @@
 
 use annex_sdk::keyvalue::Keys;
 
-/// The most stored decisions. Even with the longest reasons they need half of the grant's default, and one listing
-/// returns all their keys.
+/// The most stored decisions. With the longest reasons they take half of the bytes that the grant allows by default.
+/// One listing returns all of their keys.
 pub const MAX_KEPT: usize = 250;
 
 /// The key of the counter for the decisions' numbers.

@@ -15,7 +15,7 @@ use annex_sdk::{
 
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct InTaskAuthorization;
 

@@ -35,7 +35,7 @@ pub const PARAMETER_SCHEMA: &str = r#"{
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// The extension's URI, which is the metadata key too.
+    /// The extension's URI, which is also the metadata key.
     #[serde(default = "default_uri")]
     pub uri: String,
     /// The verifier's `client_id`.

@@ -5,10 +5,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::HMAC;
 
-/// The purpose of the code, which is signed with the id, so that codes for other purposes are not accepted.
+/// The text that is signed together with the task's id. It keeps codes for other purposes from being accepted here.
 const PURPOSE: &str = "in-task-authorization state: ";
 
-/// `<task id>.<code>`. A URI must escape nothing in it, unless the id needs escapes.
+/// The state of a task: `<task id>.<code>`. The full stop and the code need no escapes in a URI.
 pub fn of_task(secret: &str, task_id: &str) -> String {
     format!("{task_id}.{}", URL_SAFE_NO_PAD.encode(HMAC::mac(format!("{PURPOSE}{task_id}"), secret)))
 }

@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use crate::numbers::has_card_number;
 
-/// The most violations in one answer. Further ones appear after these are fixed.
+/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
 const MAX_VIOLATIONS: usize = 64;
 
-/// A violation for each text, number and key of a message (JSON) with a card number, with a pointer into the request.
-/// Neither pointer nor text contains the number, because both are logged.
+/// Finds card numbers in the texts, numbers and keys of a message (JSON). Each violation points into the request.
+/// Neither the pointer nor the text contains the card number, because both are logged.
 pub fn violations(message: &str) -> Vec<Violation> {
     let message: Value = serde_json::from_str(message).unwrap_or_default();
     let mut found = Vec::new();

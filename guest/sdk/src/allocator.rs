@@ -14,7 +14,7 @@ use talc::cell::TalcSyncCell;
 use talc::source::Source;
 use talc::wasm::WasmBinning;
 
-/// The size of the arena. Untouched pages cost nothing, so that it can be large.
+/// The size of the arena. It can be large, because untouched pages cost nothing.
 const ARENA_BYTES: usize = 192 << 10;
 const PAGE_BYTES: usize = 64 << 10;
 /// The bytes that the allocator may need in addition to an allocation.

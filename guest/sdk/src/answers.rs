@@ -52,19 +52,19 @@ impl MethodDeclaration {
 }
 
 impl Addition {
-    /// Adds nothing: the extension does not take part in the call.
+    /// An addition with no entries and without the URI: the extension does not take part in the call.
     #[must_use]
     pub fn none() -> Self {
         Self { activate: false, metadata: Vec::new() }
     }
 
-    /// Adds the extension's URI only.
+    /// An addition of the extension's URI only.
     #[must_use]
     pub fn activation() -> Self {
         Self { activate: true, metadata: Vec::new() }
     }
 
-    /// Adds the extension's URI and one entry of the message's metadata; `value` is JSON text.
+    /// An addition of the extension's URI and one entry of the message's metadata; `value` is JSON text.
     pub fn entry(key: impl Into<String>, value: impl Into<Json>) -> Self {
         let entry = MetadataEntry { location: Location::Message, key: key.into(), value: value.into() };
         // An agent reads the entry only if the extension is active.

@@ -75,7 +75,7 @@ fn fraction(text: &str) -> Option<(u64, &str)> {
     Some((millis, rest))
 }
 
-/// Seconds east of UTC.
+/// Parses an offset such as `+02:00`, and returns it in seconds. East of UTC it is positive.
 fn offset_seconds(text: &str) -> Option<i64> {
     if matches!(text, "Z" | "z") {
         return Some(0);
@@ -113,7 +113,8 @@ fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
     (era * DAYS_PER_ERA + day_of_era).checked_sub(DAYS_BEFORE_EPOCH)
 }
 
-/// RFC 3339 in UTC with milliseconds (cut off, not rounded) of a time since 1970-01-01T00:00:00Z without leap seconds.
+/// Formats a time in RFC 3339, in UTC. The time counts from 1970-01-01T00:00:00Z without leap seconds. Milliseconds are
+/// cut off, not rounded.
 pub fn rfc3339(seconds: u64, nanoseconds: u32) -> String {
     let (year, month, day) = civil_date(seconds / SECONDS_PER_DAY);
     let second_of_day = seconds % SECONDS_PER_DAY;
@@ -124,9 +125,9 @@ pub fn rfc3339(seconds: u64, nanoseconds: u32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
-/// Year, month (1–12) and day (1–31) in the Gregorian calendar of a count of days since 1970-01-01.
+/// Converts a count of days since 1970-01-01 to year, month (1–12) and day (1–31) of the Gregorian calendar.
 ///
-/// It counts years from March, so that the leap day is the last of a year and months need no table.
+/// The calculation begins each year in March. So the leap day is the last day of a year, and months need no table.
 fn civil_date(days_since_epoch: u64) -> (u64, u64, u64) {
     let days = days_since_epoch + DAYS_BEFORE_EPOCH;
     let era = days / DAYS_PER_ERA;

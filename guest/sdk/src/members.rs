@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 /// The members of a JSON object: keys decoded, values as the original text.
 ///
-/// The host has validated all JSON that it passes to the extension, so that values are skipped and not parsed again.
-/// That takes a quarter of a parser's time. Text that is not JSON is safe, but gives no useful result.
+/// The host has validated all JSON that it passes to the extension. So values are skipped and not parsed again, which
+/// takes a quarter of a parser's time. Text that is not JSON does no harm, but gives no useful result.
 #[derive(Debug, Default)]
 pub struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
@@ -55,7 +55,7 @@ impl<'a> Members<'a> {
         self.0.iter().map(|(key, value)| (key.as_ref(), *value))
     }
 
-    /// The JSON text of a member's value. For a repeated key, the last value, as in most parsers.
+    /// The JSON text of a member's value. For a repeated key this is the last value, as in most parsers.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
     }

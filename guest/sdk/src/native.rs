@@ -47,7 +47,8 @@ pub(crate) struct HostState {
 }
 
 thread_local! {
-    /// The current host of the thread. The test runner gives each test a thread, so that each has its own.
+    /// The current host of the thread. The test runner gives each test a thread of its own, so each test has a host of
+    /// its own.
     static CURRENT: RefCell<Option<Rc<RefCell<HostState>>>> = const { RefCell::new(None) };
 }
 
@@ -60,7 +61,7 @@ impl Drop for EnteredHost {
     }
 }
 
-/// Makes a host the thread's current one.
+/// Makes `state` the current host of the thread.
 pub(crate) fn enter(state: Rc<RefCell<HostState>>) -> EnteredHost {
     EnteredHost(CURRENT.replace(Some(state)))
 }
@@ -87,7 +88,7 @@ fn refuse(function: &str) -> ! {
     );
 }
 
-/// Panics because the test did not set up a function. `method` is the method of `Host` that does.
+/// Panics because the test has set no answer for `function`. `method` is the method of `Host` that sets one.
 #[expect(clippy::panic, reason = "a test that is not prepared must fail")]
 fn unprepared(function: &str, method: &str) -> ! {
     panic!("annex_sdk::testing: `{function}` was called, but the Host has no answer; set one with `Host::{method}`");

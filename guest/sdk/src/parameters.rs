@@ -13,11 +13,13 @@ pub(crate) const ALL_PARAMETERS: &str = "annex:parameters";
 #[serde(deny_unknown_fields)]
 pub struct NoParameters {}
 
-/// A type for an extension's parameters, read once per instance, by the first hook that runs.
+/// A type for an extension's parameters. The first hook that runs in an instance reads the parameters, once.
 ///
-/// All types that serde can deserialize implement it. Implement it by hand for a type that reads single parameters
-/// without parsing the others; a misspelt parameter is then refused by the descriptor's parameter schema only.
+/// All types that serde can deserialize implement this trait. Implement it by hand for a type that reads single
+/// parameters without parsing the others. Only the descriptor's parameter schema then refuses a misspelt parameter.
 pub trait FromConfig: Sized {
+    /// Reads the parameters from the host.
+    ///
     /// # Errors
     /// An error fails the load; its text is for the operator.
     fn from_config(config: &Config) -> Result<Self, String>;
@@ -39,7 +41,7 @@ impl Config {
     /// A parameter: a string unchanged, any other value as JSON text. `None` if the operator has not set the parameter.
     ///
     /// # Errors
-    /// The host could not read it; the text is for the operator.
+    /// The host could not read the parameter; the text is for the operator.
     pub fn get(&self, key: &str) -> Result<Option<String>, String> {
         // Authors need no distinction between the kinds of errors.
         config::get(key).map_err(|error| match error {

@@ -1,7 +1,7 @@
 //! The session of the turn's conversation (import `session-state`, needs the grant of that name).
 //!
-//! It has the state at the time of the call: in `validate` the state before the turn, in `respond` the state with the
-//! turn's deltas.
+//! The functions return the state at the time of the call: in `validate` the state before the turn, in `respond` the
+//! state with the turn's deltas.
 
 use crate::imports::session_state;
 use crate::{Json, Scopes};

@@ -1,5 +1,5 @@
 //! The caller's tasks (import `tasks`, needs the grant of that name), and resumption of waiting tasks (import
-//! `task-resumption`, needs that grant).
+//! `task-resumption`, needs the grant of that name).
 
 use crate::Json;
 use crate::imports::{task_resumption, tasks};
@@ -12,7 +12,8 @@ pub fn list(request: &str) -> Result<Json, String> {
     tasks::list(request)
 }
 
-/// Resumes a task that this extension interrupted. It happens after the running hook has returned without an error.
+/// Resumes a task that this extension interrupted. The task resumes after the running hook has returned without an
+/// error.
 ///
 /// # Errors
 /// When no such task exists.

@@ -223,7 +223,7 @@ impl Host {
     }
 
     /// Sets the function that answers [`schema::validate`](crate::schema::validate) with violations. A test has no
-    /// validator, so that the function decides.
+    /// validator, so this function decides.
     pub fn schema(self, validate: impl Fn(&str, &str) -> Result<Vec<Violation>, String> + 'static) -> Self {
         self.with(|state| state.validate = Some(Rc::new(validate)))
     }
@@ -248,8 +248,8 @@ impl Host {
 
 /// Methods that run calls and read their effects.
 impl Host {
-    /// Runs `calls` on this thread with this host. Inside of another host's `run`, this host replaces the outer one for
-    /// that time.
+    /// Runs `calls` on this thread with this host. Within another host's `run`, this host replaces the outer one until
+    /// `calls` returns.
     pub fn run<T>(&self, calls: impl FnOnce() -> T) -> T {
         let _entered = native::enter(Rc::clone(&self.state));
         calls()

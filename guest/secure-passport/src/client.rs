@@ -6,8 +6,8 @@ use annex_sdk::{Addition, Outgoing, Rejection, Violation, json, pointer};
 use crate::parameters::Parameters;
 use crate::passport::Passport;
 
-/// The passport for a call: the program's input, named after `sign_as` and signed if that is configured. Empty if the
-/// program gives no input, or the call has no message.
+/// The passport for a call: the program's input. With `sign_as` it has the name of that client, unless the input has a
+/// name, and it is signed. The addition is empty if the program gives no input, or if the call has no message.
 ///
 /// # Errors
 /// The agent does not declare the extension. Or the input is not a passport, has a key that the agent does not support,

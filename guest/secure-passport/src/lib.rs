@@ -1,5 +1,5 @@
-//! The Secure Passport extension, version 1: a client sends statements about itself and its user, signed if the agent
-//! must be able to trust it.
+//! The Secure Passport extension, version 1: a client sends statements about itself and its user. It signs them if the
+//! agent accepts only signed statements.
 //!
 //! This file has the hooks. The format of a passport is in [`passport`], its signature in [`signature`], the server's
 //! side in [`server`], and the client's side in [`client`].
@@ -17,7 +17,7 @@ use annex_sdk::{
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct SecurePassport;
 

@@ -78,7 +78,8 @@ fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport) -> R
     Ok(())
 }
 
-/// `{"passport": {"clientId": …, "sessionId": …, "verified": …, "state": {…}}}`.
+/// The state delta: `{"passport": {"clientId": …, "sessionId": …, "verified": …, "state": {…}}}`, with `state_key` in
+/// place of `passport`.
 fn delta(state_key: &str, passport: &Passport, is_verified: bool) -> Json {
     // Values go on as the text that was sent or signed, so that their digits survive.
     let members = passport.state.iter().map(|(key, value)| format!("{}:{value}", json::string(key)));

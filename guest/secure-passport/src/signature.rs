@@ -29,16 +29,16 @@ pub enum Algorithm {
 
 /// A parsed key.
 pub enum Key {
-    /// Signs and verifies.
+    /// A key for HMAC, which signs and verifies.
     Hmac(Vec<u8>),
-    /// Verifies.
+    /// A public key of Ed25519, which verifies.
     Public(PublicKey),
-    /// Signs.
+    /// A private key of Ed25519, which signs.
     Private(KeyPair),
 }
 
 impl Key {
-    /// Uses the bytes of a secret's text.
+    /// Makes a key for HMAC from the bytes of a secret's text.
     ///
     /// # Errors
     /// The secret is too short.

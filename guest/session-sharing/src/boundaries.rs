@@ -6,7 +6,7 @@
 use annex_sdk::json;
 use serde::{Deserialize, Serialize};
 
-/// The most conversations per agent. The one that was unused for longest is removed first.
+/// The most conversations per agent. The conversation that was unused for longest is removed first.
 const MAX_CONVERSATIONS: usize = 100;
 /// The longest context id that is stored, in bytes.
 const MAX_CONTEXT: usize = 256;
@@ -30,14 +30,14 @@ pub struct Conversation {
     pub context: String,
 }
 
-/// The last event of a conversation that an agent has.
+/// The place up to which an agent has the events of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boundary {
     /// The revision of the history.
     pub revision: u64,
-    /// The last event that the agent has.
+    /// The number of the last event that the agent has.
     pub up_to: u64,
-    /// True if the last call got no answer. The agent may have refused it because it has lost the conversation.
+    /// True if the last call got no answer. The agent may have lost the conversation and refused the call.
     pub is_open: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The caller's side: shares the events that an agent does not have, and records the last one.
 //!
 //! The boundary moves when the agent acknowledges the shared events in an answer that ends successfully. After any
-//! other answer the boundary stays, and the next call shares the same events again. After a call without an answer, the
-//! agent may have refused it because it has lost the conversation; the next call then shares everything.
+//! other answer the boundary stays, and the next call shares the same events again. If a call gets no answer, the agent
+//! may have lost the conversation and refused the call. Then the next call shares all events.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation, json};
@@ -78,7 +78,7 @@ pub fn before(
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
 }
 
-/// Refuses events that exceed the limits of either side.
+/// Refuses events that exceed one of the limits. `limits` has those of both sides.
 fn check_limits(shared: &SharedEvents, limits: &[Limits]) -> Result<(), Violation> {
     let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
     let Some(passed) = limits.iter().find_map(|limits| limits.passed_by(&sizes)) else { return Ok(()) };
@@ -86,10 +86,10 @@ fn check_limits(shared: &SharedEvents, limits: &[Limits]) -> Result<(), Violatio
     Err(Violation::new("/events", format!("{passed}: {advice}")))
 }
 
-/// Reads an answer. Returns the context and the new boundary for the program, if the boundary moved.
+/// Reads an answer. If the boundary moved, returns the context and the new boundary for the program.
 ///
 /// # Errors
-/// When the agent answers in another context than the message's. Nothing is stored then.
+/// The agent answers in a context other than the message's. Nothing is stored then.
 pub fn after(
     parameters: &Parameters,
     call: &mut Call,
@@ -174,8 +174,8 @@ impl Input {
         Ok(Self { mode, peer, revision, events, up_to })
     }
 
-    /// The events for the agent. If the boundary is uncertain, all events. If all exceed the limits, only the newer
-    /// ones, because the agent may still have the others.
+    /// The events for the agent. Usually these are the events after the boundary. If the last call got no answer, they
+    /// are all events, as long as the limits allow: the agent may have lost the conversation.
     fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<SharedEvents, Violation> {
         let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
         // The call before got no answer, perhaps because the agent has lost the conversation.
@@ -189,8 +189,8 @@ impl Input {
         Ok(newer)
     }
 
-    /// The events for an agent that has those up to `base`. The agent's own answers are included only if `base` is 0,
-    /// because the agent may then have lost them.
+    /// The events for an agent that has the events up to `base`. The agent's own answers are included only if `base` is
+    /// 0, because the agent may have lost them then.
     fn since(&self, base: u64, agent: &str) -> SharedEvents {
         let newer = self.events.iter().filter(|event| event.seq > base);
         let marked = newer.map(|event| Event { yours: event.agent.as_deref() == Some(agent), ..event.clone() });

@@ -10,8 +10,8 @@ use annex_sdk::json;
 /// The text that replaces a credential.
 pub const REMOVED: &str = "[removed]";
 
-/// Names of secrets, in lower case and without separators. Longer names with one of these as their end count too, such
-/// as `dbpassword`.
+/// Names of secrets, in lower case and without separators. A longer name counts too if it ends with one of these names,
+/// such as `dbpassword`.
 const NAMES: [&str; 17] = [
     "password",
     "passwd",
@@ -56,7 +56,7 @@ const PREFIXES: [&str; 20] = [
     "hf_",
 ];
 
-/// The shortest word with such a prefix that counts as a key.
+/// The shortest word that counts as a key because of its prefix.
 const KEY_BYTES: usize = 20;
 /// The length of the shortest of [`NAMES`].
 const NAME_BYTES: usize = 5;
@@ -84,8 +84,8 @@ pub fn without_in_text(text: &str) -> String {
     clean
 }
 
-/// The JSON text with `"[removed]"` for values under names of secrets, and without credentials in its strings. Reads
-/// the text once, at any depth of nesting.
+/// Returns the JSON text without credentials. A value under the name of a secret becomes `"[removed]"`, and strings
+/// lose their credentials. Reads the text once, at any depth of nesting.
 pub fn without_in_json(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -152,17 +152,17 @@ fn behind_value(text: &str) -> &str {
     }
 }
 
-/// The relevant words before a word.
+/// The kind of the words before a word. It decides whether the word may be a credential.
 #[derive(Clone, Copy, PartialEq)]
 enum WordBefore {
     Nothing,
-    /// `Bearer` or `Basic`.
+    /// The word before is `Bearer` or `Basic`.
     Scheme,
-    /// The name of a secret.
+    /// The word before is the name of a secret.
     Name,
-    /// The name of a secret and a colon.
+    /// The name of a secret and a colon come before.
     NameColon,
-    /// The name of a secret and an equals sign.
+    /// The name of a secret and an equals sign come before.
     NameEquals,
 }
 
@@ -215,7 +215,8 @@ fn is_key(word: &str) -> bool {
     is_known || is_web_token
 }
 
-/// Removes private keys, from the first line of each to its last, or to the end of the text if that is missing.
+/// Removes private keys. A key reaches from its first line to its last line, or to the end of the text if it has no
+/// last line.
 fn without_private_keys(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;

@@ -40,8 +40,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// The events of an array, sorted by `seq`, without those that have nothing to share: partial ones, thoughts,
-    /// changes of state. Also returns the last `seq` of all events.
+    /// Reads the events of an array, which must be sorted by `seq`. Skips events with nothing to share: partial events,
+    /// thoughts and changes of state. Also returns the last `seq` of the array.
     pub fn read_all(list: &Node<'_>) -> Result<(Vec<Self>, u64), Violation> {
         let mut events = Vec::new();
         let mut last = 0;
@@ -59,7 +59,7 @@ impl Event {
         Ok((events, last))
     }
 
-    /// The size of its texts in bytes.
+    /// The size of the event's texts in bytes.
     pub fn size(&self) -> usize {
         self.texts.iter().map(String::len).sum()
     }
@@ -88,7 +88,7 @@ fn role(node: &Node<'_>) -> Result<Role, Violation> {
     }
 }
 
-/// Reads the author's name. It appears outside of the quotes, so that it must look like a name.
+/// Reads the author's name. Only the characters of a name are allowed, because the name appears outside of the quotes.
 fn author(node: &Node<'_>) -> Result<String, Violation> {
     let author = node.text()?;
     let is_name = |character: char| character.is_alphanumeric() || "_-.:@/ ".contains(character);

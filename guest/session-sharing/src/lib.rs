@@ -33,7 +33,7 @@ thread_local! {
     static CALL: RefCell<Option<client::Call>> = const { RefCell::new(None) };
 }
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct SessionSharing;
 

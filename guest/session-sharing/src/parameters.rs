@@ -79,15 +79,15 @@ impl Parameters {
 pub struct Limits {
     /// The most events in one message.
     pub max_events: Option<usize>,
-    /// Bytes of one event's text.
+    /// The most bytes of one event's text.
     pub max_event_bytes: Option<usize>,
-    /// Bytes of the text of all events.
+    /// The most bytes of the texts of all events.
     pub max_bytes: Option<usize>,
 }
 
 impl Limits {
-    /// The limits in a declaration on an Agent Card (JSON). A card without readable limits sets none; the agent then
-    /// refuses what exceeds its limits.
+    /// Reads the limits from a declaration on an Agent Card (JSON). Without readable limits there are none on this
+    /// side, and the agent refuses events that exceed its limits.
     pub fn declared(declaration: &str) -> Self {
         #[derive(Deserialize)]
         struct Declaration {
@@ -96,7 +96,7 @@ impl Limits {
         serde_json::from_str::<Declaration>(declaration).map(|declaration| declaration.params).unwrap_or_default()
     }
 
-    /// The limit that events of these sizes in bytes exceed, as text; `None` if they exceed none.
+    /// Describes the limit that events of these sizes in bytes exceed. `None` if they exceed none.
     pub fn passed_by(&self, sizes: &[usize]) -> Option<String> {
         let passes = |bound: Option<usize>, size: usize| bound.filter(|bound| size > *bound);
         if let Some(bound) = passes(self.max_events, sizes.len()) {

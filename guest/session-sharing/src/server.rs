@@ -16,13 +16,13 @@ use crate::parameters::Parameters;
 use crate::quoting;
 use crate::wire::{Acknowledgement, Mode, SharedEvents, shared_in};
 
-/// The client assumes that the agent has events which are missing.
+/// The error code if the agent lacks events that the client assumes it to have.
 pub const GAP: i32 = -32_301;
-/// The agent does not know the conversation.
+/// The error code if the agent does not know the conversation.
 pub const UNKNOWN_CONTEXT: i32 = -32_302;
-/// The client shares an outdated revision of the history.
+/// The error code if the client shares an outdated revision of the history.
 pub const STALE_REVISION: i32 = -32_303;
-/// The agent cannot store now which events it has.
+/// The error code if the agent cannot store which events it has received.
 pub const NOT_KEPT: i32 = -32_304;
 
 /// The most peers of one conversation.
@@ -55,8 +55,8 @@ struct PeerProgress {
     taken: u64,
 }
 
-/// Checks the events that a message (JSON) shares; `None` if it shares none, and stays unchanged. The rewrites put new
-/// events in front of the message's own parts.
+/// Checks the events that a message (JSON) shares. Returns rewrites that put the new events in front of the message's
+/// parts. `None` if the message shares no events.
 pub fn check(
     parameters: &Parameters,
     message: &str,
@@ -100,10 +100,10 @@ impl PendingEvents {
     }
 }
 
-/// The acknowledgement, if this event ends the turn successfully: the agent answered, or waits for the client.
+/// Returns the acknowledgement, if this event ends the turn successfully: the agent answered, or waits for the client.
 ///
-/// If another extension prevents the agent from running, the first event is also the first chance to record the shared
-/// events.
+/// This also records the shared events if that has not happened yet. If another extension keeps the agent from running,
+/// the first event is the first opportunity to do so.
 pub fn acknowledge(
     parameters: &Parameters,
     taken: &mut PendingEvents,
@@ -129,8 +129,8 @@ pub fn is_good_end(state: &str) -> bool {
     matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
 }
 
-/// The agent's record for a peer; `None` if the conversation begins with this message. In that case a key is set now,
-/// so that the record has room later.
+/// The agent's record for a peer. `None` if the conversation begins with this message. In that case an empty record is
+/// stored now, so that the later one finds room.
 fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<PeerProgress>, Rejection> {
     let not_kept = |_: String| {
         error(NOT_KEPT, "the agent cannot store which events it has; share the conversation in the mode \"full\"", None)
@@ -168,7 +168,8 @@ fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<Pee
     Ok(Some(standing))
 }
 
-/// An error. `has` is the last event that the agent has, for errors after which the client sends all events again.
+/// An error for the client. With `has`, the number of the last event that the agent has, the client sends all events
+/// again.
 fn error(code: i32, message: &str, has: Option<u64>) -> Rejection {
     let data = has.map(|has| format!(r#"{{"resend":true,"received":{has}}}"#));
     ExtensionError { code, message: message.to_owned(), data }.into()

@@ -71,7 +71,7 @@ impl SharedEvents {
         Ok(Self { mode, peer, revision, base, up_to: within, events })
     }
 
-    /// The metadata value.
+    /// The shared events as a metadata value (JSON).
     pub fn write(&self) -> Result<Json, String> {
         let events = self.events.iter().map(WrittenEvent::of).collect();
         let Self { mode, peer, revision, base, up_to, .. } = self;
@@ -112,7 +112,7 @@ impl Acknowledgement {
         })
     }
 
-    /// The metadata value.
+    /// The acknowledgement as a metadata value (JSON).
     pub fn write(&self) -> Result<Json, String> {
         json::text(self)
     }

@@ -1,5 +1,5 @@
-//! The decisions of the extension, as functions of their arguments only. They have the names of the functions in the
-//! article from which the extension comes; spec.md lists the hook that calls each.
+//! The decisions of the extension, as functions of their arguments only. Their names come from the article that
+//! introduced the extension. `spec.md` lists the hook that calls each.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -15,7 +15,7 @@ pub trait Host {
     fn snapshot(&self) -> Json;
     /// The scopes that a delta may change.
     fn writable(&self) -> Scopes;
-    /// The violations of a schema by an instance. Fails for an unusable schema or instance.
+    /// The violations of a schema by an instance. Fails if the schema is unusable or the instance cannot be validated.
     fn violations(&self, state_schema: &str, instance: &str) -> Result<Vec<Violation>, String>;
 }
 
@@ -32,8 +32,8 @@ pub fn agent_extension(parameters: &Parameters) -> Declaration {
     Declaration { description: Some(parameters.description.clone()), params }
 }
 
-/// The metadata entry with the state: the state key takes precedence over the bare URI, and the message over the
-/// request.
+/// Finds the metadata entry with the state. An entry under the state key comes before one under the bare URI, and then
+/// an entry of the message before one of the request.
 pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> Option<&'a MetadataEntry> {
     // The first entry counts. The published article uses the state key, examples of A2A the bare URI.
     let places = [
@@ -47,8 +47,8 @@ pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> 
         .find_map(|(location, key)| metadata.iter().find(|entry| entry.location == *location && entry.key == **key))
 }
 
-/// The state delta of a request, exactly as received. `None` for a request without state, if none is required: either
-/// there is no schema, or the session has the required state from an earlier turn.
+/// The state delta of a request, exactly as received. `None` if the request has no state and needs none: there is no
+/// schema, or the session has the required state from an earlier turn.
 pub fn get_state(
     parameters: &Parameters,
     metadata: &[MetadataEntry],
@@ -72,8 +72,8 @@ pub fn get_state(
     if violations.is_empty() { Ok(Some(entry.value.clone())) } else { Err(Rejection::Violations(violations)) }
 }
 
-/// The violations of the schema by the received state, merged over the stored state. A later turn may therefore send
-/// changes only. Keys of other scopes are not validated.
+/// Validates the received state together with the stored state, and returns the violations. So a later turn may send
+/// only its changes. Keys of other scopes are not validated.
 pub fn is_valid_schema(
     schema: &StateSchema,
     entry: &MetadataEntry,
@@ -173,7 +173,7 @@ impl Scope {
     }
 }
 
-/// The most violations in one answer. Further ones appear after these are fixed.
+/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
 const MAX_VIOLATIONS: usize = 64;
 
 /// A violation for each key whose scope the extension may not change.
@@ -196,7 +196,7 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
         .collect()
 }
 
-/// True if the session has the required state from earlier turns. Without a schema none is required.
+/// True if the session has the required state from earlier turns. Without a schema no state is required.
 fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
     let Some(schema) = &parameters.state_schema else { return true };
     let snapshot = host.snapshot();

@@ -37,8 +37,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Reads the parameters with a function that returns single ones, each as a string or JSON text. A turn parses no
-    /// other parameters.
+    /// Reads the parameters one by one with `get`, which returns a string or JSON text. So a turn parses no other
+    /// parameters.
     pub fn look_up(get: impl Fn(&str) -> Result<Option<String>, String>) -> Result<Self, String> {
         let uri = get("uri")?.unwrap_or_else(|| DEFAULT_URI.to_owned());
         let state_key = get("state_key")?.unwrap_or_else(|| default_state_key(&uri));
@@ -47,8 +47,8 @@ impl Parameters {
         Ok(Self { uri, state_key, state_schema, description })
     }
 
-    /// The keys that the extension owns. It also reads the bare URI, which examples of the A2A specification use as the
-    /// key, but writes only under `state_key`.
+    /// The keys that the extension owns. The extension writes only under `state_key`. It also reads state under the
+    /// bare URI, because examples of the A2A specification use this key.
     pub fn metadata_keys(&self) -> Vec<String> {
         let mut keys = vec![self.state_key.clone(), self.uri.clone()];
         // An operator may choose the bare URI as the state key.
@@ -65,11 +65,10 @@ pub struct StateSchema {
     outline: OnceLock<Outline>,
 }
 
-/// The parts of a schema that are needed in addition to validation. Read on demand, because most requests do not need
-/// them.
+/// Facts about a schema that validation does not give. They are read on demand, because most requests need none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
-    /// The top-level `required`.
+    /// The names in the schema's top-level `required`.
     pub required: Vec<String>,
     /// The names in the top-level `properties`, then further names in `required`. Only stored keys with these names are
     /// validated, so that other keys of the agent cannot violate the schema.
@@ -85,7 +84,7 @@ impl StateSchema {
         Ok(Self { text, outline: OnceLock::new() })
     }
 
-    /// The outline of its top level.
+    /// The outline of the schema's top level.
     pub fn outline(&self) -> &Outline {
         self.outline.get_or_init(|| Outline::of(&self.text))
     }
@@ -113,7 +112,7 @@ impl FromConfig for Parameters {
     }
 }
 
-/// The URI without its scheme, and `/state`.
+/// The default of `state_key`: the URI without its scheme, and `/state`.
 fn default_state_key(uri: &str) -> String {
     let (_, path) = uri.split_once("://").unwrap_or(("", uri));
     format!("{path}/state")

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::parameters::{Parameters, Rule};
 
-/// The most violations in one answer. Further ones appear after these are fixed.
+/// The most violations in one answer. After the client has fixed these, the next answer shows further ones.
 const MAX_VIOLATIONS: usize = 64;
 
 /// The violations of the profile by a message (JSON), with pointers into the request.

@@ -60,7 +60,7 @@ pub struct Parameters {
     pub schemas: Vec<Rule>,
 }
 
-/// A schema, and conditions on the parts that must match the schema.
+/// A schema for data, and the conditions under which a part must match the schema.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {

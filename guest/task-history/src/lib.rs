@@ -33,7 +33,7 @@ fn default_uri() -> String {
     DEFAULT_URI.to_owned()
 }
 
-/// The extension, which only its parameters configure.
+/// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
 pub struct TaskHistory;
 

@@ -42,13 +42,14 @@ pub const RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// The most tasks that one call examines, so that it ends in time. The next page continues there.
+/// The most tasks that a call examines, so that the call ends in time. The next page of the answer continues with the
+/// next task.
 const MAX_LOOKED_AT: usize = 200;
-/// The most bytes of tasks after which a call reads no further page. The last page may exceed it.
+/// The number of bytes of tasks after which a call reads no further page. The last page may exceed it.
 const MAX_BYTES: usize = 512 << 10;
 
-/// The requests to ListTasks, from the fastest to the one with the smallest answer: the page size, and whether
-/// artifacts and history are included.
+/// The requests to ListTasks that are tried in this order: the page size, and whether artifacts and history are
+/// included. The first request is the fastest, and the last one has the smallest answer.
 const SEARCHING: [(usize, bool); 3] = [(10, true), (1, true), (1, false)];
 /// The requests to ListTasks for a search without a text.
 const LISTING: [(usize, bool); 2] = [(10, false), (1, false)];
@@ -137,8 +138,8 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
 }
 
 struct PageProgress {
-    /// The number of examined tasks, skipped ones included. May exceed the number of tasks on the page if tasks were
-    /// deleted since the previous call.
+    /// The number of tasks up to which the page has been examined, including skipped ones. If tasks were deleted since
+    /// the previous call, the number may exceed that of the tasks on the page.
     up_to: usize,
     /// True if all following tasks are too old.
     is_over: bool,
@@ -183,7 +184,7 @@ fn wanted(params: &Params) -> Result<SearchConditions, Rejection> {
     })
 }
 
-/// Reads a page of ListTasks. If the page exceeds the limits, tries again with smaller ones.
+/// Reads a page of ListTasks. If the page exceeds the limits, requests a smaller page.
 fn fetch(params: &Params, token: &str, list: &impl Fn(&str) -> Result<Json, String>) -> Result<Json, Rejection> {
     let mut first_error = None;
     let attempts: &[(usize, bool)] = if params.query.is_some() { &SEARCHING } else { &LISTING };

@@ -68,7 +68,7 @@ pub(crate) struct HttpCommand {
     fields: Vec<(String, String)>,
     #[serde(default)]
     body: String,
-    /// The length of a generated body, instead of `body`.
+    /// The length of a generated body, which is sent instead of `body`.
     #[serde(default)]
     body_bytes: usize,
 }

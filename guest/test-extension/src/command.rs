@@ -19,10 +19,10 @@ const DEFAULT_BYTES: usize = 1 << 20;
 /// The default number of levels of `deep-json`.
 const DEFAULT_DEPTH: usize = 10_000;
 
-/// The number of calls in which `turn` behaved in this instance.
+/// The number of calls in which the command `turn` has done nothing yet, in this instance.
 static BEHAVED: AtomicUsize = AtomicUsize::new(0);
 
-/// One command per hook.
+/// The commands for the hooks; `None` for a hook without one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Hooks {
@@ -123,12 +123,12 @@ impl<'a> Command<'a> {
             .collect()
     }
 
-    /// For `turn`: true after enough calls in which it behaved.
+    /// For the command `turn`: returns true after the number of calls in its argument. Counts the call.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
     }
 
-    /// Misbehaves, as every hook can.
+    /// Misbehaves as the command names. Every hook supports these commands.
     pub(crate) fn misbehave(&self) -> ! {
         match self.name {
             "loop" => spin(),
@@ -179,7 +179,8 @@ fn compare_for_ever() -> ! {
     validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{values}]}}}}"#), &format!("[{}]", vec!["2"; 199].join(",")))
 }
 
-/// Schemas that would cost the host seconds or gigabytes in one call, by number.
+/// Validates by costly schemas, without end. `number` selects a schema that would cost the host seconds or gigabytes in
+/// one call.
 fn misuse_schemas(number: usize) -> ! {
     let text = |length: usize| format!("\"{}\"", "ab".repeat(length / 2));
     let list = |count: usize, schema: &dyn Fn(usize) -> String| (0..count).map(schema).collect::<Vec<_>>().join(",");

@@ -103,7 +103,7 @@ struct ResponseTrace<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// A step of the trace. Unknown fields are omitted; the cost is never known.
+/// A step of the trace. Unknown fields are omitted. The cost of a step is never known.
 #[derive(Serialize)]
 struct Step<'a> {
     step_id: String,
@@ -136,7 +136,7 @@ enum StepAction<'a> {
 }
 
 impl<'a> RecordedStep<'a> {
-    /// Converts a step. Turns of one task share a trace, so that the time of the step's beginning is a part of its id.
+    /// Converts a step. Turns of one task share a trace, so the id of a step contains the time when the step began.
     fn traced(&'a self, trace_id: &'a str, index: usize, parameters: &Parameters) -> Step<'a> {
         Step {
             step_id: format!("step-{}-{}", self.start_time, index + 1),

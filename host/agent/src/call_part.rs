@@ -12,9 +12,9 @@ use crate::model::{ToolCall, ToolResult};
 const TYPE: &str = "adk_type";
 const CALL: &str = "function_call";
 const RESPONSE: &str = "function_response";
-/// The metadata key that marks a call whose result the client sends later, and the tool's preliminary answer.
+/// The metadata key of a call whose result the client sends later. The tool's preliminary answer has the key too.
 const LONG_RUNNING: &str = "adk_is_long_running";
-/// The metadata key for signatures that the provider needs back with a call.
+/// The metadata key for signatures of a call. The provider needs them back with the call.
 const SIGNATURES: &str = "adk_thought_signature";
 
 /// A part that holds a call or its result.
@@ -91,7 +91,7 @@ fn data_part(kind: &str, data: &impl Serialize, is_long_running: bool) -> Part {
     Part { metadata, ..Part::from(PartContent::Data(json(data))) }
 }
 
-/// Serializes a value. Parts that nest too deep inside the wrapper become text.
+/// Serializes a value. Inner values that nest too deep for some JSON readers become text.
 fn json(value: &impl Serialize) -> Json {
     Json::from_peer(value).unwrap_or_else(|_| Json::string(""))
 }

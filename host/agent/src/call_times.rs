@@ -16,10 +16,10 @@ pub enum CallEnd {
 }
 
 impl CallEnd {
-    /// All outcomes, each at its own number.
+    /// All outcomes. The index of an outcome in this list is its number as an integer.
     pub const ALL: [Self; 3] = [Self::Ok, Self::Failed, Self::BrokenOff];
 
-    /// The name in labels.
+    /// The name of the outcome in metric labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

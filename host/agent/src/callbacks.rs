@@ -39,7 +39,8 @@ pub trait Callbacks: Send + Sync {
     }
 
     /// Called once per turn, after the answer. A returned text replaces the answer for the client and under the output
-    /// key; the session has both, one after the other. State without a text is stored as an event of its own.
+    /// key. The session then has both texts, one after the other. State without a text is stored as an event of its
+    /// own.
     async fn after_agent(&self, _context: &mut CallbackContext) -> Result<Option<String>, AgentError> {
         Ok(None)
     }

@@ -113,7 +113,8 @@ impl Conversation {
         }
     }
 
-    /// Stores a result from the client if it belongs to a pending call. The call moves after all later messages.
+    /// Stores a result from the client if it belongs to a pending call, and returns true. The call moves behind all
+    /// later messages, so that its result is the latest turn.
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
         let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };

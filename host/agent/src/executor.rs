@@ -39,7 +39,8 @@ pub trait AgentExecutor: Send + Sync {
     fn before_event(&self, _conversation: &Conversation, _event: &mut AgentEvent) {}
 
     /// The number of latest events that the agent reads in a turn with
-    /// [`Conversation::history`](annex_conversation::Conversation::history). They are loaded together with the conversation.
+    /// [`Conversation::history`](annex_conversation::Conversation::history). The server loads them together with the
+    /// conversation.
     fn reads_history(&self) -> usize {
         0
     }
@@ -74,8 +75,8 @@ pub trait AgentExecutor: Send + Sync {
         false
     }
 
-    /// Called when a task ends before its agent did: it was cancelled, or its turn took too long. A remote agent
-    /// cancels its own task. The server waits a few seconds at most.
+    /// Called when a task ends before its agent did: it was cancelled, or its turn took too long. An agent that calls a
+    /// remote agent cancels the task there. The server waits a few seconds at most.
     async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {}
 }
 
@@ -96,7 +97,7 @@ pub struct TurnContext {
     pub steps: Steps,
     /// Fires when the client cancels the task or the server stops.
     pub cancel: CancellationToken,
-    /// The parts of the request that a remote agent needs; `None` for a local agent.
+    /// The facts about the request that only a remote agent needs; `None` for a local agent.
     pub remote: Option<Arc<UpstreamContext>>,
 }
 
@@ -124,8 +125,8 @@ pub enum AgentEvent {
     /// An event of a remote agent. The server replaces that agent's ids with its own. A whole task cannot be relayed,
     /// because it is not an event.
     Relayed(Box<StreamResponse>),
-    /// A remote agent has accepted the message and works on a task without an event so far. The client gets its task at
-    /// once.
+    /// A remote agent has accepted the message and works on its task, but has sent no event yet. The client gets this
+    /// server's task at once.
     Begun,
 }
 
@@ -169,7 +170,7 @@ pub enum AgentError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Like `Internal`, with a text about the kind of failure for the user.
+    /// A failure like [`Internal`](Self::Internal), but with a text for the user about the kind of failure.
     #[error("{message}")]
     Broken {
         /// The kind of failure, in whole sentences without internals.

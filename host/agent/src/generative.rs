@@ -40,8 +40,8 @@ pub struct GenerativeConfig {
     /// The environment variable with the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`. With an
     /// `endpoint` the default is no key.
     pub api_key_env: Option<String>,
-    /// The screen that checks each address before a connection is opened. Set where a tenant, and not the operator,
-    /// chose the endpoint.
+    /// The screen that checks each address before a connection is opened. Set if a tenant chose the endpoint, and
+    /// `None` if the operator chose it.
     #[serde(skip)]
     pub screen: Option<Screen>,
 }
@@ -53,9 +53,9 @@ pub enum Adapter {
     /// OpenAI's chat completions API. Most other providers and local servers offer it too.
     #[default]
     OpenAi,
-    /// Google's Gemini.
+    /// Google's Gemini API.
     Gemini,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API.
     Anthropic,
     /// Ollama's own API; by default on this machine.
     Ollama,
@@ -169,7 +169,7 @@ impl fmt::Debug for GenerativeModel {
 }
 
 impl GenerativeConfig {
-    /// Checks the config like [`GenerativeModel::new`], without building the client, the slowest part.
+    /// Checks the config like [`GenerativeModel::new`]. Does not build the client, because that takes the most time.
     ///
     /// # Errors
     /// As [`GenerativeModel::new`].
@@ -177,7 +177,7 @@ impl GenerativeConfig {
         self.parts().map(drop)
     }
 
-    /// The header fields, with the key, and the address.
+    /// Returns the header fields of each request, which contain the key, and the base URL.
     fn parts(&self) -> Result<(HeaderMap, Url), GenerativeError> {
         let Self { model, adapter, endpoint, api_key_env, screen } = self;
         // The provider's usual key must not be sent to another endpoint.
@@ -203,7 +203,7 @@ impl GenerativeModel {
         Ok(Self { client, adapter, endpoint, fields, name: model })
     }
 
-    /// The URL of a request. The base URL may have a query, such as the version of the API, which is kept.
+    /// The URL of a request. If the base URL has a query, such as the version of the API, the query is kept.
     fn url(&self, request: &ChatRequest) -> Url {
         let mut url = self.endpoint.clone();
         url.set_path(&format!("{}/{}", url.path().trim_end_matches('/'), request.path));

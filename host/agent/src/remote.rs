@@ -1,5 +1,5 @@
-//! The parts of a request that a remote agent needs in addition to the message, and the store for its ids of
-//! conversations and tasks.
+//! The facts about a request that a remote agent needs in addition to the message, and the store for the ids that the
+//! remote agent gives conversations and tasks.
 
 use std::error::Error;
 use std::fmt;
@@ -12,14 +12,15 @@ use http::HeaderMap;
 /// The error of reading or storing ids.
 pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
-/// The ids that a remote agent has for the conversation and the task of a turn: a text for each. They are not part of
-/// the state, and no other agent sees them. They live as long as the conversation and the task, and as durably.
+/// A store for the ids that a remote agent has for the conversation and the task of a turn, one text for each. The ids
+/// are not part of the state, and no other agent sees them. They live as long as the conversation and the task, and as
+/// durably.
 #[async_trait]
 pub trait UpstreamIds: Send + Sync {
-    /// The ids of the conversation.
+    /// The stored ids of the conversation; `None` if there are none.
     async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError>;
 
-    /// The ids of one of the caller's tasks; `None` for a task of another caller.
+    /// The stored ids of one of the caller's tasks. `None` if there are none, and for a task of another caller.
     async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError>;
 
     /// Replaces the ids of the conversation.
@@ -42,11 +43,11 @@ pub enum TurnStart {
     WaitingTask,
 }
 
-/// The parts of a request that a remote agent needs in addition to the message.
+/// The facts about a request that a remote agent needs in addition to the message.
 pub struct UpstreamContext {
-    /// The extensions that the caller requested and the remote agent provides.
+    /// The extensions that the caller requested and that the remote agent provides.
     pub extensions: Vec<ExtensionUri>,
-    /// The header fields of the request; `None` where the binding shows none.
+    /// The header fields of the request; `None` if the binding does not provide them.
     pub headers: Option<Arc<HeaderMap>>,
     /// Media types that the caller accepts.
     pub accepted_output_modes: Vec<String>,
@@ -60,7 +61,7 @@ pub struct UpstreamContext {
 }
 
 impl UpstreamContext {
-    /// A context with only the store for ids.
+    /// Creates a context that has only the store for ids.
     pub fn new(ids: Arc<dyn UpstreamIds>) -> Self {
         Self {
             extensions: Vec::new(),

@@ -1,5 +1,5 @@
-//! An agent without a model: it plays the scripted events for a message, the same every time. For tests of A2A clients
-//! and for conformance kits.
+//! An agent without a model, for tests of A2A clients and for conformance kits. It plays the scripted events for a
+//! message, and the same message always gets the same events.
 
 use std::time::Duration;
 

@@ -49,7 +49,7 @@ pub struct ScriptConfig {
     pub rules: Vec<RuleConfig>,
     /// The answer if no rule applies.
     pub fallback: String,
-    /// The most bytes for compiled patterns, for a tenant's script; `None` for a script of the operator.
+    /// The most bytes of compiled patterns for a tenant's script. `None` for a script of the operator.
     #[serde(skip)]
     share: Option<usize>,
 }
@@ -204,7 +204,7 @@ pub enum ScriptError {
 #[derive(Clone, Debug)]
 pub struct ScriptedModel {
     script: Arc<Script>,
-    /// Limits larger work: each tenant does one piece at a time.
+    /// Lets one piece of larger work run at a time. Clones of the model share this limit.
     place: Arc<Semaphore>,
 }
 
@@ -254,7 +254,8 @@ async fn aside<T: Send + 'static>(
 }
 
 impl ScriptConfig {
-    /// The same config for a tenant's script, limited so that `scripts` of them fit into memory together.
+    /// Returns this config for the script of a tenant. The script may use as much memory as `scripts` scripts can have
+    /// at the same time.
     #[must_use]
     pub fn for_one_of(self, scripts: usize) -> Self {
         Self { share: Some(pattern_memory::share(scripts)), ..self }
@@ -299,7 +300,7 @@ impl Script {
 }
 
 impl ScriptedModel {
-    /// Finds the answer, for larger work on a thread of its own. Returns the prompt as well.
+    /// Finds the answer, on a separate thread if this is larger work. Also returns the prompt.
     async fn answer(&self, prompt: Prompt) -> Result<(RuleAnswer, Prompt), ModelError> {
         let failed = |source: Box<dyn Error + Send + Sync>| ModelError { model: NAME.to_owned(), source };
         let cost = self.script.cost(&prompt);

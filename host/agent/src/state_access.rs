@@ -3,7 +3,8 @@
 use annex_conversation::{AppendError, Conversation, StateDelta};
 use annex_protocol::{Json, JsonObject};
 
-/// The state of the conversation with the holder's own changes. All changes are stored with the holder's event, or none.
+/// The state of a conversation together with the changes by the holder of this value. Either all changes are stored
+/// with the holder's event, or none.
 #[derive(Clone)]
 pub struct StateAccess {
     conversation: Conversation,
@@ -11,7 +12,7 @@ pub struct StateAccess {
 }
 
 impl StateAccess {
-    /// The state, unchanged.
+    /// Gives access to the state of `conversation`, without changes so far.
     pub fn new(conversation: Conversation) -> Self {
         Self { conversation, changes: StateDelta::new() }
     }
@@ -26,7 +27,8 @@ impl StateAccess {
         self.changes.insert(key, value);
     }
 
-    /// Applies all changes or none. Changes that no conversation accepts would fail the task.
+    /// Applies all changes, or none if the conversation would not accept them. Storing such changes later would fail
+    /// the task.
     pub(crate) fn set_all(&mut self, changes: StateDelta) -> Result<(), AppendError> {
         self.conversation.check(&changes)?;
         self.changes.merge(changes);

@@ -99,8 +99,7 @@ pub struct Tokens {
 const MAX_TOKENS: u64 = 1 << 32;
 
 impl Tokens {
-    /// The same counts, limited to what one call can use. A peer reports the numbers, and their sum is charged to the
-    /// tenant.
+    /// Returns the counts, limited to [`MAX_TOKENS`]. A peer reports the counts, and the tenant is charged for their sum.
     pub(crate) fn bounded(self) -> Self {
         let input = self.input.map(|input| input.min(MAX_TOKENS));
         let left = MAX_TOKENS.saturating_sub(input.unwrap_or(0));
@@ -124,7 +123,7 @@ struct Step {
     error: Option<String>,
 }
 
-/// Records the steps.
+/// Creates a record of steps that extensions may read.
 impl Default for Steps {
     fn default() -> Self {
         Self { kept: Some(Arc::default()), tokens: None, cpu: None, times: None }
@@ -138,19 +137,19 @@ impl Steps {
         Self { kept: None, tokens: None, cpu: None, times: None }
     }
 
-    /// The same steps, with tokens also counted in `tokens`, including those of unrecorded steps.
+    /// Makes all steps add their tokens to `tokens`, including steps that are not recorded.
     #[must_use]
     pub fn counting_in(self, tokens: Option<TokenCount>) -> Self {
         Self { tokens, ..self }
     }
 
-    /// The same steps, with the agent's CPU time counted in `cpu`.
+    /// Makes the agent's work add its CPU time to `cpu`.
     #[must_use]
     pub fn taking_time_of(self, cpu: Option<CpuTime>) -> Self {
         Self { cpu, ..self }
     }
 
-    /// The same steps, with durations counted in `times`.
+    /// Makes the steps add their durations to `times`.
     #[must_use]
     pub fn timed_in(self, times: Arc<CallTimes>) -> Self {
         Self { times: Some(times), ..self }
@@ -225,14 +224,14 @@ impl OpenStep {
         });
     }
 
-    /// Adds bytes that were sent to a model or received. If the call is broken off before [`Self::finish`] and the
-    /// model has counted less, these bytes are converted to tokens: broken-off calls use tokens too.
+    /// Adds bytes that were sent to a model or received. A call that is broken off before [`Self::finish`] uses tokens
+    /// too. If its model has counted fewer tokens than these bytes make up, the bytes are charged as tokens.
     pub fn pass(&self, bytes: usize) {
         self.uncounted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Marks the step as complete: the model has answered, or could not be reached. Only its own counts are charged. A
-    /// step without this call or [`Self::fail`] counts as broken off.
+    /// Marks the step as complete: the model has answered, or could not be reached. Only the model's own counts are
+    /// charged. A step without this call or a call of [`Self::fail`] counts as broken off.
     pub fn finish(&self) {
         self.is_finished.store(true, Ordering::Relaxed);
         self.uncounted.store(0, Ordering::Relaxed);

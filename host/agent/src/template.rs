@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use annex_protocol::Json;
 use regex::Regex;
 
-/// The prefix of an artifact's name, between braces and for `lookup`.
+/// The prefix of an artifact's name. It stands before the name between braces, and in the keys that `lookup` gets.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
 /// The prefix of a text whose braces stay.
 const LITERAL_PREFIX: &str = "literal:";

@@ -19,8 +19,8 @@ pub trait Tool: Send + Sync {
     /// The origin of the tool, for messages to the operator.
     fn origin(&self) -> &str;
 
-    /// Tells whether the client sends the results later. The value is informative for clients; [`ToolOutput::Pending`]
-    /// decides.
+    /// Tells whether the client sends the results later. This value only informs clients. A call waits for the client
+    /// if its output is [`ToolOutput::Pending`].
     fn is_long_running(&self) -> bool {
         false
     }

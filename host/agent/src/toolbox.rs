@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
     pub(crate) is_pending: bool,
 }
 
-/// One call, with its changes.
+/// The outcome of one call, and the changes that the tool made.
 struct CallOutcome {
     outcome: Outcome,
     changes: StateDelta,
@@ -45,7 +45,7 @@ impl Toolbox<'_> {
     /// Makes all calls at the same time.
     ///
     /// # Errors
-    /// Those of callbacks only; a failed tool gives a result.
+    /// A callback fails. A failed tool is not an error, but gives a result.
     pub(crate) async fn call_all(&self, calls: Vec<ToolCall>) -> Result<Outcomes, AgentError> {
         let mut outcomes = Outcomes::default();
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {

@@ -12,15 +12,16 @@ use annex_fairness::{FairPlaces, current_tenant};
 use futures::future::BoxFuture;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// A limited number of threads for work. Waiting tenants are served in round-robin order.
+/// A limited number of threads for CPU work. Waiting tenants are served round robin.
 pub(crate) type Places = LazyLock<FairPlaces>;
 
 /// Threads for the work of turns.
 pub(crate) static ANSWERING: Places = Places::new(all_cores_but_one);
-/// Threads for compilation, when an agent is loaded or a config is checked. Turns do not delay it.
+/// Threads for compilation, when an agent is loaded or a config is checked. They are separate, so that turns do not
+/// delay the compilation.
 pub(crate) static COMPILING: Places = Places::new(all_cores_but_one);
 
-/// One core stays free for requests that need no such work.
+/// One thread less than cores. The last core stays free for requests without such work.
 fn all_cores_but_one() -> FairPlaces {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     FairPlaces::new(cores.saturating_sub(1).max(1))
@@ -35,7 +36,7 @@ tokio::task_local! {
 pub struct CpuTime(Arc<dyn Fn(Duration) + Send + Sync>);
 
 impl CpuTime {
-    /// `add` is called with the duration of each piece of work at its end.
+    /// Creates a counter. At the end of each piece of work it calls `add` with the duration of the work.
     pub fn new(add: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Self(Arc::new(add))
     }

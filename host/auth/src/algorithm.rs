@@ -1,4 +1,4 @@
-//! The supported signature algorithms of RFC 7518 and RFC 8037: asymmetric ones only.
+//! The supported signature algorithms of RFC 7518 and RFC 8037. All are asymmetric.
 
 use std::fmt;
 

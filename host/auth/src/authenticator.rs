@@ -1,4 +1,4 @@
-//! Maps the headers of a request to its principal.
+//! Determines the principal of a request from its headers.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub const API_KEY_SCHEME: &str = "apiKey";
 /// The name of the token scheme in the Agent Card.
 pub const JWT_SCHEME: &str = "jwt";
 
-/// Authenticates callers. Created once at start; requests share it.
+/// Authenticates callers. It is created once at start, and all requests use it.
 pub struct Authenticator {
     api_keys: Option<ApiKeys>,
     jwt: Option<JwtVerifier>,
@@ -34,8 +34,8 @@ pub struct SecurityDeclaration {
 }
 
 impl Authenticator {
-    /// Reads keys from the environment and from files. A JWKS URL is fetched when the first token arrives, so that a
-    /// server can start while the issuer is down.
+    /// Creates an authenticator. Keys are read from the environment and from files. A JWKS URL is fetched when the
+    /// first token arrives, so that a server can start while the issuer is down.
     ///
     /// # Errors
     /// When the configuration cannot work.
@@ -68,12 +68,13 @@ impl Authenticator {
         Ok(Self { api_keys, jwt })
     }
 
-    /// The principal of a request with these headers, or these gRPC metadata.
+    /// The principal of a request with these headers. For gRPC, `headers` is the metadata.
     ///
-    /// A request has one credential. Two credentials, or a repeated header, count as invalid, because the principal
-    /// would be ambiguous. `Authorization` with another scheme than `Bearer` counts as absent. The keys of a token's
-    /// issuer are fetched if they are unknown or ten minutes old, at most twice a minute, with a timeout of five
-    /// seconds.
+    /// A request must have exactly one credential. Two credentials, or a repeated header, are invalid, because the
+    /// principal would be ambiguous. An `Authorization` header with another scheme than `Bearer` is ignored.
+    ///
+    /// The keys of a token's issuer are fetched if they are unknown or ten minutes old. They are fetched at most twice
+    /// a minute, with a timeout of five seconds.
     ///
     /// # Errors
     /// [`AuthError::Missing`] and [`AuthError::Invalid`] are the caller's fault, [`AuthError::Unavailable`] is the
@@ -103,7 +104,7 @@ impl Authenticator {
         }
     }
 
-    /// The entries for the Agent Card.
+    /// The Agent Card's fields about the configured schemes.
     pub fn security_schemes(&self) -> SecurityDeclaration {
         let api_key = self.api_keys.as_ref().map(|keys| {
             let location = "header".to_owned();
@@ -143,7 +144,8 @@ impl Authenticator {
         AuthError::Invalid { challenge: self.challenge(r#"Bearer realm="annex", error="invalid_token""#) }
     }
 
-    /// A challenge that lists all configured schemes (RFC 9110 section 11.6.1). API keys have no registered scheme.
+    /// The value of `WWW-Authenticate`, which lists all configured schemes (RFC 9110 section 11.6.1). `bearer` is the
+    /// challenge for tokens. API keys have no registered scheme.
     fn challenge(&self, bearer: &'static str) -> HeaderValue {
         let api_key = r#"ApiKey realm="annex""#;
         let both = || format!("{bearer}, {api_key}");
@@ -155,7 +157,7 @@ impl Authenticator {
     }
 }
 
-/// Omits keys and their digests, so that logs do not contain them.
+/// Writes no keys and no digests of keys, so that logs do not contain them.
 impl fmt::Debug for Authenticator {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Authenticator").finish_non_exhaustive()

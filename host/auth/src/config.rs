@@ -1,4 +1,4 @@
-//! The operator's settings: the tables below `[auth]`.
+//! The operator's settings for authentication: the tables below `[auth]`.
 
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ impl Default for ApiKeyHeaderConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JwtConfig {
-    /// The required value of the claim `iss`, compared byte for byte; without `#`.
+    /// The required value of the claim `iss`, compared byte for byte. It must not contain `#`.
     pub issuer: String,
     /// The accepted audiences. A token's claim `aud` must contain at least one.
     pub audience: Vec<String>,

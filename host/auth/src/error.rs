@@ -1,4 +1,4 @@
-//! The errors of authentication: at start for the operator, at a request for the caller.
+//! The errors of authentication. The operator gets some at start, and callers get others for their requests.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use crate::Algorithm;
 
 /// The reason why a request has no principal.
 ///
-/// The sender of a credential gets the error, so that the text does not say what is wrong with the credential.
+/// The sender of the credential gets this error, so its text does not reveal the fault in the credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// No credentials: HTTP 401, gRPC UNAUTHENTICATED.
+    /// The request has no credentials: HTTP 401, gRPC UNAUTHENTICATED.
     #[error("credentials are required")]
     Missing {
         /// The value of `WWW-Authenticate`.
         challenge: HeaderValue,
     },
-    /// Invalid credentials: HTTP 401, gRPC UNAUTHENTICATED.
+    /// The credentials are invalid: HTTP 401, gRPC UNAUTHENTICATED.
     #[error("the credentials are not valid")]
     Invalid {
         /// The value of `WWW-Authenticate`.
@@ -29,8 +29,8 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// The value of the header `WWW-Authenticate` (RFC 9110 section 11.6.1, RFC 6750 section 3) of an answer with
-    /// status 401.
+    /// The value of the header `WWW-Authenticate` for an answer with status 401 (RFC 9110 section 11.6.1, RFC 6750
+    /// section 3). `None` for [`AuthError::Unavailable`].
     pub fn www_authenticate(&self) -> Option<&HeaderValue> {
         match self {
             Self::Missing { challenge } | Self::Invalid { challenge } => Some(challenge),
@@ -52,7 +52,7 @@ pub enum AuthConfigError {
         /// The invalid name.
         principal: String,
     },
-    /// The entry of a key sets none or several of `key_env`, `key_file` and `key_sha256`.
+    /// An entry must set exactly one of `key_env`, `key_file` and `key_sha256`, and this one does not.
     #[error("api key of {principal}: exactly one of key_env, key_file and key_sha256 is required")]
     KeySource {
         /// The principal of the key.
@@ -65,7 +65,7 @@ pub enum AuthConfigError {
         principal: String,
         /// The name of the variable.
         variable: String,
-        /// The reason, without the value.
+        /// The reason, which does not contain the value of the variable.
         reason: VariableError,
     },
     /// A file cannot be read.
@@ -77,14 +77,14 @@ pub enum AuthConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// A key is too short, so that it could be guessed, or longer than the limit for header values.
+    /// A key is too short and could be guessed, or is longer than the limit on header values.
     #[error("api key of {principal} must have {minimum} to {maximum} bytes")]
     KeyLength {
         /// The principal of the key.
         principal: String,
-        /// The fewest bytes.
+        /// The fewest bytes of a key.
         minimum: usize,
-        /// The most bytes.
+        /// The most bytes of a key.
         maximum: usize,
     },
     /// A digest is not 64 hexadecimal digits.
@@ -96,10 +96,10 @@ pub enum AuthConfigError {
     /// Two entries have the same key.
     #[error("api key of {principal} is configured twice")]
     DuplicateKey {
-        /// The principal of the key, by the later entry.
+        /// The principal of the later entry with this key.
         principal: String,
     },
-    /// The header for API keys has an invalid name, or the name that tokens use.
+    /// The configured header for API keys has an invalid name, or is the header of tokens.
     #[error("{name:?} cannot be the header of API keys")]
     HeaderName {
         /// The invalid name.
@@ -113,7 +113,7 @@ pub enum AuthConfigError {
         /// The fault in its value.
         problem: &'static str,
     },
-    /// The issuer's keys in a file cannot be used.
+    /// A file of the issuer's keys cannot be used.
     #[error("unusable keys in {}", path.display())]
     Keys {
         /// The file.
@@ -145,18 +145,19 @@ pub enum KeyError {
     /// The text is not a JSON Web Key Set.
     #[error("not a JSON Web Key Set")]
     NotAKeySet(#[source] serde_json::Error),
-    /// A key set without a key of a supported type.
+    /// The key set contains no key of a supported type.
     #[error("no key of a supported type")]
     NoUsableKey,
     /// The text is not a PEM block of the expected kind.
     #[error("not a PEM block `{expected}`; `openssl {command}` makes one")]
     NotPem {
-        /// The label of the block.
+        /// The label of the expected block.
         expected: &'static str,
         /// The openssl command that converts other forms.
         command: &'static str,
     },
-    /// Neither Ed25519 nor P-256 nor RSA of 2048 to 4096 bits (8192 bits for public keys), or damaged.
+    /// The key is damaged or of an unsupported type. Supported are Ed25519, P-256, and RSA of 2048 to 4096 bits, or up
+    /// to 8192 bits for public keys.
     #[error("not a supported Ed25519, P-256 or RSA key")]
     UnsupportedKey,
     /// The key is for another algorithm than the requested one.

@@ -12,7 +12,7 @@ pub struct Jwks {
     keys: Vec<PublicKey>,
 }
 
-/// One key. It verifies a single algorithm, so that a token's header cannot choose another one.
+/// A public key. It verifies signatures of a single algorithm, so that a token's header cannot choose another one.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicKey {
     pub(crate) kid: Option<String>,
@@ -21,8 +21,8 @@ pub(crate) struct PublicKey {
 }
 
 impl Jwks {
-    /// Parses a JSON Web Key Set. Keys of other types, keys for other uses and incomplete keys are skipped, as RFC 7517
-    /// section 5 requires, so that the set may be empty.
+    /// Parses a JSON Web Key Set. RFC 7517 section 5 requires that unusable keys are skipped: keys of other types, keys
+    /// for other uses, and incomplete keys. The set may therefore be empty.
     ///
     /// # Errors
     /// When `json` is not a JSON object with an array `keys`.
@@ -48,12 +48,12 @@ impl Jwks {
         self.keys.is_empty()
     }
 
-    /// The key with exactly this id. Keys without an id never match.
+    /// The key with exactly this id for this algorithm. A key without an id never matches.
     pub(crate) fn named(&self, kid: &str, algorithm: Algorithm) -> Option<&PublicKey> {
         self.keys.iter().find(|key| key.algorithm == algorithm && key.kid.as_deref() == Some(kid))
     }
 
-    /// The key of a set with a single key.
+    /// The key of a set with a single key. `None` if the set has several keys, or if its key is for another algorithm.
     pub(crate) fn only(&self, algorithm: Algorithm) -> Option<&PublicKey> {
         match self.keys.as_slice() {
             [key] if key.algorithm == algorithm => Some(key),
@@ -61,7 +61,7 @@ impl Jwks {
         }
     }
 
-    /// The keys with this id and the keys without one.
+    /// The keys for this algorithm that have this id or no id.
     pub(crate) fn candidates(&self, kid: &str, algorithm: Algorithm) -> impl Iterator<Item = &PublicKey> {
         let fits = move |own: &str| own == kid;
         self.keys.iter().filter(move |key| key.algorithm == algorithm && key.kid.as_deref().is_none_or(fits))

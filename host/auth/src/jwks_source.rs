@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
-/// The shortest time between two fetches, after a failure as well, and for any token.
+/// The shortest time between two fetches. It applies to all tokens, and after a failed fetch too.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-/// The age at which a key set is fetched again before use, so that keys which the issuer revokes stop working.
+/// The age at which a key set is fetched again before it is used. Keys that the issuer has revoked then stop working.
 const MAX_AGE: Duration = Duration::from_secs(600);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,7 +36,8 @@ pub(crate) enum JwksSource {
 }
 
 impl JwksSource {
-    /// The key with a token's key id. For a token without an id, the only key of the set.
+    /// The key that verifies a token: the key with the token's key id, or the only key of the set if the token has no
+    /// key id.
     pub(crate) async fn key(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<PublicKey, NoKey> {
         match self {
             Self::File(jwks) => find(jwks, kid, algorithm).ok_or(NoKey::Unknown),
@@ -115,7 +116,8 @@ impl RemoteJwks {
         state.find(kid, algorithm).ok_or(missing)
     }
 
-    /// Fetches the set. Does nothing if another call has just tried, also while this one waited.
+    /// Fetches the key set. Does nothing if another call has tried within [`MIN_REFRESH_INTERVAL`], which may be while
+    /// this call waited.
     async fn refresh(&self) {
         let _turn = self.fetching.lock().await;
         if !self.state().may_fetch() {
@@ -189,7 +191,7 @@ enum FetchError {
 }
 
 impl FetchError {
-    /// Omits the URL, which may contain a credential.
+    /// Converts an error, and removes the URL, which may contain a credential.
     fn http(error: reqwest::Error) -> Self {
         Self::Http(error.without_url())
     }

@@ -10,7 +10,7 @@ use crate::config::JwtConfig;
 use crate::jwks_source::{JwksSource, NoKey, RemoteJwks};
 use crate::{Algorithm, AuthConfigError, JWT_SCHEME, Jwks, Principal, principal};
 
-/// The longest token, in bytes. Longer ones are refused before any parsing.
+/// The longest token, in bytes. A longer token is refused before it is parsed.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The most bytes of a file with keys.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -34,7 +34,7 @@ impl JwtVerifier {
         Ok(Self { keys: keys(config)?, config: config.clone() })
     }
 
-    /// Reads a reloaded config. Keys that were fetched from the same URL stay known.
+    /// Like [`Self::load`], for a reloaded config. Keys that were fetched from the same URL stay known.
     pub(crate) fn load_after(config: &JwtConfig, before: &Self) -> Result<Self, AuthConfigError> {
         check(config)?;
         let known = match &before.keys {
@@ -47,7 +47,7 @@ impl JwtVerifier {
         Ok(Self { keys, config: config.clone() })
     }
 
-    /// The principal of the token.
+    /// Verifies a token, and returns its principal.
     pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Invalid);

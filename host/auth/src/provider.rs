@@ -1,4 +1,5 @@
-//! Makes jsonwebtoken verify with ring. Signing is in `signature`, which keeps its keys parsed.
+//! Makes the crate jsonwebtoken verify with ring. Signing is not done here but in `signature`, which stores parsed
+//! keys.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -11,7 +12,7 @@ use ring::signature::{
 static PROVIDER: CryptoProvider =
     CryptoProvider { signer_factory: no_signer, verifier_factory: verifier, key_utils: KeyUtils::new_unimplemented() };
 
-/// Call this before jsonwebtoken verifies anything in the process. Later calls do nothing.
+/// Installs the provider. Call this before jsonwebtoken verifies anything in the process. Later calls do nothing.
 pub(crate) fn install() {
     let _ = PROVIDER.install_default();
 }

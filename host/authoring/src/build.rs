@@ -20,12 +20,13 @@ mod tools;
 pub struct BuiltComponent {
     /// The bytes of the component.
     pub component: Vec<u8>,
-    /// The time that the build took, without the set-up.
+    /// The time that the build took, without its set-up commands.
     pub took: Duration,
 }
 
 impl BuiltComponent {
-    /// Writes the component to its file, as a whole, so that no reader, such as a watching server, sees half a file.
+    /// Writes the component to its file. The file is replaced as a whole, so that no reader, such as a watching server,
+    /// sees half a file.
     ///
     /// # Errors
     /// When the file cannot be written. The component of an earlier build then stays.
@@ -35,11 +36,11 @@ impl BuiltComponent {
     }
 }
 
-/// Builds the component of a project. The tools write to standard error. `say` is called with each command before it
-/// runs.
+/// Builds the component of a project. The output of the tools goes to standard error. `say` is called with each command
+/// before that command runs.
 ///
 /// # Errors
-/// Names the failed step.
+/// When a step fails. The error names the step.
 pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<BuiltComponent, ProjectError> {
     let build = &project.manifest.build;
     complete(project)?;
@@ -64,8 +65,8 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<BuiltCompone
     Ok(BuiltComponent { component, took: started.elapsed() })
 }
 
-/// Writes the contract next to the world of a project that does not contain it, so that the project's repository needs
-/// no copy.
+/// Writes the contract into `wit/deps` if the project has a world and that folder is missing. The repository of the
+/// project then needs no copy of the contract.
 fn complete(project: &Project) -> Result<(), ProjectError> {
     let wit = project.folder.join("wit");
     if !wit.join("world.wit").exists() || wit.join("deps").symlink_metadata().is_ok() {

@@ -31,9 +31,9 @@ pub(crate) use toml_json::of as toml_of;
 pub struct CaseRun {
     /// The file.
     pub path: PathBuf,
-    /// The result of the comparison.
+    /// The result of comparing the outcome with the expected one.
     pub verdict: Verdict,
-    /// The duration of the run.
+    /// The time that the run took.
     pub took: Duration,
 }
 
@@ -57,7 +57,7 @@ pub enum Verdict {
     Broken(CaseError),
 }
 
-/// The extension's error and log lines, for an author whose case fails.
+/// The extension's error and log lines. They help an author whose case fails.
 #[derive(Debug, Default)]
 pub struct Words {
     /// The error with the stack of functions and their places; `None` if the extension did not fail.
@@ -74,8 +74,8 @@ impl Words {
     }
 }
 
-/// Separates an unexpected error and the log lines from the rest of the outcome, so that stack and lines can be printed
-/// on lines of their own.
+/// Separates an unexpected error and the log lines from the other members of the outcome, for printing line by line. If
+/// the error is expected or there is none, nothing is separated.
 fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Words) {
     if expected.contains_key("fault") || !found.contains_key("fault") {
         return (found, Words::default());

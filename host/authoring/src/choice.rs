@@ -11,7 +11,8 @@ pub struct Choice {
     pub name: ProjectName,
     /// The language of the sources.
     pub language: Language,
-    /// The hooks without `descriptor`, which every project has, in the contract's order.
+    /// The hooks of the extension, in the contract's order. `descriptor` is not among them, because every project has
+    /// it.
     pub hooks: Vec<Hook>,
     /// The capabilities that the extension uses.
     pub capabilities: Vec<Capability>,
@@ -19,10 +20,12 @@ pub struct Choice {
     pub uri: Option<String>,
 }
 
-/// The prefix of default URIs.
+/// The beginning of every default URI.
 pub const EXAMPLE_URI: &str = "https://example.com/";
 
 impl Choice {
+    /// Checks that the language supports the options.
+    ///
     /// # Errors
     /// When the tools of the language do not support an option.
     pub fn check(&self) -> Result<(), String> {
@@ -43,7 +46,8 @@ pub struct ProjectName(String);
 /// The longest name, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Reserved words: of Rust, of the tools, and of the projects themselves.
+/// Names that a project must not have: reserved words of Rust and of the tools, and names that the projects themselves
+/// use.
 const RESERVED: [&str; 16] = [
     "annex-sdk",
     "as",
@@ -64,8 +68,10 @@ const RESERVED: [&str; 16] = [
 ];
 
 impl ProjectName {
+    /// Parses the name of a project.
+    ///
     /// # Errors
-    /// The broken rule.
+    /// When the name breaks a rule. The error names the rule.
     pub fn parse(text: &str) -> Result<Self, String> {
         let reason = if text.is_empty() {
             "is empty"
@@ -88,26 +94,26 @@ impl ProjectName {
         Err(format!("{text:?} {reason}; take a name such as word-count"))
     }
 
-    /// The name unchanged: `word-count`.
+    /// The name as it was given, such as `word-count`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name with `_` between words: `word_count`.
+    /// The name with `_` between its words, such as `word_count`.
     #[must_use]
     pub fn snake(&self) -> String {
         self.0.replace('-', "_")
     }
 
-    /// The name with capitalised words: `WordCount`.
+    /// The words of the name capitalised and joined, such as `WordCount`.
     #[must_use]
     pub fn camel(&self) -> String {
         upper_camel(&self.0)
     }
 }
 
-/// Converts a name with `-`, such as `declare-methods`, to `DeclareMethods`.
+/// Capitalises the words of a name with `-` and joins them: `declare-methods` becomes `DeclareMethods`.
 pub(crate) fn upper_camel(name: &str) -> String {
     let capital = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
     name.split('-').map(capital).collect()
@@ -140,7 +146,7 @@ impl Language {
     /// Every language.
     pub const ALL: [Self; 6] = [Self::Rust, Self::JavaScript, Self::TypeScript, Self::Python, Self::C, Self::Go];
 
-    /// The value on the command line.
+    /// The name of the language on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -153,8 +159,10 @@ impl Language {
         }
     }
 
+    /// Parses the name of a language.
+    ///
     /// # Errors
-    /// Lists the valid languages.
+    /// When the language is unknown. The error lists the valid ones.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.trim() {
             "javascript" => Ok(Self::JavaScript),
@@ -212,7 +220,7 @@ impl Capability {
         Self::Logging,
     ];
 
-    /// The value on the command line: the name of the grant, if the capability has one.
+    /// The name of the capability on the command line. If the capability needs a grant, it is the name of that grant.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -231,14 +239,16 @@ impl Capability {
         }
     }
 
+    /// Parses the name of a capability.
+    ///
     /// # Errors
-    /// Lists the valid capabilities.
+    /// When the capability is unknown. The error lists the valid ones.
     pub fn parse(text: &str) -> Result<Self, String> {
         one_of(text, Self::ALL, Self::name, "capability")
     }
 }
 
-/// The hooks that can be chosen. Every project has `descriptor`.
+/// The hooks that an author can choose. Every project has `descriptor` in addition.
 pub const HOOKS: [Hook; 8] = [
     Hook::Card,
     Hook::Activation,
@@ -250,10 +260,10 @@ pub const HOOKS: [Hook; 8] = [
     Hook::Client,
 ];
 
-/// Parses the name of a hook that can be chosen.
+/// Parses the name of a hook that an author can choose.
 ///
 /// # Errors
-/// Lists the valid hooks.
+/// When the hook is unknown. The error lists the valid ones.
 pub fn parse_hook(text: &str) -> Result<Hook, String> {
     one_of(text, HOOKS, Hook::name, "hook")
 }

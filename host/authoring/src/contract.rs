@@ -1,4 +1,4 @@
-//! The host's contract as files, and worlds that use parts of the contract.
+//! The contract between hosts and extensions, as files, and worlds that use parts of the contract.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::choice::{Capability, Choice};
 /// The package `annex:extension` with its dependencies in `deps`.
 static CONTRACT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/annex-extension@0.1.0");
 
-/// The version of the contract in this program.
+/// The version of the contract that this program supports.
 pub const VERSION: &str = "0.1.0";
 
 /// Writes the contract with the repository's layout: the package in `folder`, its dependencies in `folder/deps`.
@@ -33,14 +33,15 @@ pub fn write(folder: &Path) -> io::Result<()> {
     CONTRACT.extract(folder)
 }
 
-/// Writes a world for the options, and the contract in `folder/deps`, where WIT tools expect dependencies.
+/// Writes `world.wit` for these options into `folder`, and the contract into `folder/deps`, where WIT tools expect
+/// dependencies.
 pub(crate) fn write_world(folder: &Path, choice: &Choice) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("world.wit"), world(choice))?;
     write_dependencies(folder, Path::new(""))
 }
 
-/// Writes the contract into the folder `deps` of `wit`, below `base`.
+/// Writes the contract into the folder `deps` of `wit`. The path `wit` is relative to `base`.
 pub(crate) fn write_dependencies(base: &Path, wit: &Path) -> io::Result<()> {
     let own = Path::new("deps").join("annex-extension");
     annex_files::create_folders(base, &wit.join(&own))?;
@@ -69,7 +70,7 @@ fn world(choice: &Choice) -> String {
 }
 
 impl Capability {
-    /// The interfaces that a world imports for the capability.
+    /// The interfaces that a world with this capability imports.
     pub(crate) fn interfaces(self) -> &'static [&'static str] {
         match self {
             Self::Parameters => &["wasi:config/store@0.2.0-rc.1"],
@@ -107,7 +108,7 @@ mod tests {
         })
     }
 
-    /// Checks that WIT tools can read the world for the options, with all hooks.
+    /// Checks that WIT tools can read the world for these options, with all hooks.
     fn check(choice: &Choice) {
         let folder = tempfile::tempdir().expect("a folder");
         write_world(folder.path(), choice).expect("it can be written");

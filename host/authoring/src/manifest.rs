@@ -11,19 +11,19 @@ use serde::Deserialize;
 use crate::choice::ProjectName;
 use crate::error::ProjectError;
 
-/// The file's name.
+/// The name of the manifest file.
 pub const FILE: &str = "annex-extension.toml";
 
 /// The largest manifest, in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// The folder for generated bindings. Nothing else may be in it.
+/// The folder for generated bindings. A build replaces the whole folder.
 pub(crate) const GENERATED: &str = "generated";
 
 /// The parsed manifest.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The project's name; its component is `NAME.wasm`.
+    /// The name of the project. Its component is the file `NAME.wasm`.
     pub name: String,
     /// The project's version.
     pub version: String,
@@ -48,12 +48,12 @@ pub struct Build {
     pub bindings: Option<Bindings>,
     /// The command that builds `output`.
     pub command: Vec<String>,
-    /// The output: a component, or a core module that is converted to a component.
+    /// The file that `command` writes: a component, or a core module that is converted to a component.
     pub output: PathBuf,
     /// Files and folders whose changes cause another build.
     #[serde(default)]
     pub watch: Vec<PathBuf>,
-    /// Environment variables for the commands, in addition to those of `annex`.
+    /// Environment variables for the commands, in addition to the environment of `annex`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
@@ -96,13 +96,13 @@ impl Project {
         Ok(Self { folder: folder.to_owned(), manifest })
     }
 
-    /// A path within the project, in the form that people write: without a leading `.`.
+    /// The path of a file of the project, as a person would write it: without a leading `.`.
     #[must_use]
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.strip_prefix(".").unwrap_or(&self.folder).join(name)
     }
 
-    /// The path of the component.
+    /// The path of the built component.
     #[must_use]
     pub fn component(&self) -> PathBuf {
         self.path(format!("{}.wasm", self.manifest.name))
@@ -125,7 +125,8 @@ impl Project {
         walk.sources
     }
 
-    /// The files and folders that a build creates. A folder such as `target` or `build` counts entirely.
+    /// The files and folders that a build creates. If such a file is in a folder without sources, such as `target`, the
+    /// whole folder counts.
     fn made(&self) -> Vec<PathBuf> {
         let Build { output, setup_makes, bindings, watch, .. } = &self.manifest.build;
         let has_sources = |folder: &Path| watch.iter().any(|path| plain(path).starts_with(folder));
@@ -174,15 +175,15 @@ impl Manifest {
 /// Files, each with its modification time and its size.
 pub type Sources = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// The folder next to Python's sources with compiled modules.
+/// The folder with compiled modules that Python creates next to its sources.
 const PYTHON_CACHE: &str = "__pycache__";
 
 /// A walk through a project's source files.
 struct Walk<'a> {
     sources: Sources,
-    /// The skipped paths.
+    /// Paths of build outputs, which the walk skips.
     made: Vec<PathBuf>,
-    /// The real paths of visited folders, because several links may lead to one folder.
+    /// The real paths of the visited folders. Several links may lead to one folder.
     seen: BTreeSet<PathBuf>,
     project: &'a Path,
 }
@@ -207,7 +208,7 @@ impl Walk<'_> {
         }
     }
 
-    /// True for a folder that was not visited yet. A link to a parent of the project is not followed.
+    /// True if the walk enters `folder`: it was not visited yet, and is not a link to a parent of the project.
     fn enters(&mut self, folder: &Path) -> bool {
         let Ok(real) = fs::canonicalize(folder) else { return false };
         let leads_up =
@@ -216,7 +217,7 @@ impl Walk<'_> {
     }
 }
 
-/// The path without `.` components.
+/// The path without `.` components and other special ones.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::case::file::CaseError;
 
-/// The longest line, in bytes. A turn has at most a megabyte, which JSON escapes make longer.
+/// The longest line, in bytes. A turn has at most a megabyte, and escapes in JSON make its line longer.
 pub const MAX_RECORDING_LINE: usize = 4 << 20;
 
 /// The reason why a recording cannot be replayed.
@@ -56,9 +56,9 @@ pub enum RecordingError {
     /// The component belongs to another extension.
     #[error("the recording is of {recorded}, and the component is {component}; replay a version of {recorded}")]
     OtherExtension {
-        /// The URI of the recording.
+        /// The URI of the recorded extension.
         recorded: String,
-        /// The URI of the component.
+        /// The URI of the component's extension.
         component: String,
     },
     /// The component or its settings cannot be used.
@@ -94,7 +94,7 @@ pub enum RecordingError {
 pub struct Recording {
     /// The head, which names the recorded extension.
     pub head: RecordingHead,
-    /// The end. `None` before it is read, and in a recording that broke off.
+    /// The last line of the recording. `None` before that line is read, and if the recording broke off.
     pub end: Option<RecordingEnd>,
     lines: Lines,
 }
@@ -167,7 +167,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line, and whether it ends with a line break.
+    /// The next line, and true if the line ends with a line break. `None` at the end of the file.
     fn next(&mut self) -> Result<Option<(Vec<u8>, bool)>, RecordingError> {
         let limit = u64::try_from(MAX_RECORDING_LINE).unwrap_or(u64::MAX).saturating_add(1);
         let mut line = Vec::new();
@@ -197,7 +197,7 @@ mod tests {
     const TURN: &str = r#"{"turn":{"at":"2026-01-01T00:00:00Z","operation":"SendMessage","requested":[],"steps":[]}}"#;
     const END: &str = r#"{"end":{"turns":1,"left_out":0,"reason":"turns"}}"#;
 
-    /// The number of turns and whether the recording has an end, or the error.
+    /// Reads a whole recording. Returns the number of its turns, and whether it has an end.
     fn read(text: &str) -> Result<(usize, bool), String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();

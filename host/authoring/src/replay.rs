@@ -10,10 +10,10 @@ use toml::Table;
 use crate::case::Runner;
 use crate::recording::RecordingError;
 
-/// The most different questions that are counted.
+/// The most calls in [`Replay::questions`].
 const MAX_QUESTIONS: usize = 100;
 
-/// The replayed turns so far.
+/// The comparison of the turns that were replayed so far.
 pub struct Replay {
     /// The comparison of all turns.
     pub comparison: Comparison,
@@ -37,13 +37,13 @@ impl Replay {
         Ok(Self { comparison: Comparison::default(), questions: BTreeMap::new(), extension: Arc::new(extension) })
     }
 
-    /// The component.
+    /// The loaded extension.
     #[must_use]
     pub fn extension(&self) -> &Extension {
         &self.extension
     }
 
-    /// Replays one turn. Returns true if the result is the same.
+    /// Replays one turn. Returns true if the results equal the recorded ones.
     ///
     /// # Errors
     /// When the component does not run. A failure within the turn counts as a difference instead.

@@ -12,11 +12,12 @@ use crate::contract;
 use crate::error::ProjectError;
 use crate::sdk;
 
-/// The templates: a folder for each language, `script` for files of JavaScript and TypeScript, and `common` for files of all
-/// languages. The names of files are templates too: `extension.{{language}}`.
+/// The templates of projects. Each language has a folder; `script` is for both JavaScript and TypeScript, and `common`
+/// for all languages. The names of files are templates too: `extension.{{language}}`.
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
-/// Creates a project in a folder of its name, inside `parent`, completely or not at all.
+/// Creates a project in a new folder inside `parent`. The folder has the name of the project. If this fails, no folder
+/// is left.
 ///
 /// # Errors
 /// [`ProjectError::Exists`], and when the folder cannot be written.
@@ -55,7 +56,7 @@ fn write(folder: &Path, choice: &Choice) -> Result<(), ProjectError> {
     contract::write_world(&wit, choice).map_err(ProjectError::file(&wit))
 }
 
-/// The folders of templates for a language.
+/// The folders of templates that a project in this language uses.
 fn folders(language: Language) -> &'static [&'static str] {
     match language {
         Language::JavaScript => &["common", "script"],
@@ -159,7 +160,8 @@ mod tests {
     use crate::choice::ProjectName;
     use crate::manifest::Project;
 
-    /// Options with each single hook, with each single capability, and with all compatible ones together.
+    /// Options for test projects: with each hook alone, with each capability alone, and with all that the language
+    /// supports.
     fn choices(language: Language) -> Vec<Choice> {
         let name = ProjectName::parse("word-count").expect("a name");
         let choice = |hooks: &[Hook], capabilities: &[Capability]| Choice {

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 static SOURCES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../guest/sdk/src");
 const MANIFEST: &str = include_str!("../../../guest/sdk/Cargo.toml");
 const README: &str = include_str!("../../../guest/sdk/README.md");
-/// The manifest of the workspace, from which the SDK's manifest inherits.
+/// The manifest of this workspace, from which the SDK's manifest inherits keys.
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
 /// Writes the crate `annex-sdk` into `folder`.
@@ -22,7 +22,7 @@ pub(crate) fn write(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("Cargo.toml"), manifest)
 }
 
-/// The SDK's manifest without keys that need the workspace.
+/// The SDK's manifest without keys that need the workspace. `None` if a manifest cannot be read.
 fn manifest() -> Option<String> {
     let workspace: Table = toml::from_str(WORKSPACE).ok()?;
     let workspace = workspace.get("workspace")?.as_table()?;
@@ -40,7 +40,7 @@ fn manifest() -> Option<String> {
     Some(format!("# Of the Annex that made this project.\n\n{manifest}"))
 }
 
-/// Replaces `workspace = true` by the workspace's entry, keeping the dependency's own features and options.
+/// Replaces each `workspace = true` by the entry of the workspace. A dependency keeps its own features and options.
 fn inherit(table: &mut Table, workspace: &Table) {
     for (name, value) in table {
         let Some(own) = value.as_table().filter(|own| own.get("workspace") == Some(&Value::Boolean(true))) else {

@@ -1,7 +1,7 @@
-//! The cost of each shipped extension per turn: the time in its hooks, as the server counts it. The fastest of many
-//! rounds counts, so that other load on the machine does not matter.
+//! The cost of each shipped extension per turn: the time in its hooks, as the server counts it. Of many rounds only the
+//! fastest one counts, so that other load on the machine does not matter.
 //!
-//! Writes `examples/catalogue/times.json`, the source of the table in README.md.
+//! Writes `examples/catalogue/times.json`, from which the table in README.md is made.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 60;
-/// The turns of one round.
+/// The number of turns in a round.
 const TURNS: usize = 50;
 
 fn main() -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ async fn measure() -> anyhow::Result<()> {
     Ok(fs::write(folder.join("times.json"), format!("{text}\n"))?)
 }
 
-/// Microseconds in the extension's hooks per turn of a round.
+/// Runs a round. Returns the time that a turn spends in the extension's hooks on average, in microseconds.
 async fn micros(server: &TestServer, extension: &Extension, round: usize) -> anyhow::Result<f64> {
     let before = busy(extension);
     for turn in 0..TURNS {
@@ -61,7 +61,7 @@ fn busy(extension: &Extension) -> Duration {
     extension.metrics().hooks.iter().map(|hook| hook.busy).sum()
 }
 
-/// A request that the extension handles, in a conversation of its own.
+/// A request that the extension handles. Each request begins a new conversation.
 fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
     let uri = extension.uri().as_str();
     let mut parts = json!([{"text": "hello"}]);
@@ -87,7 +87,7 @@ fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
     server.call("SendMessage", json!({"message": message}).to_string())
 }
 
-/// A passport, signed with the key of the example.
+/// A passport, signed with the key that the example uses.
 fn passport() -> Value {
     json!({
         "clientId": "a2a://orchestrator.example.com",
@@ -96,7 +96,7 @@ fn passport() -> Value {
     })
 }
 
-/// One shared event, for an agent that has seen none yet.
+/// The metadata of a message that shares one event, which is new to the agent.
 fn shared() -> Value {
     json!({
         "version": 1, "mode": "delta", "peer": "bench", "upTo": 2,

@@ -1,6 +1,8 @@
-//! The cost of a store of conversations: appends to and reads from conversations with many events, many conversations at
-//! once, and states of two sizes. The stores are memory, a SQLite file, and the PostgreSQL database in `ANNEX_TEST_POSTGRES_URL` if it
-//! is set.
+//! The cost of a store of conversations. Measures appending to and reading from conversations with many events,
+//! appending to many conversations at once, and states of two sizes.
+//!
+//! The stores are memory, a SQLite file, and the PostgreSQL database in `ANNEX_TEST_POSTGRES_URL` if that variable is
+//! set.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,10 +25,10 @@ type Store = Arc<dyn ConversationStore>;
 
 const EVENTS: [u64; 3] = [10, 1_000, 100_000];
 const STATES: [usize; 2] = [1 << 10, 256 << 10];
-/// A usual number of events in a model's prompt.
+/// The part of a conversation that is read. Its number of events is usual for a model's prompt.
 const RECENT: Window = Window::latest(20);
 const CONTEXTS: usize = 64;
-/// Events that are stored in one step when a session is filled.
+/// The number of events that are stored in one step while a conversation is filled.
 const AT_ONCE: u64 = 1_000;
 
 fn main() -> anyhow::Result<()> {
@@ -79,7 +81,7 @@ fn event(delta: StateDelta) -> Entry {
     Event::new(USER_AUTHOR, "turn", vec![Part::text(text)], delta).into()
 }
 
-/// Appends entries after this number of events. Returns the number of events.
+/// Appends entries to a conversation that has `number` events. Returns the new number of events.
 async fn add(store: &Store, key: &ConversationKey, number: u64, entries: &[Entry]) -> Result<u64, AppendError> {
     let append = Append { entries, ..Append::default() };
     Ok(store.append(key, &Position::of_conversation(number), append).await?.number)
@@ -95,7 +97,7 @@ async fn filled(store: &Store, events: u64) -> Result<ConversationKey, AppendErr
     Ok(key)
 }
 
-/// Appends `count` events, one after the other.
+/// Appends `count` events, one after the other. Returns the time that this takes.
 async fn append_all(store: &Store, key: &ConversationKey, count: u64) -> Result<Duration, AppendError> {
     let mut number = store.conversation(key, Window::NONE).await?.number;
     let begun = Instant::now();
@@ -128,7 +130,7 @@ fn get(
     });
 }
 
-/// One event in each of many conversations at once.
+/// Measures appending to [`CONTEXTS`] conversations at once, one event at a time in each.
 fn parallel(criterion: &mut Criterion, runtime: &Runtime, (name, store): (&str, &Store)) {
     criterion.bench_function(&format!("append/{name}/in {CONTEXTS} contexts"), |bencher| {
         let round = |count| async move {
@@ -150,7 +152,7 @@ fn parallel(criterion: &mut Criterion, runtime: &Runtime, (name, store): (&str, 
     });
 }
 
-/// Replaces one key of a state with this number of bytes, and reads the state.
+/// Measures replacing one key of a state, and reading the state. The state has about `bytes` bytes.
 fn state(
     criterion: &mut Criterion,
     runtime: &Runtime,

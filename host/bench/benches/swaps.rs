@@ -1,4 +1,4 @@
-//! 10,000 swaps of an extension under load: the duration of a swap, and the memory afterwards.
+//! 10,000 swaps of an extension under load. Measures the duration of a swap, and the memory afterwards.
 //!
 //! Fails if a request fails, or if memory grows after the warm-up.
 
@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SWAPS: usize = 10_000;
 const ROUNDS: usize = 10;
 const CLIENTS: usize = 4;
-/// Growth from the first round to the last that counts as noise.
+/// The growth of memory from the first round to the last that counts as noise, in MiB.
 const NOISE_MIB: f64 = 16.0;
 
 fn main() -> anyhow::Result<()> {
@@ -59,7 +59,8 @@ async fn measure() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the extension's config with other settings each time, so that each is another version.
+/// Writes the config of the server. With another value of `payload` the extension has other settings, and so becomes a
+/// new version.
 fn write_config(file: &Path, payload: bool) -> anyhow::Result<()> {
     let component = annex_test_support::component("test-extension");
     let config = TestConfig::template("i").extension(component, &format!("parameters.payload = {payload}"));
@@ -68,7 +69,7 @@ fn write_config(file: &Path, payload: bool) -> anyhow::Result<()> {
     Ok(fs::write(file, config.toml())?)
 }
 
-/// Sends messages until `stop` fires. Returns their number.
+/// Sends messages until `stop` fires. Returns the number of messages.
 async fn client(server: Arc<TestServer>, stop: CancellationToken) -> anyhow::Result<usize> {
     let mut requests = 0;
     while !stop.is_cancelled() {

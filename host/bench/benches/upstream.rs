@@ -1,10 +1,10 @@
-//! The cost of Annex in front of an agent: latency and CPU time per request with state injection active, and the delay
-//! of a stream's first event.
+//! The cost of Annex in front of an agent. Measures the latency and the CPU time per request with state injection
+//! active, and the delay of a stream's first event.
 //!
 //!     cargo bench -p annex-bench --bench upstream
 //!
-//! The upstream agent is as fast as possible: it gives a fixed answer. It runs in a process of its own, so that the CPU
-//! time is Annex's alone.
+//! The upstream agent is as fast as possible, because its answer is fixed. It runs in a process of its own, so that the
+//! CPU time is Annex's alone.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -29,7 +29,7 @@ mod http1;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Requests of one round: one after the other, and over many connections.
+/// The number of requests in a round that are sent one after the other.
 const IN_A_ROW: usize = 2_000;
 const AT_ONCE: usize = 8_000;
 const CONNECTIONS: usize = 32;
@@ -74,7 +74,7 @@ async fn measure() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line of the table.
+/// Measures one kind of request, and prints a line of the table.
 async fn row(title: &str, process: &Process, request: &str, is_streamed: bool) -> anyhow::Result<()> {
     let mut stream = http1::connect(&process.address).await?;
     let mut buffer = Vec::new();
@@ -121,7 +121,7 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// A message with a small state, as a whole HTTP/1.1 request.
+/// The text of a whole HTTP/1.1 request that sends a message with a small state.
 fn request(path: &str, is_streamed: bool) -> String {
     let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
     let metadata = format!(r#"{{"{STATE_KEY}":{state}}}"#);
@@ -136,7 +136,7 @@ fn request(path: &str, is_streamed: bool) -> String {
     )
 }
 
-/// A second process of this program that runs one of the servers. Dropping this value stops the process.
+/// Another process of this program, which runs one of the servers. Dropping this value stops the process.
 struct Process {
     process: Child,
     address: String,
@@ -152,7 +152,7 @@ impl Process {
         Ok(Self { process, address: address.trim().to_owned() })
     }
 
-    /// The CPU time so far, of all threads.
+    /// The CPU time of the process so far, of all its threads.
     fn cpu(&self) -> anyhow::Result<Duration> {
         let mut total = Duration::ZERO;
         for task in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
@@ -194,8 +194,8 @@ async fn serve_agent() -> anyhow::Result<()> {
     }
 }
 
-/// Answers with the same task every time. For Annex the context and task are new each time, because each message begins
-/// a conversation.
+/// Answers every message with the same task. For Annex the context and the task are new each time, because each message
+/// begins a conversation.
 async fn answer(body: String) -> impl IntoResponse {
     let artifact = r#""artifact":{"artifactId":"a","parts":[{"text":"You are Ada."}]}"#;
     let envelope = |result: String| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);

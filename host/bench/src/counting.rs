@@ -19,33 +19,33 @@ thread_local! {
     static IS_COUNTED: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Wraps an allocator and counts its allocations.
+/// An allocator that counts its allocations while counting is on.
 #[derive(Debug)]
 pub struct CountingAllocator<A>(pub A);
 
-/// Excludes the allocations of this thread.
+/// Excludes the allocations of the calling thread from the count.
 pub fn leave_this_thread_out() {
     IS_COUNTED.set(false);
 }
 
-/// Starts counting, from zero.
+/// Starts counting from zero.
 pub fn begin() {
     ALLOCATIONS.store(0, Ordering::Relaxed);
     COUNTS.store(true, Ordering::Relaxed);
 }
 
-/// Records the stack of each allocation from now on, which takes far longer than the allocation.
+/// Records the stack of each counted allocation from now on. This takes far longer than the allocation.
 pub fn show_places() {
     SHOWS_PLACES.store(true, Ordering::Relaxed);
 }
 
-/// Ends the count. Returns the number of allocations since the start; a reallocation counts as one.
+/// Stops counting. Returns the number of allocations since the start, in which a reallocation counts as one.
 pub fn end() -> u64 {
     COUNTS.store(false, Ordering::Relaxed);
     ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// Returns the recorded places, the most frequent first, and clears them.
+/// Returns the recorded places with their numbers of allocations, the most frequent first, and clears them.
 pub fn places() -> Vec<(u64, String)> {
     let places = std::mem::take(&mut *PLACES.lock().unwrap_or_else(PoisonError::into_inner));
     let mut places: Vec<(u64, String)> = places.into_iter().map(|(place, count)| (count, place)).collect();
@@ -67,7 +67,7 @@ fn count() {
     }
 }
 
-/// The functions of this project in a stack, from the innermost on.
+/// The functions of this project in a stack, the innermost first. At most four are shown.
 fn place(stack: &str) -> String {
     let mut functions = Vec::new();
     let mut lines = stack.lines().map(str::trim).peekable();

@@ -18,13 +18,13 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use crate::exit::Failure;
 use crate::{output, progress};
 
-/// The longest that the admin API may take: a component may have to be compiled.
+/// The timeout for a call of the admin API. It is long because the server may have to compile a component.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The URL of an admin API that listens where a new config has it.
+/// The default URL of the admin API. It has the address that the config of `annex init` suggests.
 const DEFAULT_URL: &str = "http://127.0.0.1:9998";
 /// The most bytes of a file with a token.
 const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
-/// The most bytes of an answer. The largest are whole sessions.
+/// The most bytes of an answer. The largest answers are whole sessions.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// The arguments of each command that calls the admin API: the server, the token and the form of the output.
@@ -57,7 +57,7 @@ pub(crate) struct OfTenant {
 }
 
 impl Target {
-    /// A client with the token from the file, or else from the environment.
+    /// A client with the token from `--token-file`, or from the environment if that option is absent.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
             Some(file) => annex_files::read_text(file, Purpose::Secret, MAX_TOKEN_FILE_BYTES)
@@ -72,7 +72,7 @@ impl Target {
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: None })
     }
 
-    /// The URL of the option, or else from the environment.
+    /// The URL from `--admin`, or from the environment, or the default.
     fn base(&self) -> anyhow::Result<Url> {
         let (named_by, url) = match &self.admin {
             Some(url) => ("--admin", url.clone()),
@@ -84,7 +84,7 @@ impl Target {
 }
 
 impl Admin {
-    /// A client with the token from the file, or else from the environment.
+    /// A client with the token from `--token-file`, or from the environment if that option is absent.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.target.client()
     }
@@ -110,12 +110,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The client for one agent: the tenant of `--tenant`, otherwise the agent of the server's config.
+    /// This client with its calls directed to one agent: the tenant of `--tenant`, or the agent of the server's config.
     pub(crate) fn on(self, of: &OfTenant) -> Self {
         Self { tenant: of.tenant.clone(), ..self }
     }
 
-    /// Calls `/v1/` and `path`, whose segments may have any characters, and returns the answer's JSON.
+    /// Calls the API at `/v1/` followed by `path`, and returns the answer's JSON. The segments of `path` may contain
+    /// any characters.
     pub(crate) async fn call(
         &self,
         method: Method,
@@ -125,7 +126,7 @@ impl Client {
         self.call_with(method, path, &[], body).await
     }
 
-    /// Like [`Client::call`], with parameters in the query.
+    /// Like [`Client::call`], with query parameters.
     pub(crate) async fn call_with(
         &self,
         method: Method,
@@ -149,14 +150,14 @@ impl Client {
         text(response).await
     }
 
-    /// Sends a file as it is.
+    /// Posts the bytes of a component to `path`, unchanged.
     pub(crate) async fn upload(&self, path: &[&str], bytes: Vec<u8>) -> anyhow::Result<String> {
         let request = self.request(Method::POST, path, &[], None::<&()>)?;
         text(self.send(request.header(CONTENT_TYPE, "application/wasm").body(bytes)).await?).await
     }
 
-    /// Like [`Client::call`], for an answer that streams. The whole answer must arrive within `within`, which replaces
-    /// [`PATIENCE`].
+    /// Like [`Client::call`], but the caller reads the answer as it streams. The whole answer must arrive within
+    /// `within`; [`PATIENCE`] does not apply.
     pub(crate) async fn stream(
         &self,
         method: Method,
@@ -193,7 +194,7 @@ impl Client {
         Ok(request)
     }
 
-    /// The answer, or the reason for which the API refuses.
+    /// Sends a request. Returns the answer if its status is a success, otherwise an error with the API's reason.
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
         let _progress = progress::of("waiting for the admin API");
         // The error below names the API by its base URL, so that the URL need not stand there twice.

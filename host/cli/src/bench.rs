@@ -139,7 +139,8 @@ fn mean(times: &[Duration]) -> Duration {
     times.iter().sum::<Duration>() / count
 }
 
-/// The time that this part of all does not go beyond. `times` ascend.
+/// The percentile of `times` at `part`, which is 0.5 for the median and 1.0 for the maximum. `times` are in ascending
+/// order.
 fn percentile(times: &[Duration], part: f64) -> Duration {
     #[expect(
         clippy::cast_possible_truncation,

@@ -53,7 +53,7 @@ struct Talk {
     calling: CallArgs,
     state: Option<Injection>,
     conversation: Conversation,
-    /// Yields each Ctrl-C, also one that was pressed between two waits.
+    /// Yields each Ctrl-C, including one that was pressed between two waits.
     interrupts: Signal,
 }
 
@@ -154,8 +154,8 @@ impl Talk {
         outcome.verdict()
     }
 
-    /// Notes a request that failed. If the next message no longer continues the task that waited, tells how to answer
-    /// that task.
+    /// Records a failed request in the session. If a task waited for input, prints how to answer that task, because the
+    /// next message no longer continues it.
     fn note_failure(&mut self, error: &ClientError) {
         let session = &mut self.conversation.session;
         let waited = session.awaits_input();

@@ -16,7 +16,7 @@ pub(crate) enum Color {
     Never,
 }
 
-/// The choice for this process.
+/// The value of `--color` for this process.
 static CHOICE: OnceLock<Color> = OnceLock::new();
 
 impl Color {

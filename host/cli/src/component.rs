@@ -15,7 +15,7 @@ use crate::output;
 /// Reads the component of a project, and tells when it is older than a source of the project.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the component cannot be read.
 pub(crate) fn of_project(project: &Project) -> anyhow::Result<Vec<u8>> {
     let path = project.component();
     if let Some(source) = project.newer_source() {
@@ -27,7 +27,7 @@ pub(crate) fn of_project(project: &Project) -> anyhow::Result<Vec<u8>> {
 /// Reads a component that `annex build` makes.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the component cannot be read.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let component = annex_files::read(path, Purpose::Named, MAX_COMPONENT_BYTES);
     component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))

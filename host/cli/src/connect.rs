@@ -37,13 +37,14 @@ pub(crate) struct CallArgs {
 }
 
 impl Location {
-    /// A client that trusts the keys in the file, if there is one.
+    /// A client that trusts only the keys in the file of `--verify`. Without that option the client does not verify
+    /// cards.
     pub(crate) fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
         let trusted_keys = self.verify.as_deref().map(read_keys).transpose()?;
         Ok(Client::new(ClientConfig { trusted_keys, ..config })?)
     }
 
-    /// The agent, by the binding that is wanted and with `interceptors` around each call.
+    /// Connects to the agent over the bindings of `calling`. The `interceptors` run around each call.
     pub(crate) async fn agent(
         &self,
         calling: &CallArgs,
@@ -77,7 +78,7 @@ fn read_keys(file: &Path) -> anyhow::Result<Jwks> {
     keys.with_context(|| format!("no keys in {shown}"))
 }
 
-/// The value may be a credential, so debug output leaves it out.
+/// Parses `NAME: VALUE`. The value may be a credential, so debug output omits it.
 fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = text.split_once(':').ok_or("not of the form NAME: VALUE")?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "the name is no name of a header field")?;

@@ -151,7 +151,7 @@ fn show(extension: Option<&Arc<Extension>>, built: &BuiltComponent, url: &str) {
     let _ = output::show(&text);
 }
 
-/// The config of the server, in a folder that is deleted with the command.
+/// The config of the server, in a temporary folder that is deleted when the command ends.
 struct DevConfig {
     listen: SocketAddr,
     path: PathBuf,

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::color::Tint;
 use crate::{output, serve};
 
-/// Columns before the text of a finding.
+/// The number of columns before the text of a finding.
 const TEXT_COLUMN: usize = 22;
 
 /// Check the surroundings of a server: files, databases, agents, the machine.

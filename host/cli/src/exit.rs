@@ -1,4 +1,4 @@
-//! Exit codes: what kind of failure ended a command, for scripts.
+//! Exit codes, which tell scripts what kind of failure ended a command.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use annex_client::ClientError;
 
-/// Shown below the list of commands.
+/// The part of the help text below the list of commands.
 pub(crate) const HELP: &str = "Exit codes:
   0  done
   1  another failure, such as a task that failed or was canceled
@@ -15,7 +15,7 @@ pub(crate) const HELP: &str = "Exit codes:
   4  not reachable: no server listens there, or no answer came in time
   5  different: a case of `annex test`, or a turn of `annex replay`";
 
-/// The kinds of failure that have a code of their own.
+/// The kinds of failure that have an exit code of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     Usage,
@@ -25,7 +25,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The error, marked with this kind. Its text stays.
+    /// Marks the error with this kind of failure, and keeps the error's text.
     pub(crate) fn of(self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         ClassifiedError { failure: self, error: error.into() }.into()
     }
@@ -68,7 +68,7 @@ fn of_cause(error: &anyhow::Error) -> Option<Failure> {
     error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()).and_then(of_client)
 }
 
-/// The exit code of a command that ended with this error.
+/// The exit code of a command that failed with `error`.
 pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
     failure(error).map_or(ExitCode::FAILURE, |failure| failure.code().into())
 }
@@ -78,7 +78,7 @@ fn failure(error: &anyhow::Error) -> Option<Failure> {
     marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
 }
 
-/// The kind of a client's error: whether the agent answered at all.
+/// The kind of failure that `error` is; `None` for an error without a code of its own.
 fn of_client(error: &ClientError) -> Option<Failure> {
     match error {
         ClientError::Address { .. } | ClientError::Parameter(_) => Some(Failure::Usage),
@@ -102,7 +102,7 @@ struct ClassifiedError {
 }
 
 impl fmt::Display for ClassifiedError {
-    /// Writes the error with all its causes. `source` returns none of them, because they would be printed twice.
+    /// Writes the error with all its causes. `source` returns `None`, so that no cause is printed twice.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:#}", self.error)
     }

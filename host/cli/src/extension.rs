@@ -159,7 +159,7 @@ impl Extension {
     }
 }
 
-/// The query of a change.
+/// The query parameters of a request that changes extensions: `force=true`, or none.
 fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
     if force { &[("force", "true")] } else { &[] }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// `command` is that of the whole program.
+    /// Prints the script. `command` is the command of the whole program, `annex`.
     pub(crate) fn run(&self, mut command: Command) -> anyhow::Result<()> {
         let mut script = Vec::<u8>::new();
         clap_complete::generate(self.shell, &mut command, "annex", &mut script);
@@ -42,7 +42,7 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    /// `command` is that of the whole program.
+    /// Prints or writes the pages. `command` is the command of the whole program, `annex`.
     pub(crate) fn run(&self, command: Command) -> anyhow::Result<()> {
         let Some(folder) = &self.folder else {
             let mut page = Vec::<u8>::new();

@@ -8,10 +8,10 @@ use clap::Args;
 
 use crate::output;
 
-/// A config with every key, all but the few that a start needs as comments.
+/// A config with every key. The few keys that a start needs are set, and all others are comments.
 const CONFIG: &str = include_str!("init/annex.toml");
 
-/// Readable by all, as a config has no secrets.
+/// The permissions of the new file. Everyone may read it, because a config contains no secrets.
 const MODE: u32 = 0o644;
 
 /// Write a config file that lists every key, as comments with their defaults.

@@ -56,7 +56,8 @@ impl Inspect {
         trial.loaded.map(drop).context("the component cannot be loaded").map_err(|error| Failure::Refused.of(error))
     }
 
-    /// The name of the component for a config in any folder.
+    /// The component as a config names it: by its bare name, or by an absolute path, because the config may be in any
+    /// folder.
     fn in_config(&self, path: &Path, locations: &Locations) -> String {
         if path.starts_with(&locations.components) {
             return self.component.clone();
@@ -69,17 +70,17 @@ impl Inspect {
 /// A component to inspect.
 pub(crate) struct Candidate<'a> {
     pub(crate) file: &'a Path,
-    /// The name of the component in a config.
+    /// The component's name or path, as a config names it.
     pub(crate) in_config: &'a str,
     pub(crate) bytes: &'a [u8],
-    /// The settings of the trial, as the file has them.
+    /// The TOML of the settings with which the component is tried.
     pub(crate) settings: toml::Table,
 }
 
-/// Loads the component on trial and prints the report.
+/// Loads a component on trial and prints the report. The returned trial tells whether the component loaded.
 ///
 /// # Errors
-/// When the component is not an extension.
+/// When the file does not contain an extension.
 pub(crate) async fn examine(
     candidate: Candidate<'_>,
     installation: Installation,

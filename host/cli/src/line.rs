@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use serde::Deserialize;
 
-/// Text that was escaped when it was read, so that no caller that shows it has to.
+/// Text that was escaped with [`annex_text::line`] when it was read. A caller can show the text as it is.
 #[derive(Default, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Line(String);

@@ -45,7 +45,7 @@ pub(crate) fn start() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the lines that wait, before the process ends.
+/// Writes the log lines that still wait. Called before the process ends.
 pub(crate) fn flush() {
     STANDARD_ERROR.flush();
 }
@@ -69,8 +69,8 @@ where
     lines.fmt_fields(JsonFields::new()).event_format(JsonLine).finish()
 }
 
-/// The options of both forms. A line that cannot be written, for instance because the disk is full, is lost. By default
-/// `tracing_subscriber` would report the failure on standard error and panic if that write fails too.
+/// The options that text and JSON lines share. A line that cannot be written, for instance because the disk is full, is
+/// lost. By default `tracing_subscriber` would report the failure on standard error and panic if that write fails too.
 fn lines() -> SubscriberBuilder {
     tracing_subscriber::fmt().log_internal_errors(false)
 }
@@ -87,10 +87,10 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
 }
 
-/// Passes on as much as there is room for.
+/// Writes text until `room` is used up, and then fails.
 struct CappedWriter<W> {
     inner: W,
-    /// 0 once the text was cut.
+    /// The number of bytes that may still be written; 0 after the text was cut.
     room: usize,
 }
 

@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The arguments of the process. Wrong ones end it.
+/// Parses the arguments of the process. If they are wrong, prints the error and ends the process.
 fn arguments() -> Arguments {
     let color = color::Color::among(env::args_os().map(|word| word.to_string_lossy().into_owned()));
     let matches = Arguments::command().color(color.into()).get_matches();

@@ -93,8 +93,8 @@ impl New {
 /// The most bytes of a URI.
 const MAX_URI: usize = 2 << 10;
 
-/// Parses a URI. The URI is written into source text of every language, and into a header field that separates URIs by
-/// commas.
+/// Parses a URI, and refuses characters that need escapes. The URI is written into source text of every language, and
+/// into a header field that separates URIs by commas.
 fn uri(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !br#",;"'\<>{}|^`$"#.contains(&byte);
     let is_absolute = text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
@@ -118,7 +118,7 @@ fn listed<T>(answer: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<
     words.filter(|word| !word.is_empty()).map(parse).collect()
 }
 
-/// Asks until the answer can be used.
+/// Repeats the question until `parse` accepts the answer.
 fn ask<T>(question: &str, parse: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<T> {
     loop {
         output::prompt(&format!("{question}: "));

@@ -1,10 +1,10 @@
-//! Remarks about a project that several commands make.
+//! Remarks about a project that more than one command prints.
 
 use annex_authoring::EXAMPLE_URI;
 
 use crate::output;
 
-/// Advice for a component that still has an example URI.
+/// The remark about a component whose URI is still the example of `annex new`.
 pub(crate) fn example_uri(uri: &str) -> String {
     format!("the URI {} is an example: give the extension one of your own before others use it", annex_text::line(uri))
 }

@@ -1,4 +1,4 @@
-//! Answers on standard output, remarks about them on standard error.
+//! Writes answers to standard output, and remarks about them to standard error.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -7,10 +7,11 @@ use anyhow::Context;
 use crate::color::{self, Tint};
 use crate::{progress, wrap};
 
-/// Stands before the further lines of a remark, which could be taken for other remarks otherwise.
+/// The indent of the second and later lines of a remark, so that they do not look like separate remarks.
 const INDENT: &str = "  ";
 
-/// Standard output was closed by its reader, as `annex card URL | head` does. The command ends without an error then.
+/// The error when the reader of standard output has closed it, as in `annex card URL | head`. The command then ends
+/// without an error.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub(crate) struct OutputClosed;
@@ -37,7 +38,8 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
     write(&format!("{}\n", annex_text::json(text.trim_end())))
 }
 
-/// A remark on standard error, dim in colour; its further lines are indented. Losing it is no reason to stop.
+/// Prints a remark on standard error, dim where colours are used. Second and later lines are indented. A failed write
+/// is ignored.
 pub(crate) fn note(text: &str) {
     let text = annex_text::indented(text, INDENT);
     let _paused = progress::pause();
@@ -47,19 +49,19 @@ pub(crate) fn note(text: &str) {
         if color::on_standard_error() { writeln!(lines, "\x1b[2m{text}\x1b[0m") } else { writeln!(lines, "{text}") };
 }
 
-/// A question to a person on standard error. The answer follows in the same line.
+/// Prints a question on standard error, without a line break, so that the person answers in the same line.
 pub(crate) fn prompt(text: &str) {
     let _paused = progress::pause();
     let mut line = io::stderr().lock();
     let _ = write!(line, "{text}").and_then(|()| line.flush());
 }
 
-/// The reason for which the command failed.
+/// Prints the reason why the command failed on standard error.
 pub(crate) fn error(text: &str) {
     labelled("error:", Tint::Bad, text);
 }
 
-/// Something that the user should know and that is no failure.
+/// Prints a warning on standard error, about something that does not make the command fail.
 pub(crate) fn warning(text: &str) {
     labelled("warning:", Tint::Warning, text);
 }
@@ -72,7 +74,8 @@ fn labelled(label: &str, tint: Tint, text: &str) {
     let _ = writeln!(io::stderr(), "{}{rest}", tint.on_standard_error(label));
 }
 
-/// Breaks long lines for a terminal on standard output. Further lines are indented by `indent` more columns.
+/// Breaks long lines for the terminal of standard output. The continuation of a line is indented by `indent` more
+/// columns.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     wrap::hanging(text, indent, wrap::columns(&io::stdout()))
 }

@@ -22,7 +22,8 @@ const CLEAR: &[u8] = b"\r\x1b[2K";
 /// True while a line is on the terminal.
 static SHOWN: Mutex<bool> = Mutex::new(false);
 
-/// Shows a line until it is dropped.
+/// A line on the terminal that tells which operation is running. Dropping this value
+/// erases the line.
 pub(crate) struct Progress(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
 
 /// Shows that the operation `what` is running.
@@ -32,7 +33,7 @@ pub(crate) fn of(what: &str) -> Progress {
     Progress::start(move || Some((what.clone(), since.elapsed())))
 }
 
-/// Says which component is being compiled, whenever one is.
+/// Shows a line whenever a component is being compiled. The line names the component.
 pub(crate) fn of_compiling() -> Progress {
     Progress::start(|| {
         let first = compilations().into_iter().next()?;
@@ -41,7 +42,7 @@ pub(crate) fn of_compiling() -> Progress {
     })
 }
 
-/// Takes the line away and keeps it away, while something else is written.
+/// Erases the line, and keeps it away until the returned guard is dropped. Callers hold the guard while they write.
 pub(crate) fn pause() -> MutexGuard<'static, bool> {
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *shown) {
@@ -51,7 +52,8 @@ pub(crate) fn pause() -> MutexGuard<'static, bool> {
 }
 
 impl Progress {
-    /// `what` returns the text of the line and the duration of the operation so far.
+    /// Starts a thread that shows the line. `what` returns the text of the line and the duration of the operation so
+    /// far; with `None` there is no line.
     fn start(what: impl Fn() -> Option<(String, Duration)> + Send + 'static) -> Self {
         if !io::stderr().is_terminal() {
             return Self(None);

@@ -16,11 +16,11 @@ use crate::{exit, log, output, serve};
 
 mod installed;
 
-/// The ports that are listened on unless an address is given. The second one is taken in front of an agent that listens on
-/// the first one itself, as many examples of A2A do.
+/// The ports to listen on by default. The proxy uses the second port if the agent itself has the first, as many example
+/// agents of A2A do.
 const PORTS: [u16; 2] = [9999, 9990];
 
-/// The name of a config that is not kept, in errors.
+/// Stands in errors for the path of the config if the config is not written to a file.
 const UNNAMED: &str = "annex proxy";
 
 /// Put extensions in front of an agent that you have
@@ -75,7 +75,7 @@ impl Proxy {
         })
     }
 
-    /// The config that the options stand for, for a file in `folder`.
+    /// The text of the config that the options describe. Its paths are relative to `folder`.
     async fn config(&self, folder: &Path) -> anyhow::Result<String> {
         let card = Url::parse(&self.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let card = card.ok_or_else(|| ClientError::Address { address: self.url.clone() })?;
@@ -104,19 +104,19 @@ impl Proxy {
     }
 }
 
-/// Text of one table, or array of tables, of the config.
+/// The TOML text of a table, or of an array of tables, with the name `name`.
 fn section(name: &str, table: Value) -> String {
     Table::from_iter([(name.to_owned(), table)]).to_string()
 }
 
-/// The address to listen on in front of an agent whose card is at this URL.
+/// The default address to listen on. Its port differs from that of the agent whose card is at `card`.
 fn free_of(card: &Url) -> SocketAddr {
     let [first, second] = PORTS;
     let port = if card.port_or_known_default() == Some(first) { second } else { first };
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Writes the config. An existing file is kept; it is an error if its text differs.
+/// Writes the config to a new file. An existing file is not overwritten; if its text differs, that is an error.
 fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
     let shown = file.display();
     match OpenOptions::new().write(true).create_new(true).open(file) {
@@ -139,7 +139,7 @@ fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The option that mends the error, where there is one.
+/// Advice that names an option to solve the problem; `None` if no option helps.
 fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         if let Some(ServeError::Listen { .. }) = cause.downcast_ref::<ServeError>() {

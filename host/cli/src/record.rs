@@ -18,7 +18,7 @@ use crate::admin::{OfTenant, Target};
 use crate::line::Line;
 use crate::output;
 
-/// The time that the server has beyond that of the recording.
+/// The time that the whole request may take beyond the time limit of the recording.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Record turns of an extension of a running server
@@ -113,17 +113,17 @@ struct ReceivedRecording {
     out: Option<File>,
     turns: u64,
     end: Option<RecordingEnd>,
-    /// A counter is shown, in place of a line per turn.
+    /// True if progress is shown as a counter. Otherwise each turn gets a line.
     shows_counter: bool,
 }
 
-/// The way in which a recording ended.
+/// The reason why a recording ended.
 enum EndReason {
     /// The recording reached one of its bounds.
     Bounded,
     /// Ctrl-C stopped the recording.
     Stopped,
-    /// By the connection, for this reason if there is one.
+    /// The connection ended, with this error if there is one.
     Broken(Option<reqwest::Error>),
 }
 
@@ -147,7 +147,8 @@ struct SeenTurn {
 }
 
 impl ReceivedRecording {
-    /// Writes whole lines only. Nothing is lost where this is given up while it waits.
+    /// Writes the recording until it ends or the connection does. Only whole lines are written, so the file stays valid
+    /// if this future is dropped.
     async fn copy(&mut self, mut answer: Response) -> anyhow::Result<EndReason> {
         let mut line = Vec::new();
         loop {

@@ -15,7 +15,7 @@ use crate::{component, output, progress, serve};
 
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
-/// Bytes of each side of a difference that are shown.
+/// The most bytes that are shown of a recorded or a new value that differ.
 const MAX_SIDE: usize = 400;
 
 /// Replay recorded turns with another version of the extension, and show the differences
@@ -82,7 +82,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The settings of the file, or else of the recording.
+    /// The settings for the component: those in the file of `--settings`, or those in the recording.
     fn settings(&self, head: &RecordingHead) -> anyhow::Result<Table> {
         let Some(file) = &self.settings else {
             return recorded_settings(head).map_err(|reason| anyhow!("{}: settings: {reason}", self.file.display()));
@@ -93,7 +93,7 @@ impl Replay {
     }
 }
 
-/// Prints the remarks on a new case: why the case is incomplete or was not written.
+/// Prints the remarks on a new case, or the reason why the case is incomplete or was not written.
 fn tell(number: u64, case: &NewCase) {
     match case {
         NewCase::Passes { name, remarks } => {
@@ -152,7 +152,7 @@ fn shown_example(example: &Example) -> String {
     text
 }
 
-/// The time of a call of each hook.
+/// A table of the mean time per call, recorded and now, for each hook.
 fn costs(comparison: &Comparison) -> String {
     if comparison.costs.is_empty() {
         return String::new();

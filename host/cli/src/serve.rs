@@ -36,10 +36,10 @@ impl Serve {
     }
 }
 
-/// A message to try.
+/// The example message in the command that `annex serve` suggests.
 struct Example {
     question: String,
-    /// The option of `annex send` that shows who asks.
+    /// The option of `annex send` with credentials; `None` if the config has no `[auth]`.
     credentials: Option<String>,
 }
 
@@ -66,7 +66,8 @@ pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Resul
     Ok(())
 }
 
-/// Paths in a config start at the config's folder. Shipped components lie next to the executable.
+/// The locations that `annex serve` uses. Relative paths in the config start at the config's folder, and shipped
+/// components are next to the executable.
 pub(crate) fn locations(config: &Path) -> Locations {
     let folder = config.parent().unwrap_or(Path::new("")).to_owned();
     Locations { config: folder, components: components(), cache: cache() }
@@ -156,7 +157,7 @@ async fn reload_at(mut hangup: Signal, installers: Arc<Installers>) {
     }
 }
 
-/// Resolves at the first SIGTERM or Ctrl-C from now on; the second one ends the process.
+/// Resolves at the first SIGTERM or Ctrl-C after this call. The second such signal ends the process at once.
 pub(crate) fn shutdown() -> impl Future<Output = ()> {
     // One pair for both signals: the second one may come before anybody waits for it.
     let signals = Signals::new();

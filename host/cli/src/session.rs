@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// Asks the admin API.
+    /// Sends the command to the admin API, and returns the answer's JSON.
     async fn ask(&self) -> anyhow::Result<String> {
         let client = self.admin.client()?.on(&self.of);
         let (method, path, query): (_, Vec<&str>, Vec<(&str, String)>) = match &self.command {
@@ -255,7 +255,7 @@ fn deleted_user_state(DeletedUserState { user, keys }: &DeletedUserState<Line>) 
     format!("{keys} keys of {user} are deleted\n")
 }
 
-/// JSON, which may have lines between its tokens.
+/// The JSON in one line. `json` may have line breaks between its tokens.
 fn one_line(json: &str) -> String {
     // In JSON a raw line break stands between tokens only, so a space can take its place.
     annex_text::line(&annex_text::json(json).replace(['\n', '\r'], " ")).into_owned()

@@ -1,4 +1,4 @@
-//! Files with the settings of one extension: the keys of an extension in a config but for `component`.
+//! Files with the settings of one extension: the keys of an `[[extension]]` in a config, except `component`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use toml::Table;
 /// The most bytes of a file with settings.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Settings, as they are written and as a host takes them.
+/// The settings of one extension: their TOML, and the installation that the host makes from it.
 pub(crate) struct Settings {
     pub(crate) table: Table,
     pub(crate) installation: Installation,

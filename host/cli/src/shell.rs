@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The text as one word of a POSIX shell, in quotes when it needs them.
+/// The text as one word of a POSIX shell, in quotes if the text needs them.
 pub(crate) fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:@%+=".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {

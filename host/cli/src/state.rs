@@ -13,7 +13,7 @@ use crate::{output, shell};
 /// The parameter in an extension's declaration that holds the JSON Schema of its state.
 const SCHEMA: &str = "state_schema";
 
-/// State on its way to the extension that takes it.
+/// A state to be sent, and the extension that receives it.
 #[derive(Debug)]
 pub(crate) struct Injection {
     uri: ExtensionUri,
@@ -21,14 +21,16 @@ pub(crate) struct Injection {
 }
 
 impl Injection {
+    /// Finds the extension that receives the state.
+    ///
     /// # Errors
     /// As [`extension`].
     pub(crate) fn new(state: &JsonObject, requested: &[ExtensionUri], card: &AgentCard) -> anyhow::Result<Self> {
         Ok(Self { uri: extension(requested, card)?, state: state.to_json()? })
     }
 
-    /// Validates the state with the schema on the card of the agent at `address`. A schema that cannot be used is only noted, because the agent
-    /// validates the state too.
+    /// Validates the state with the schema on the card of the agent at `address`. A schema that cannot be used leads to
+    /// a remark only, because the agent validates the state too.
     ///
     /// # Errors
     /// When the state violates the schema. The error lists each violation with its JSON pointer.

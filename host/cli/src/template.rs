@@ -1,7 +1,7 @@
 //! `annex send --template`: a skeleton of the state that an agent takes, from the JSON Schema on its card.
 //!
-//! The schema may be anybody's. It is walked only after it was found to be bounded: without references that lead back to
-//! themselves, and of limited size with every reference written out.
+//! The schema comes from an untrusted agent, so it is checked before it is walked. No reference may lead back to
+//! itself, and the schema must have a limited size with every reference expanded.
 
 use annex_protocol::{AgentCard, ExtensionUri, Json, JsonObject};
 use annex_schema::Schema;
@@ -26,11 +26,11 @@ pub(crate) fn print(card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Res
     Ok(())
 }
 
-/// A value that a schema describes, with placeholders such as `"<string>"` where there is neither a default nor an
-/// example.
+/// A sample value for a schema. Where the schema has neither a default nor an example, the value has a placeholder such
+/// as `"<string>"`.
 #[derive(Debug)]
 struct Template {
-    /// Indented JSON.
+    /// The sample value as indented JSON.
     json: String,
     /// JSON pointers to the optional properties.
     optional: Vec<String>,
@@ -54,7 +54,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The value as JSON text. Each reference leads to a part of the schema that does not lead back.
+    /// The sample value for `schema`, as JSON text. The recursion ends because no reference leads back to itself.
     fn value(&mut self, schema: &Json, pointer: &str) -> String {
         let Ok(members) = JsonObject::parse(schema.get()) else { return placeholder("any value") };
         if let Some(target) = members.get("$ref").and_then(|reference| self.target(reference)) {
@@ -90,7 +90,8 @@ impl Walk<'_> {
         format!("{{{}}}", members.join(","))
     }
 
-    /// The properties of an object, those of all `allOf` and of the first `anyOf` and `oneOf` included.
+    /// The properties of an object. They include those of every `allOf`, and those of the first `anyOf` and the first
+    /// `oneOf`.
     fn properties(&self, members: &JsonObject) -> Vec<Property> {
         let required: Vec<String> = member(members, "required").unwrap_or_default();
         let own: JsonObject = member(members, "properties").unwrap_or_default();
@@ -137,14 +138,14 @@ struct Property {
     is_required: bool,
 }
 
-/// The value that the schema itself names.
+/// A value that the schema states: its `default` or `const`, or its first example or `enum` value.
 fn known_value(members: &JsonObject) -> Option<Json> {
     let first = |name: &str| member::<Vec<Json>>(members, name).and_then(|values| values.into_iter().next());
     let whole = members.get("default").or_else(|| members.get("const")).cloned();
     whole.or_else(|| first("examples")).or_else(|| first("enum"))
 }
 
-/// The type. If the schema lists several types, the first one other than `null`.
+/// The type that the schema states. If the schema lists several types, the first one other than `null`.
 fn kind(members: &JsonObject) -> String {
     let several = member::<Vec<String>>(members, "type").unwrap_or_default();
     let one = several.into_iter().find(|kind| kind != "null");

@@ -19,7 +19,7 @@ type List = tenants::List<Line>;
 type TenantAnswer = tenants::Tenant<Line>;
 type RemovedTenant = tenants::RemovedTenant<Line>;
 
-/// The most bytes of a text to send. A server with a lower limit refuses longer texts.
+/// The most bytes of a text that this command sends. A server may have a lower limit.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Show, add, change and remove tenants of a running server, through its admin API.

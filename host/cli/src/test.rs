@@ -116,7 +116,7 @@ fn line(run: &CaseRun) -> String {
     format!("{}{}", tint.on_standard_output(verdict), text.strip_prefix(verdict).unwrap_or_default())
 }
 
-/// The reason for which a case failed; empty when it did not.
+/// The reason why a case failed; empty if the case passed or was updated.
 fn reason(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Passed | Verdict::Updated => String::new(),
@@ -125,13 +125,13 @@ fn reason(verdict: &Verdict) -> String {
     }
 }
 
-/// The indent of the further lines of a broken line, in columns.
+/// The indent, in columns, of the continuation of a line that was broken.
 const INDENT: usize = 2;
 
-/// The time limit for finding the shortest difference. After it any difference is shown.
+/// The time limit for finding the shortest difference. When the time is over, a longer difference is shown.
 const DIFF_TIME: Duration = Duration::from_secs(2);
 
-/// The expected lines with `-`, those that came out with `+`.
+/// The difference between two texts: lines of `expected` with `-`, lines of `found` with `+`.
 fn difference(expected: &str, found: &str) -> String {
     TextDiff::configure()
         .timeout(DIFF_TIME)

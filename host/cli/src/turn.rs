@@ -19,11 +19,11 @@ mod transcript;
 pub(crate) use outcome::Outcome;
 pub(crate) use transcript::Transcript;
 
-/// Bytes that are shown of the details of an agent's error.
+/// The most bytes that are shown of the details of an agent's error.
 const MAX_DETAILS: usize = 16 << 10;
 
-/// Sends a message and calls `take` with each event, or with the one answer if `streams` is false. Returns the
-/// extensions that the agent reports as active.
+/// Sends a message. With `streams`, calls `take` with each event of the answer, otherwise once with the whole answer.
+/// Returns the extensions that the agent reports as active.
 ///
 /// # Errors
 /// Those of the client and those of `take`.
@@ -59,8 +59,8 @@ pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri])
     }
 }
 
-/// Adds to an error the options of this command that supply missing credentials or extensions. Other errors of the
-/// agent get the details from the answer.
+/// Extends an agent's error. If credentials or extensions are missing, adds the options of this command that supply
+/// them. Otherwise adds the details of the agent's answer.
 pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Error {
     if error.downcast_ref::<ClientError>().is_some_and(wants_credentials) {
         let options: Vec<String> = credentials(card).iter().map(|option| format!("\n  {option}")).collect();
@@ -98,13 +98,13 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     Failure::Refused.error(format!("{error:#}\nadd to this command:{options}"))
 }
 
-/// True if the agent does not know who calls.
+/// True if the agent refused the call because it is not authenticated.
 fn wants_credentials(error: &ClientError) -> bool {
     let is_status = matches!(error, ClientError::Status { status, .. } if status.as_u16() == 401);
     is_status || error.agent().is_some_and(|answered| answered.reason.as_deref() == Some("UNAUTHENTICATED"))
 }
 
-/// The options of this command for credentials of the kinds on the card that go into a header field.
+/// The options of this command for the credentials that the card lists and that go into a header field.
 fn credentials(card: &AgentCard) -> Vec<String> {
     let mut options = Vec::new();
     for option in card.security_schemes.values().filter_map(credential) {
@@ -126,7 +126,7 @@ pub(crate) fn credential(scheme: &SecurityScheme) -> Option<String> {
     Some(format!("--header {}", shell::word(&field)))
 }
 
-/// True for the details that the error's text spells out.
+/// True for a detail whose content the error's own text already contains.
 fn is_told(detail: &Json) -> bool {
     #[derive(Deserialize)]
     struct DetailType {

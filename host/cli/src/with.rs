@@ -27,10 +27,10 @@ pub(crate) struct With {
     settings: Vec<PathBuf>,
 }
 
-/// The components while they are in use.
+/// The loaded components of `--with`.
 #[derive(Default)]
 pub(crate) struct Companions {
-    /// Interrupts components that loop.
+    /// The runtime, which interrupts components that loop.
     _runtime: Option<Runtime>,
     /// Each interceptor with the URI of its extension.
     interceptors: Vec<(ExtensionUri, Arc<dyn Interceptor>)>,
@@ -79,7 +79,7 @@ impl Companions {
         self.interceptors.iter().any(|(other, _)| other == uri)
     }
 
-    /// Prints the notes that components made about the answer.
+    /// Prints the notes that components returned for the user.
     pub(crate) fn show_notes(&self) {
         for (uri, told) in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             output::note(&format!("from     {uri}\n{}", pretty(told)));

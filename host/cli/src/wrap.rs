@@ -1,11 +1,11 @@
-//! Rows of lists on a terminal: a long line is broken at spaces, and its further lines begin below its text.
+//! Breaks long lines at spaces for a terminal. The continuation of a line is indented below the line's text.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 
-/// If a terminal has fewer columns after the indent, it breaks the lines itself.
+/// The fewest columns after the indent with which lines are broken here. A narrower terminal breaks the lines itself.
 const LEAST_ROOM: usize = 20;
 
 /// The number of columns of the terminal. `None` if the stream is not a terminal, or the terminal reports no size.

@@ -26,9 +26,10 @@ use params::{MethodParams, Params};
 
 /// A remote agent: its card, and the interface on the card that this client uses.
 ///
-/// Each operation takes the service parameters of one call and a request. The interface's `tenant` replaces the one in
-/// the request. Requests are validated before they are sent. An operation fails with the agent's error, with a
-/// transport error, with a breach of the protocol, or with an interceptor's refusal; see [`ClientError`].
+/// Each operation takes the service parameters of one call and a request. A request of A2A carries the `tenant` of the
+/// interface; a `tenant` that the caller sets is discarded. Requests are validated before they are sent. An operation
+/// fails with the agent's error, with a transport error, with a breach of the protocol, or with an interceptor's
+/// refusal; see [`ClientError`].
 pub struct Agent {
     binding: Binding,
     url: String,
@@ -81,7 +82,7 @@ impl Agent {
         &self.url
     }
 
-    /// The binding in use.
+    /// The protocol binding of the interface in use.
     pub fn binding(&self) -> Binding {
         self.binding
     }
@@ -119,7 +120,7 @@ impl Agent {
     /// streaming.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`]; events of the stream fail likewise.
+    /// As all operations: see [`Agent`]. An event of the stream can fail with the same errors.
     pub async fn send_streaming_message(
         &self,
         parameters: ServiceParameters,
@@ -179,7 +180,7 @@ impl Agent {
     /// SubscribeToTask. The first event is the current task; its changes follow until the task ends.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`]; events of the stream fail likewise.
+    /// As all operations: see [`Agent`]. An event of the stream can fail with the same errors.
     pub async fn subscribe_to_task(
         &self,
         parameters: ServiceParameters,
@@ -277,7 +278,7 @@ impl Agent {
     /// Calls a streaming method of an extension. Interceptors see the call but not the results.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`]; results of the stream fail likewise.
+    /// As all operations: see [`Agent`]. A result of the stream can fail with the same errors.
     pub async fn call_streaming_method(
         &self,
         parameters: ServiceParameters,

@@ -7,7 +7,7 @@ use futures::Stream;
 
 use crate::ClientError;
 
-/// An agent's answer, and the extensions that were active according to the agent.
+/// An agent's answer, and the extensions that the agent reports as active.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer<T> {
     /// The answer itself.

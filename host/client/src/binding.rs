@@ -39,7 +39,7 @@ impl fmt::Display for Binding {
     }
 }
 
-/// Parses the name of the binding on a card, in any case.
+/// Parses the name that a binding has on cards, in upper or lower case.
 impl FromStr for Binding {
     type Err = UnknownBinding;
 
@@ -59,9 +59,9 @@ pub struct UnknownBinding {
 /// The version of A2A that an interface speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// 1.0
+    /// Version 1.0.
     Current,
-    /// 0.3, which this client speaks over JSON-RPC only.
+    /// Version 0.3, which this client speaks over JSON-RPC only.
     V0_3,
 }
 
@@ -73,9 +73,11 @@ pub(crate) struct SupportedInterface<'a> {
     pub(crate) interface: &'a AgentInterface,
 }
 
-/// Chooses an interface among those that `may_use` accepts. With `preferred`, the first binding in that list which the
-/// card has, else none. Without, the first interface on the card that this client supports. Interfaces of 1.0 come
-/// before those of 0.3. An interface without a version counts as one of A2A.
+/// Chooses an interface of the card among those that `may_use` accepts. Interfaces of A2A 1.0 come before those of 0.3,
+/// and an interface without a version counts as 1.0.
+///
+/// If `preferred` is empty, this is the first such interface on the card. Otherwise it is the interface with the first
+/// binding of `preferred` that the card offers; without such an interface the choice fails.
 pub(crate) fn choose<'a>(
     card: &'a AgentCard,
     preferred: &[Binding],

@@ -29,8 +29,8 @@ impl Client {
     /// `address` is the agent's base URL, or the URL of the card if it ends in `.json`.
     ///
     /// # Errors
-    /// When the address is no URL, cannot be reached, or gives no card; with trusted keys, when none of them has signed
-    /// the card.
+    /// When the address is no URL, cannot be reached, or gives no card. When the client has trusted keys and none of these
+    /// keys has signed the card.
     pub async fn card(&self, address: &str) -> Result<Arc<AgentCardDocument>, ClientError> {
         self.cards.get(&self.http, &self.config, address).await
     }

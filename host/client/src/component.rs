@@ -41,14 +41,15 @@ struct KeyTaken {
     key: String,
 }
 
-/// The running calls of all components, stored in the context of the call.
+/// The running call of each component. The context of the outgoing call stores this list until the answers arrive.
 #[derive(Clone, Default)]
 struct UnderWay(Vec<(Arc<Extension>, Arc<Mutex<ClientCall>>)>);
 
 impl ComponentInterceptor {
-    /// Passes `input` to the hook at each call. `tell` is called with each value that the hook has for the program. The
-    /// [`Runtime`](annex_runtime::Runtime) that loaded the extension must outlive the interceptor, because it ends
-    /// guests that loop.
+    /// Passes `input` to the hook at each call. `tell` is called with each value that the hook has for the program.
+    ///
+    /// The [`Runtime`](annex_runtime::Runtime) that loaded the extension must outlive the interceptor, because the
+    /// runtime stops guests that loop.
     ///
     /// # Errors
     /// When the component does not export the hook.

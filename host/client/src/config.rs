@@ -24,19 +24,21 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// The timeout for reading a card, from the request to the last byte.
     pub card_timeout: Duration,
-    /// The longest time without a byte from the agent. [`Duration::MAX`] if the caller limits the time itself.
+    /// A call fails if no byte arrives from the agent for this long. [`Duration::MAX`] switches this limit off, for a
+    /// caller with its own timeout.
     pub silence: Duration,
     /// The largest answer, and the largest event of a stream, in bytes.
     pub max_bytes: usize,
     /// The most cached cards. When the cache is full, the card that was unused for longest is removed.
     pub max_cards: NonZeroUsize,
-    /// Hosts, each as `name` or `name:port`, whose interfaces may be used in addition to those at the card's origin,
-    /// with the card's scheme or `https`. Header fields are sent to these hosts too. `None`: all interfaces may be
-    /// used, and header fields are sent to the card's origin only.
+    /// Hosts, each as `name` or `name:port`, whose interfaces may be used in addition to those at the card's origin.
+    /// Such an interface must have the card's scheme or `https`. Header fields are sent to these hosts too.
+    ///
+    /// `None`: all interfaces may be used, and header fields are sent to the card's origin only.
     pub allowed_hosts: Option<Vec<String>>,
     /// True to follow redirects to the same origin. Other redirects are never followed.
     pub follow_redirects: bool,
-    /// The screen that checks each address before a connection is opened. Set where a tenant, and not the operator,
+    /// The screen that checks each address before a connection is opened. Set a screen if a tenant, not the operator,
     /// chose the agent. With a screen no redirect is followed and no proxy is used. `None`: all addresses are allowed.
     pub screen: Option<Screen>,
 }

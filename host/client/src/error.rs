@@ -195,7 +195,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The error for an answer of `url` that exceeds the limit on its streams.
+    /// The error for an answer from `url` that exceeds the limit on the bytes of streams.
     pub(crate) fn no_room(room: &NoRoom, url: &str) -> Self {
         Self::TooLarge { url: url.to_owned(), max_bytes: room.most }
     }
@@ -221,7 +221,7 @@ impl ClientError {
         )
     }
 
-    /// An error about an answer whose text is `body`, which is shortened.
+    /// An error about an answer whose text is `body`. The error contains the beginning of that text.
     pub(crate) fn protocol(url: &str, body: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Protocol { url: url.to_owned(), body: quoted(body), source: source.into() }
     }
@@ -238,7 +238,7 @@ const MAX_WORDS: usize = 300;
 /// The most characters of a body that an error quotes if the body is not A2A.
 const QUOTED_CHARS: usize = 200;
 
-/// The beginning of a body.
+/// The beginning of `body`, at most [`QUOTED_CHARS`] characters.
 pub(crate) fn quoted(body: &str) -> String {
     let body = body.trim();
     let start: String = body.chars().take(QUOTED_CHARS).collect();

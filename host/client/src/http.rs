@@ -88,7 +88,7 @@ impl Http {
         self.text_of(response, self.max_bytes).await
     }
 
-    /// Like [`Self::text`], with a limit in bytes.
+    /// The whole body as text. Fails if the body is larger than `max_bytes` or than [`Self::max_bytes`].
     pub(crate) async fn text_of(&self, mut response: Response, max_bytes: usize) -> Result<String, ClientError> {
         let read = annex_egress::whole(&mut response, max_bytes.min(self.max_bytes)).await;
         let body = read.map_err(|error| unread(response.url(), error))?;
@@ -119,8 +119,8 @@ impl Endpoint {
         Self { http, url, direct }
     }
 
-    /// Sends a request to a URL at the interface and waits for the head of the response. `headers` are all header
-    /// fields.
+    /// Sends a request to `url`, which is at this interface, and waits for the head of the response. `headers` contains
+    /// all header fields of the request.
     pub(crate) async fn send(
         &self,
         (method, url): (Method, &Url),
@@ -190,7 +190,7 @@ pub(crate) fn unread(url: &str, error: ReadError<ClientError>) -> ClientError {
     }
 }
 
-/// Waits for the next byte, up to the limit on silence. [`Duration::MAX`] waits without a timer.
+/// Waits for bytes from the agent, and fails after `silence`. With [`Duration::MAX`] no timer runs.
 async fn in_silence<T>(
     silence: Duration,
     url: &str,
@@ -229,7 +229,7 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     }
 }
 
-/// The reason why there is no connection. The errors above it only repeat that connecting failed.
+/// The reason why there is no connection: the innermost cause. The outer errors only repeat that connecting failed.
 fn cause_of_unreachable(error: &reqwest::Error) -> String {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
     let mut innermost = error.to_string();
@@ -258,7 +258,7 @@ pub(crate) fn is_event_stream(response: &Response) -> bool {
     response.status().is_success() && content_type.is_some_and(is_media_type_of_events)
 }
 
-/// Compares the media type in any case and without its parameters.
+/// True if the media type is that of event streams. Ignores its case and its parameters.
 fn is_media_type_of_events(content_type: &str) -> bool {
     content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENT_STREAM)
 }

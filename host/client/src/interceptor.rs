@@ -26,7 +26,7 @@ pub struct OutgoingCall<'a> {
     /// Extensions and header fields, to which interceptors add. If two interceptors set the same header field, the call
     /// fails.
     pub parameters: &'a mut ServiceParameters,
-    /// Values of the interceptors, kept until the end of the call.
+    /// Values that interceptors keep from before the call until its end.
     pub context: &'a mut Extensions,
 }
 
@@ -38,11 +38,11 @@ pub struct Incoming<'a> {
     pub operation: &'a Operation,
     /// The agent's card.
     pub card: &'a AgentCard,
-    /// The extensions that were active according to the agent.
+    /// The extensions that the agent reports as active.
     pub active: &'a [ExtensionUri],
     /// The event, or the answer if it is a task or a message. `None` for other answers, such as a page of tasks.
     pub event: Option<&'a StreamResponse>,
-    /// Values of the interceptors, kept since the call was sent.
+    /// The values that interceptors stored before the call was sent.
     pub context: &'a mut Extensions,
 }
 
@@ -58,11 +58,11 @@ pub trait Interceptor: Send + Sync {
         Ok(())
     }
 
-    /// Called once after each answer and for each event of a stream, in reverse order, before the caller gets it. Not
-    /// called for errors of the agent.
+    /// Called after each answer, and for each event of a stream, before the caller gets it. The interceptors run in
+    /// reverse order. Errors of the agent are not shown to interceptors.
     ///
     /// # Errors
-    /// An error replaces the answer, and ends the stream.
+    /// An error takes the place of the answer or event, and ends the stream.
     async fn after(&self, incoming: &mut Incoming<'_>) -> Result<(), InterceptorError> {
         let _ = incoming;
         Ok(())

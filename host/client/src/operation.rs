@@ -24,7 +24,7 @@ pub struct ExtensionMethod {
 }
 
 impl Operation {
-    /// The name on JSON-RPC and gRPC.
+    /// The name of the operation in JSON-RPC and gRPC requests.
     pub fn name(&self) -> &str {
         match self {
             Self::A2a(method) => method.name(),

@@ -27,7 +27,7 @@ const RESERVED: [&str; 10] = [
 pub struct ServiceParameters {
     extensions: Vec<ExtensionUri>,
     fields: HeaderMap,
-    /// The limit on the bytes of the call's streams.
+    /// The limit on the bytes of the call's streams; `None` without a limit.
     room: Option<StreamRoom>,
 }
 
@@ -76,7 +76,7 @@ impl ServiceParameters {
     /// Adds a header field, such as a credential. gRPC sends it as metadata.
     ///
     /// # Errors
-    /// When the field is set already, or is one that the binding sets.
+    /// When the field is already set, or the binding sets this field itself.
     pub fn set_field(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), ParameterError> {
         // gRPC keeps the names that begin with `grpc-` for itself.
         if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("grpc-") {

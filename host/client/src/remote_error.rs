@@ -1,4 +1,4 @@
-//! Errors of agents in the bindings' forms (specification sections 9.5, 10.6 and 11.6).
+//! Errors that agents return, in the form of each binding (specification sections 9.5, 10.6 and 11.6).
 
 use std::fmt;
 
@@ -8,9 +8,10 @@ use serde::Deserialize;
 /// An agent's error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteError {
-    /// The JSON-RPC code. HTTP+JSON and gRPC do not carry the code; there it is derived from a known `reason`.
+    /// The JSON-RPC code. HTTP+JSON and gRPC do not carry the code, so it is derived from a known `reason`.
     pub code: Option<i64>,
-    /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`. Without an ErrorInfo, the gRPC status if there is one.
+    /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`. Without an ErrorInfo, the status name of a gRPC or
+    /// HTTP+JSON error.
     pub reason: Option<String>,
     /// The agent's message.
     pub message: String,
@@ -75,7 +76,7 @@ impl RemoteError {
         self.read_details().find_map(|detail| seconds(&detail.retry_delay?))
     }
 
-    /// The error of a binding without JSON-RPC codes.
+    /// The error of a binding that carries no JSON-RPC code.
     pub(crate) fn without_code(status: Option<String>, message: String, details: Vec<Json>) -> Self {
         let mut error = Self { code: None, reason: None, message, details };
         let info = error.read_details().find(|detail| detail.reason.is_some()).unwrap_or_default();
@@ -122,7 +123,8 @@ impl From<HttpError> for RemoteError {
     }
 }
 
-/// The code or the reason, the message, the time to wait, and violations that the message does not contain.
+/// Writes the code or the reason, the message, the time to wait, and each violation that the message does not
+/// contain.
 impl fmt::Display for RemoteError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, &self.reason) {

@@ -1,8 +1,8 @@
 //! A client's record of its conversation with an agent.
 //!
-//! The rules are those of Microsoft's agent framework: the next message continues a task that waits for input, and
-//! refers to any other task. An answer in another context is not followed. For failed requests the rule is ADK's: after
-//! a failure the task is not continued.
+//! The rules are those of Microsoft's agent framework. If the latest task waits for input, the next message continues
+//! that task; otherwise the message only refers to the task. An answer in another context is an error. One rule is
+//! ADK's: after a failed request the next message does not continue the task.
 
 use annex_protocol::{ContextId, JsonObject, Message, StreamResponse, TaskId, TaskState};
 use serde::de::Error;
@@ -109,8 +109,9 @@ impl ClientSession {
         self.task_state() == Some(TaskState::InputRequired)
     }
 
-    /// Adds a message to the conversation: sets its context, and continues the latest task if that waits for input, or
-    /// refers to it. A context or task that the message already has is kept.
+    /// Adds a message to the conversation: sets the message's context and its latest task. If the task waits for input,
+    /// the message continues it; otherwise the message refers to it. A context or task that the message already has is
+    /// kept.
     pub fn place(&self, message: &mut Message) {
         if message.context_id.is_none() {
             message.context_id.clone_from(&self.context_id);
@@ -123,8 +124,8 @@ impl ClientSession {
         }
     }
 
-    /// Records an answer, or one event of a stream. Call it before the event is used elsewhere. Tasks are recorded once
-    /// the context is known.
+    /// Records an answer, or one event of a stream. Call this before the program uses the event. A task is recorded
+    /// only if its context is known.
     ///
     /// # Errors
     /// [`SessionError::OtherContext`]; the session is then unchanged.
@@ -181,7 +182,7 @@ fn not_blank(field: &'static str, id: &str) -> Result<(), SessionError> {
     if id.trim().is_empty() { Err(SessionError::Blank { field }) } else { Ok(()) }
 }
 
-/// The JSON form.
+/// The JSON form of a [`ClientSession`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SessionJson {
@@ -193,7 +194,7 @@ struct SessionJson {
     task_state: Option<TaskState>,
 }
 
-/// Reads an object. A derived implementation would also accept an array.
+/// Reads a session from a JSON object. A derived implementation would also accept an array.
 impl<'de> Deserialize<'de> for ClientSession {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = JsonObject::deserialize(deserializer)?;

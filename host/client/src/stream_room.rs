@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A limit on the bytes of several calls' streams together, keep-alive comments included. Clones share the limit.
+/// A limit on the bytes that the streams of several calls receive together. Keep-alive comments count. Clones share the
+/// limit.
 #[derive(Clone, Debug)]
 pub struct StreamRoom {
     most: usize,

@@ -1,43 +1,47 @@
-//! The components that are built from this repository: shipped extensions, and those for tests and examples.
+//! The paths of the components that are built from this repository: shipped extensions, and components for tests and
+//! examples.
 //!
-//! The build script builds them. It also copies the shipped ones to `components/` next to the `annex` executable.
+//! The build script builds all components. It also copies the shipped ones to `components/` next to the `annex`
+//! executable.
 
 use std::path::Path;
 
-/// Receives session state from the client and returns it.
+/// The path of the component that receives session state from the client and returns it.
 pub const STATE_INJECTION: &str = concat!(env!("OUT_DIR"), "/state-injection.wasm");
-/// Adds a timestamp to outgoing messages and artifacts.
+/// The path of the component that adds a timestamp to outgoing messages and artifacts.
 pub const TIMESTAMP: &str = concat!(env!("OUT_DIR"), "/timestamp.wasm");
-/// Declares which standards the agent meets.
+/// The path of the component that declares which standards the agent meets.
 pub const COMPLIANCE_BADGE: &str = concat!(env!("OUT_DIR"), "/compliance-badge.wasm");
-/// Accepts messages whose data parts match a schema.
+/// The path of the component that accepts only messages whose data parts match a schema.
 pub const STRICT_PARTS: &str = concat!(env!("OUT_DIR"), "/strict-parts.wasm");
-/// Refuses messages with the number of a payment card.
+/// The path of the component that refuses messages with the number of a payment card.
 pub const PAYMENT_CARDS: &str = concat!(env!("OUT_DIR"), "/payment-cards.wasm");
-/// Adds a trace of the agent's steps to its answers.
+/// The path of the component that adds a trace of the agent's steps to its answers.
 pub const TRACEABILITY: &str = concat!(env!("OUT_DIR"), "/traceability.wasm");
-/// Receives a client's statements about itself and its user, signed if the agent relies on these.
+/// The path of the component that receives a client's statements about itself and its user. The client signs them if
+/// the agent must be able to trust its statements.
 pub const SECURE_PASSPORT: &str = concat!(env!("OUT_DIR"), "/secure-passport.wasm");
-/// Marks the status of a task that generates an image.
+/// The path of the component that marks the status of a task while the task generates an image.
 pub const GENERATING_IMAGE: &str = concat!(env!("OUT_DIR"), "/generating-image.wasm");
-/// Routes intents according to the announcements of squads.
+/// The path of the component that routes intents according to the announcements of squads.
 pub const AGENT_GATEWAY_PROTOCOL: &str = concat!(env!("OUT_DIR"), "/agent-gateway-protocol.wasm");
-/// Searches the caller's tasks.
+/// The path of the component that searches the caller's tasks.
 pub const TASK_HISTORY: &str = concat!(env!("OUT_DIR"), "/task-history.wasm");
-/// Lets tasks wait for an authorization.
+/// The path of the component that lets tasks wait for an authorization.
 pub const IN_TASK_AUTHORIZATION: &str = concat!(env!("OUT_DIR"), "/in-task-authorization.wasm");
-/// Sends the agent the events of a conversation that are new to the agent.
+/// The path of the component that sends the agent the events of a conversation that are new to the agent.
 pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.wasm");
-/// Checks the mandates of agent payments.
+/// The path of the component that checks the mandates of agent payments.
 pub const AP2: &str = concat!(env!("OUT_DIR"), "/ap2.wasm");
-/// Misbehaves on command: `guest/test-extension/README.md`.
+/// The path of the component that misbehaves on command. `guest/test-extension/README.md` lists the commands.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
-/// Uses each granted capability on command. Built for WASI: `guest/test-capabilities/README.md`.
+/// The path of the component that uses each granted capability on command. It is built for WASI.
+/// `guest/test-capabilities/README.md` lists the commands.
 pub const TEST_CAPABILITIES: &str = concat!(env!("OUT_DIR"), "/test-capabilities.wasm");
-/// The smallest extension: `examples/hello-extension`.
+/// The path of the component of the smallest extension, `examples/hello-extension`.
 pub const HELLO_EXTENSION: &str = concat!(env!("OUT_DIR"), "/hello-extension.wasm");
 
-/// The shipped components: name and absolute path.
+/// The shipped components: the name and the absolute path of each.
 pub fn shipped() -> Vec<(&'static str, &'static Path)> {
     let shipped = [
         ("state-injection", STATE_INJECTION),

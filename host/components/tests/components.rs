@@ -1,4 +1,4 @@
-//! Checks the imports and exports of the components, which show the abilities of each.
+//! Checks the imports and exports of each component. The imports show which abilities a component uses.
 
 use std::fs;
 
@@ -15,15 +15,15 @@ const RESUMPTION: &str = "annex:extension/task-resumption@0.1.0";
 const STEPS: &str = "annex:extension/agent-steps@0.1.0";
 const COUNTERS: &str = "wasi:keyvalue/atomics@0.2.0-draft";
 const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
-/// The interface that only names types and has no functions.
+/// The interface that only declares types and has no functions.
 const TYPES: &str = "annex:extension/types@0.1.0";
 
 #[derive(Debug, Default, PartialEq)]
 struct Interface {
     imports: Vec<String>,
-    /// The names without package and version.
+    /// The names of the exports, without package and version.
     exports: Vec<String>,
-    /// Pages of 64 KiB.
+    /// The initial size of the memory, in pages of 64 KiB.
     memory_pages: u64,
 }
 
@@ -61,7 +61,7 @@ fn interface(path: &str) -> Result<Interface> {
     Ok(interface)
 }
 
-/// Checks the imports, and that the stack and data are small, because a guest is created for each turn.
+/// Checks the imports and exports, and that stack and data are small, because a guest is created for each turn.
 fn check(component: &str, imports: &[&str], exports: &[&str]) -> Result<()> {
     let interface = interface(component)?;
     assert_eq!(interface.imports, imports, "{component}");

@@ -1,4 +1,4 @@
-//! The view of operators on conversations, and their deletions.
+//! The operators' interface to conversations: lists, counts and deletions.
 
 use annex_protocol::ContextId;
 use async_trait::async_trait;
@@ -7,31 +7,31 @@ use crate::error::StoreError;
 use crate::history::{ConversationCursor, ConversationSnapshot};
 use crate::key::ConversationKey;
 
-/// Which conversations to list.
+/// The conversations that a list contains, as conditions that all apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConversationQuery {
-    /// Only those of this tenant.
+    /// The tenant of the conversations.
     pub tenant: String,
-    /// Only those of this agent.
+    /// The agent's name.
     pub app: String,
-    /// Only those of this user; `None` for all users.
+    /// The user of the conversations; `None` for all users.
     pub user: Option<String>,
-    /// Only those behind this one.
+    /// The position after which the list starts; `None` starts at the first conversation.
     pub after: Option<ConversationCursor>,
-    /// The most conversations.
+    /// The most conversations that the list contains.
     pub limit: usize,
 }
 
 /// The totals of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Conversations.
+    /// The number of stored conversations.
     pub conversations: u64,
-    /// Bytes of names and values of all state, shared state included. The history is not counted.
+    /// The bytes of names and values of all state, including shared state. The history is not counted.
     pub state_bytes: u64,
-    /// Tasks.
+    /// The number of stored tasks.
     pub tasks: u64,
-    /// Tasks with a turn that runs or waits, of all processes.
+    /// The number of tasks with a turn that runs or waits, in all processes.
     pub turns: u64,
 }
 
@@ -56,17 +56,18 @@ pub trait ConversationAdmin: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes a conversation with its history, its state and its artifacts, and the `user:` state of an anonymous user
-    /// with the one conversation that can see it. Its tasks stay, and so do other `user:` state and `app:` state. Returns
-    /// `false` if the conversation does not exist.
+    /// Deletes a conversation with its history, its state and its artifacts. The user of an anonymous client has no
+    /// other conversation, so the `user:` keys of such a user are deleted too. The tasks of the conversation stay, and
+    /// so do `app:` keys and the `user:` keys of an authenticated user. Returns `false` if the conversation does not
+    /// exist.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
-    /// Deletes one full key, for example `user:theme`. Returns `false` if the key does not exist. A running turn sees the
-    /// key until the turn ends. An `app:` key uses the tenant and the agent of `owner`, a `user:` key its user as well, and
-    /// any other key its context as well.
+    /// Deletes one full key, for example `user:theme`. Returns `false` if the key does not exist. A running turn sees
+    /// the key until the turn ends. `owner` says whose key is deleted: an `app:` key belongs to the tenant and the
+    /// agent of `owner`, a `user:` key to the user there, and any other key to the conversation.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -1,4 +1,5 @@
-//! The claim of a message: of all deliveries of one message, one is worked on (A2A 1.0 section 3.1.1).
+//! The claim of a message. A message may be delivered several times, but only one delivery is processed (A2A 1.0
+//! section 3.1.1).
 
 use annex_protocol::{ContextId, Message, MessageId, Owner, TaskId};
 
@@ -7,7 +8,7 @@ use crate::key::{InvalidName, check_key, check_name};
 /// The key by which a client's message is recognised when it comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageKey {
-    /// The conversation as the client named it; empty when it named none.
+    /// The conversation as the client named it; empty if the client named none.
     pub context: ContextId,
     /// The client's id of the message.
     pub message: MessageId,
@@ -27,15 +28,15 @@ pub(crate) fn check_names(owner: &Owner, message: &MessageKey, task: &TaskId) ->
 /// The result of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// The caller works on the message, for this task. The task is the one that the caller has named, unless a dead process
-    /// had claimed the message for another task. Only one of several concurrent callers gets this.
+    /// The caller processes the message for this task. It is the task of the call, unless a dead process had claimed
+    /// the message for another task. Only one of several concurrent callers gets this result.
     New(TaskId),
-    /// Another caller works on the message. The message goes to this task if that caller accepts the message.
+    /// Another caller is deciding about the message. If that caller accepts the message, it goes to this task.
     Open(TaskId),
     /// The message came before, and went to this task.
     Repeated(TaskId),
     /// The message came before, and was answered with this message.
     Answered(Box<Message>),
-    /// Another message came before under this id.
+    /// A different message with the same id came before.
     Different,
 }

@@ -10,7 +10,7 @@ use crate::page::ConfigPage;
 /// The limit on the push notification configs of one task.
 pub const MAX_PUSH_CONFIGS: usize = 100;
 
-/// The receivers of push notifications of tasks. Their configs go with their task.
+/// Stores the receivers of push notifications of tasks. The configs of a task are deleted with the task.
 #[async_trait]
 pub trait ConfigStore: Send + Sync + 'static {
     /// Stores a config under its id and replaces an older config of that id. Credentials are stored in clear text, because
@@ -26,7 +26,8 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// [`StoreError::Unreadable`] and [`StoreError::Database`].
     async fn config(&self, task: &TaskId, config: &str) -> Result<Option<TaskPushNotificationConfig>, StoreError>;
 
-    /// At most `limit` configs of a task whose ids come after `after`; an empty `after` starts at the first.
+    /// One page of the configs of a task: at most `limit` configs whose ids come after `after`. An empty `after` starts
+    /// at the first config.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] and [`StoreError::Database`].
@@ -48,7 +49,7 @@ pub trait ConfigStore: Send + Sync + 'static {
 /// The reason why a push notification config is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The task has as many configs as a task may have.
+    /// The task already has the largest number of configs.
     #[error("the task has {limit} push notification configs already")]
     TooMany {
         /// The limit for one task.

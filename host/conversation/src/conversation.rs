@@ -23,7 +23,7 @@ use crate::view::View;
 /// The most bytes of the history that a turn reads. Conversations in a database may hold more than fits into memory.
 const HISTORY_BYTES: usize = 8 << 20;
 
-/// The time until a turn that could not leave its queue tries again.
+/// The pause before a turn tries again to leave its queue, after the store has failed.
 const LEAVE_AGAIN: Duration = Duration::from_millis(500);
 
 /// The input of a turn that begins.
@@ -39,13 +39,14 @@ pub struct Beginning {
 
 /// A turn that has entered the queue of its conversation.
 pub enum Arrival {
-    /// It runs.
+    /// The turn runs now.
     Runs(Conversation),
     /// Other turns come first. The message is accepted, and its task is stored as SUBMITTED.
     Waits(Box<QueuedTurn>),
 }
 
-/// A turn that waits in the queue. Its message is accepted, so a dropped value leaves the turn to other processes.
+/// A turn that waits in the queue. Its message is accepted. If the value is dropped, other processes take the turn
+/// over.
 pub struct QueuedTurn {
     hold: Hold,
     beginning: Beginning,
@@ -53,9 +54,10 @@ pub struct QueuedTurn {
 
 /// The conversation of one running turn, with the `temp:` keys of that turn.
 ///
-/// The state is read once, when the turn begins, and follows the appends of this turn. Changes of shared scopes by other
-/// conversations show in the next turn. All clones are the same turn. If the last clone is dropped before
-/// [`end`](Self::end), the turn goes to other processes. If the turn has appended nothing, the turn leaves no trace.
+/// The state is read once, when the turn begins, and then includes the appends of this turn. If another conversation
+/// changes a shared scope, the next turn sees the change. All clones are the same turn. If the last clone is dropped
+/// before [`end`](Self::end), the turn goes to other processes. If the turn has appended nothing, the turn leaves no
+/// trace.
 #[derive(Clone)]
 pub struct Conversation {
     inner: Arc<Inner>,
@@ -69,18 +71,18 @@ struct Inner {
     writing: tokio::sync::Mutex<Writing>,
 }
 
-/// The end of the log as the turn knows it.
+/// The task and the number of its last entry, as the turn knows them, and the entries to store with the next append.
 struct Writing {
     task: TaskSnapshot,
     /// The number of the last entry of the task.
     number: u64,
     /// Events that are stored with the next entries.
     staged: Vec<Entry>,
-    /// True until the first append, which brings the submission.
+    /// True until the first append, which brings the submission to the store.
     is_first: bool,
 }
 
-/// The turn in the queue, which it leaves when this is dropped.
+/// The place of a turn in its queue. If the value is dropped, the turn leaves the queue.
 struct Hold {
     store: Arc<dyn ConversationStore>,
     key: ConversationKey,
@@ -92,11 +94,11 @@ struct Hold {
 /// The progress of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Only the queue knows the turn.
+    /// The turn is in the queue, and its message is not accepted yet.
     Unheard,
-    /// Its message is accepted.
+    /// The message of the turn is accepted.
     Accepted,
-    /// It has left the queue.
+    /// The turn has left the queue, or another process has taken the turn.
     Over,
 }
 
@@ -122,7 +124,7 @@ impl Conversation {
         })
     }
 
-    /// Goes on with a turn that this process has taken over under `fence`. It may have to wait.
+    /// Continues a turn that this process has taken over under `fence`. The turn may have to wait.
     #[must_use]
     pub fn resume(
         store: &Arc<dyn ConversationStore>,
@@ -147,13 +149,13 @@ impl Conversation {
         Self { inner: Arc::new(Inner { hold, limits, view, writing }) }
     }
 
-    /// Which conversation this is.
+    /// The key of the conversation.
     #[must_use]
     pub fn key(&self) -> &ConversationKey {
         &self.inner.hold.key
     }
 
-    /// The right of the turn to write.
+    /// The fence of the turn, which is its right to write.
     #[must_use]
     pub fn fence(&self) -> &Fence {
         &self.inner.hold.fence
@@ -165,7 +167,7 @@ impl Conversation {
         self.inner.hold.standing() == Standing::Over
     }
 
-    /// True if the conversation exists yet. Its first event begins it.
+    /// True if the conversation exists. Its first event creates it.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.inner.view().exists
@@ -177,7 +179,8 @@ impl Conversation {
         self.inner.view().upstream.clone()
     }
 
-    /// All that this turn can read: the conversation's own keys, then `app:`, `user:` and `temp:` keys with their prefixes.
+    /// The state that this turn can read: the conversation's own keys, then `app:`, `user:` and `temp:` keys with their
+    /// prefixes.
     #[must_use]
     pub fn state(&self) -> JsonObject {
         let view = self.inner.view();
@@ -186,7 +189,7 @@ impl Conversation {
         state
     }
 
-    /// One value by its full key.
+    /// The value of a full key, such as `user:theme`; `None` if the key does not exist.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<Json> {
         let view = self.inner.view();
@@ -196,13 +199,14 @@ impl Conversation {
         }
     }
 
-    /// The conversation's own keys only: what may be shown to a client.
+    /// The conversation's own keys, which may be shown to a client.
     #[must_use]
     pub fn own_state(&self) -> JsonObject {
         self.inner.view().state.own().clone()
     }
 
-    /// Checks a change that is not appended yet, as far as that can be done without the rest of the state.
+    /// Checks the keys and values of a change before it is appended. The total size of the state is only checked by the
+    /// append.
     ///
     /// # Errors
     /// The reason for which an append would be refused.
@@ -239,23 +243,23 @@ impl Conversation {
         Ok(store.artifact(key, name).await?.map(|artifact| artifact.parts))
     }
 
-    /// The task as it is with all entries that are stored.
+    /// The task after all entries that are stored.
     pub async fn task(&self) -> TaskSnapshot {
         self.inner.writing.lock().await.task.clone()
     }
 
-    /// Goes on with the task as it is stored. Called before the first append of a turn that continues a task, because the
+    /// Replaces the task by the stored one. Called before the first append of a turn that continues a task, because the
     /// task may have changed before the turn entered the queue.
     pub async fn follow(&self, task: TaskSnapshot, number: u64) {
         let mut writing = self.inner.writing.lock().await;
         (writing.task, writing.number) = (task, number);
     }
 
-    /// Shows an event to this turn now, and stores the event with the next entries. For the last event of an agent, which
-    /// is stored in one step with the end of the turn.
+    /// Shows an event to this turn now, and stores the event with the next entries. Used for the last event of an
+    /// agent, which is stored in one step with the end of the turn.
     ///
     /// # Errors
-    /// The reason for which an append would be refused, as far as it can be told without the rest of the state.
+    /// The reason for which an append would be refused. The total size of the state is only checked by the append.
     pub async fn stage(&self, event: Event) -> Result<(), AppendError> {
         let limits = self.inner.hold.store.limits();
         limits.check_event(&event)?;
@@ -266,8 +270,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Stores entries in one step, with the task and the state as the entries change both. `temp:` keys last until the turn
-    /// ends.
+    /// Stores entries in one step, together with the task and the state that result from the entries. `temp:` keys last
+    /// until the turn ends.
     ///
     /// # Errors
     /// As [`ConversationStore::append`].
@@ -319,7 +323,7 @@ impl Conversation {
 }
 
 impl QueuedTurn {
-    /// The right of the turn to write, once it runs.
+    /// The fence of the turn, which is its right to write once the turn runs.
     #[must_use]
     pub fn fence(&self) -> &Fence {
         &self.hold.fence
@@ -348,7 +352,8 @@ impl QueuedTurn {
         Ok(self.begin(found))
     }
 
-    /// Like [`runs`](Self::runs), for a caller that may end the turn instead. Dropping the future is no departure.
+    /// Like [`runs`](Self::runs), for a caller that may end the turn instead. A turn stays in the queue if the future
+    /// is dropped.
     ///
     /// # Errors
     /// As [`ConversationStore::wait`].
@@ -368,7 +373,7 @@ impl QueuedTurn {
         Conversation::of(self.hold, self.beginning, found)
     }
 
-    /// Ends the turn before it has begun, by entries that say nothing in the conversation.
+    /// Ends the turn before it has begun. The entries must not contain an event of the history.
     ///
     /// # Errors
     /// As [`ConversationStore::append`].
@@ -379,7 +384,7 @@ impl QueuedTurn {
     }
 }
 
-/// The events that are read with a conversation of which its turn is going to ask for so many.
+/// The window of the events that are read with the conversation: the latest `history` events, at most 8 MiB together.
 fn window(history: usize) -> Window {
     Window { events: history, bytes: HISTORY_BYTES }
 }
@@ -434,6 +439,10 @@ impl Hold {
     }
 
     async fn leave(&self, departure: Departure) -> Result<(), StoreError> {
+        // The turn is not this process's any more. Others decide by what is stored.
+        if self.standing() == Standing::Over {
+            return Ok(());
+        }
         self.store.leave(&self.key, &self.fence, departure).await?;
         self.set(Standing::Over);
         Ok(())

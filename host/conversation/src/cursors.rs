@@ -1,5 +1,5 @@
-//! The progress of push notifications: the events of a task that a receiver has got. For stores that several processes
-//! share.
+//! The progress of push notifications: the number of events that each receiver of a task has got. Only stores that
+//! several processes share record the progress.
 
 use std::time::Duration;
 
@@ -19,24 +19,24 @@ pub struct PushCursor {
     pub owner: Owner,
     /// The task.
     pub task: TaskId,
-    /// The receiver, with an id.
+    /// The config of the receiver. It has an id.
     pub config: TaskPushNotificationConfig,
     /// The number of the last event that was sent or given up.
     pub sent: u64,
-    /// The attempts in a row that have failed.
+    /// The number of failed attempts in a row.
     pub failures: u32,
     /// The replica that may send.
     pub(crate) sender: Replica,
 }
 
-/// The outcome of sending an event.
+/// The outcome of sending an event, as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushProgress {
     /// The number of the last event that was sent or given up.
     pub sent: u64,
     /// The number of failed attempts in a row. After [`MAX_PUSH_FAILURES`] the config gets no more notifications.
     pub failures: u32,
-    /// The time to the next attempt, also for a process that takes over.
+    /// The time until the next attempt. A process that takes the cursor over also waits that long.
     pub wait: Duration,
     /// The sender's next step.
     pub then: PushThen,
@@ -47,10 +47,10 @@ pub struct PushProgress {
 pub enum PushThen {
     /// The sender continues.
     GoesOn,
-    /// The next process that works on the task sends the rest. If the task already has an unsent event, the sender
-    /// continues.
+    /// The sender stops, because no event is left. The next process that works on the task sends later events. If the
+    /// task already has a later event, the sender continues.
     Rests,
-    /// Another process sends the rest.
+    /// The sender stops, and another process sends the remaining events.
     Leaves,
     /// The task is finished and all events are sent.
     Ends,
@@ -59,9 +59,9 @@ pub enum PushThen {
 /// The cursors of a store that several processes share. A cursor is deleted with its config.
 #[async_trait]
 pub trait PushCursors: Send + Sync {
-    /// Creates the cursor of a stored config; events after number `sent` are to be sent. If `sends` is true, `by`
-    /// sends them, otherwise the next process that works on the task. Returns the cursor, or `None` if the config does not
-    /// exist.
+    /// Creates the cursor of a stored config, so that the receiver gets the events after number `sent`. If `sends` is
+    /// true, `by` sends them, otherwise the next process that works on the task. Returns the cursor, or `None` if the
+    /// config does not exist.
     ///
     /// # Errors
     /// When the database fails.
@@ -79,21 +79,21 @@ pub trait PushCursors: Send + Sync {
     /// When the database fails.
     async fn claim(&self, task: &TaskId, by: &Replica) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// Claims at most `limit` cursors of any task with unsent events, whose sender has ended or has left the rest to
-    /// others.
+    /// Makes `by` the sender of at most `limit` cursors, of any task, that have unsent events and no sender: their
+    /// sender has ended, or has left the remaining events to other processes.
     ///
     /// # Errors
     /// When the database fails.
     async fn claim_left(&self, limit: usize, by: &Replica) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// Claims cursors of tasks that waited and continued, and whose process ended before it claimed the cursors. Reads
-    /// all cursors.
+    /// Like [`claim_left`](Self::claim_left), and also finds cursors of tasks that waited and continued. The process of
+    /// such a task ended before it claimed the cursors. Reads all cursors.
     ///
     /// # Errors
     /// When the database fails.
     async fn claim_unsent(&self, limit: usize, by: &Replica) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// Stores the progress of this process. Returns true if this process continues to send: false if the config is
+    /// Stores the progress of this process. Returns true if this process continues to send, and false if the config is
     /// deleted or another process sends.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{Entry, Event, EventError, Note, UserMessage};
 use crate::state::StateDelta;
 
-/// The kinds of entries, by the names that databases hold.
+/// The kind of a stored entry. Databases store its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A message with an event.
@@ -32,7 +32,7 @@ pub(crate) struct EncodedEntry {
 #[serde(rename_all = "camelCase")]
 struct StoredMessage<'a> {
     message: Cow<'a, Message>,
-    /// The parts of the event are those of the message.
+    /// The event without its parts, which are the parts of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<StoredEvent<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,7 @@ use crate::encoding::{Kind, decode};
 use crate::size;
 use crate::state::StateDelta;
 
-/// The author of events of the user. Any other author is the name of an agent.
+/// The author of the user's events. Events of an agent have the name of the agent as their author.
 pub const USER_AUTHOR: &str = "user";
 
 /// One entry of the log of a conversation. Clones share its content.
@@ -41,11 +41,11 @@ pub struct UserMessage {
     /// The event of the user in the history. `None` if an extension has vetoed the message: the history stays without the
     /// message then.
     pub event: Option<Arc<Event>>,
-    /// The time since which its task is SUBMITTED, where the message opens the task.
+    /// The time since which the task is SUBMITTED. `None` if the message continues a task.
     pub opens: Option<Timestamp>,
 }
 
-/// A text that is kept until another one takes its place.
+/// A text that is kept with a task or a conversation. A later note of the same kind replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// The versions of extensions for the next turn of a waiting task, and the extension that interrupted the task.
@@ -59,13 +59,13 @@ pub enum Note {
 /// A part of the history: words of the user or the agent, a tool call, a result, or an error. Models see the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Its id, unique by chance.
+    /// The id, which is random and therefore unique.
     pub id: String,
     /// [`USER_AUTHOR`] or the name of an agent.
     pub author: Arc<str>,
     /// The id of the task whose turn made the event.
     pub invocation_id: Arc<str>,
-    /// The time when it happened, by the author's clock. Events are ordered by arrival, not by this.
+    /// The time of the event by the author's clock. Events are ordered by arrival, not by this time.
     pub timestamp: Timestamp,
     /// The content.
     pub parts: Parts,
@@ -74,14 +74,14 @@ pub struct Event {
     /// New versions of artifacts of the conversation, by name. They are stored apart, so a stored event is read without
     /// artifacts.
     pub artifacts: BTreeMap<String, Parts>,
-    /// The reason why the agent has no answer. Models are not told.
+    /// The reason why the agent has no answer. Models do not see the reason.
     pub error: Option<EventError>,
 }
 
 /// The reason why an agent has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventError {
-    /// The kind of end, for programs.
+    /// The kind of failure, for programs.
     pub code: String,
     /// The explanation that the client got.
     pub message: String,
@@ -135,7 +135,7 @@ impl From<StreamResponse> for Entry {
 /// An entry as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEntry {
-    /// Its number among the entries of its task; the first is 1.
+    /// The number of the entry among the entries of its task; the first is 1.
     pub number: u64,
     pub(crate) content: EntryContent,
 }
@@ -143,13 +143,13 @@ pub struct StoredEntry {
 /// The form of a stored entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EntryContent {
-    /// Its JSON, exactly as it was encoded.
+    /// The JSON of the entry, exactly as it was encoded.
     Json(Kind, String),
     Value(Entry),
 }
 
 impl StoredEntry {
-    /// True if `entry` was stored as this.
+    /// True if this stored entry has the same content as `entry`.
     #[must_use]
     pub fn is(&self, entry: &Entry) -> bool {
         match &self.content {
@@ -158,7 +158,7 @@ impl StoredEntry {
         }
     }
 
-    /// The update as JSON on one line; `None` when readers of the task are not shown the entry.
+    /// The update as JSON on one line. `None` for an entry that readers of the task are not shown.
     ///
     /// # Errors
     /// When it cannot be encoded.
@@ -172,10 +172,10 @@ impl StoredEntry {
         }
     }
 
-    /// The entry, decoded where it is not a value already.
+    /// The entry. Decodes the stored JSON if there is one.
     ///
     /// # Errors
-    /// When it was stored by a version of the software that wrote something else.
+    /// When the JSON has a form that this version of the software does not write.
     pub fn decode(&self) -> Result<Entry, serde_json::Error> {
         match &self.content {
             EntryContent::Json(kind, json) => decode(*kind, json),
@@ -210,7 +210,7 @@ impl Event {
         Self::new(Arc::clone(&AUTHOR), invocation_id, parts, state_delta)
     }
 
-    /// An agent's event that says why there is no answer.
+    /// An event of an agent with the reason why the agent has no answer.
     pub fn failed(author: impl Into<Arc<str>>, invocation_id: impl Into<Arc<str>>, error: EventError) -> Self {
         Self { error: Some(error), ..Self::new(author, invocation_id, Vec::new(), StateDelta::new()) }
     }
@@ -243,7 +243,8 @@ impl Event {
     }
 }
 
-/// The changes of several entries together. Later ones win. `temp:` keys are still in it.
+/// The changes of state of several entries, as one delta. If several entries set a key, the last value counts. The
+/// delta includes `temp:` keys.
 pub(crate) fn combined<'a>(entries: impl Iterator<Item = &'a Entry>) -> Cow<'a, StateDelta> {
     let mut deltas = entries.filter_map(Entry::event).map(|event| &event.state_delta).filter(|delta| !delta.is_empty());
     // Most appends have one delta, which is borrowed and not copied.

@@ -26,7 +26,7 @@ pub enum AppendError {
     /// The entries would make something larger than it may be.
     #[error(transparent)]
     TooLarge(#[from] Excess),
-    /// A text that things are found by cannot be stored.
+    /// A name or an id cannot be stored.
     #[error(transparent)]
     Name(#[from] InvalidName),
     /// The memory store has no room, or the running turns of one owner fill their share.
@@ -38,12 +38,12 @@ pub enum AppendError {
         /// The number of turns that wait, which is also the limit.
         waiting: usize,
     },
-    /// The store failed, or it holds something that cannot be read.
+    /// The store failed, or its content cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The reason why nothing could be read.
+/// The reason why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The stored JSON has a form that this version of the software does not write.

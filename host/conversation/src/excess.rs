@@ -15,7 +15,7 @@ pub enum Excess {
     StateBytes {
         /// The scope that would be too large.
         scope: Scope,
-        /// Its size after the change: keys and values as JSON text.
+        /// The size of the scope after the change: the bytes of its keys and values as JSON text.
         bytes: usize,
         /// The limit on one scope.
         limit: usize,
@@ -28,7 +28,7 @@ pub enum Excess {
     StateKeys {
         /// The scope.
         scope: Scope,
-        /// Its keys after the change.
+        /// The number of keys in the scope after the change.
         keys: usize,
         /// The limit on one scope.
         limit: usize,
@@ -44,9 +44,9 @@ pub enum Excess {
     /// One artifact is larger than all artifacts of a conversation may be.
     #[error("artifact {name:?} takes {bytes} bytes, the limit is {limit}")]
     Artifact {
-        /// Its name.
+        /// The name of the artifact.
         name: String,
-        /// Its size, roughly counted.
+        /// The approximate size of the artifact, in bytes.
         bytes: usize,
         /// The most that the artifacts of a conversation may take.
         limit: usize,
@@ -63,16 +63,16 @@ pub enum Excess {
     },
 }
 
-/// The measures of a task.
+/// The quantities of a task that have a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Bytes of the task.
+    /// The size of the task, in bytes.
     Bytes,
-    /// Messages.
+    /// The number of messages.
     Messages,
-    /// Artifacts.
+    /// The number of artifacts.
     Artifacts,
-    /// Bytes of its entries.
+    /// The size of all entries of the task, in bytes.
     Logged,
 }
 

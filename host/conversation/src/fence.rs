@@ -2,24 +2,24 @@
 
 use annex_leases::Replica;
 
-/// The right to write to a conversation. Each turn gets one when it enters the queue, and only the turn at the head of the
-/// queue may say something in the conversation. A turn that is taken over goes on under the fence of the process that took
-/// it, so that the process which lost it can write nothing more.
+/// The right to write to a conversation. Each turn gets a fence when it enters the queue. Only the turn at the head of
+/// the queue may append an event. If another process takes a turn over, the turn gets a new fence. The process that
+/// lost the turn can then write nothing more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fence {
-    /// The process that works on the turn. It may write only while its lease holds.
+    /// The process that works on the turn. It may write only while its lease is valid.
     pub replica: Replica,
     /// A number that the replica has given to no other turn.
     pub epoch: u64,
 }
 
-/// Tells which replicas have a lease.
+/// Knows which replicas have a valid lease.
 pub trait Leases: Send + Sync + 'static {
-    /// True while the lease of the replica holds.
+    /// True while the lease of the replica is valid.
     fn is_alive(&self, replica: &Replica) -> bool;
 }
 
-/// The leases of a store with one process: every lease holds.
+/// The leases of a store with a single process. Every lease is valid.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneProcess;
 

@@ -1,4 +1,4 @@
-//! The conversation as a reader sees it: its history, its state, and its artifacts.
+//! A conversation as it was read: its history, its state and its artifacts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::limits::Limits;
 use crate::size;
 use crate::state::ScopedState;
 
-/// Which events of the history to read: the latest ones.
+/// The part of the history to read: the latest events, within two limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The most events.
+    /// The most events that are read.
     pub events: usize,
-    /// The most bytes that the events take together, roughly counted.
+    /// The most bytes that the events have together, roughly counted.
     pub bytes: usize,
 }
 
-/// A conversation as it was when it was read. It is a copy: later changes do not show.
+/// A copy of a conversation at the time of the read. It does not show later changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversationSnapshot {
-    /// Which conversation this is.
+    /// The key of the conversation.
     pub key: ConversationKey,
-    /// The number of events since the beginning; 0 when the conversation does not exist.
+    /// The number of events since the conversation began; 0 when the conversation does not exist.
     pub number: u64,
-    /// The state: own and shared keys.
+    /// The stored state that the conversation sees: its own keys and the shared ones.
     pub state: ScopedState,
-    /// The timestamp of its last event. It can go backwards, as events bring their own.
+    /// The timestamp of the last event. Each event brings its own timestamp, so this time can go backwards.
     pub updated_at: Timestamp,
     /// The events of the requested window, without artifacts.
     pub history: Vec<Arc<Event>>,
@@ -42,13 +42,13 @@ pub struct ConversationSnapshot {
 pub struct ConversationCursor {
     /// The last update of the conversation at this position.
     pub updated_at: Timestamp,
-    /// Its user.
+    /// The user of that conversation.
     pub user: Arc<str>,
-    /// Its context.
+    /// The context of that conversation.
     pub context: ContextId,
 }
 
-/// An artifact as it is kept with a conversation.
+/// An artifact that is kept with a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredArtifact {
     /// The number of times that the name was written; 1 for the first time.
@@ -58,12 +58,12 @@ pub struct StoredArtifact {
 }
 
 impl Window {
-    /// Every event.
+    /// A window that contains every event.
     pub const ALL: Self = Self { events: usize::MAX, bytes: usize::MAX };
-    /// No event.
+    /// A window that contains no event.
     pub const NONE: Self = Self { events: 0, bytes: 0 };
 
-    /// The latest events, at most so many.
+    /// A window of the latest events: at most `events`, of any size.
     #[must_use]
     pub const fn latest(events: usize) -> Self {
         Self { events, bytes: usize::MAX }
@@ -81,13 +81,13 @@ impl Window {
 }
 
 impl ConversationSnapshot {
-    /// True if there is such a conversation.
+    /// True if the conversation exists.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.number != 0
     }
 
-    /// Its position in a list.
+    /// The position of the conversation in a list.
     #[must_use]
     pub fn cursor(&self) -> ConversationCursor {
         let user = self.key.user.clone();
@@ -103,12 +103,12 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The size of its events, in bytes.
+    /// The size of the events, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds an event and drops the oldest ones beyond `keep`.
+    /// Adds an event, and drops the oldest events until at most `keep` are left.
     pub(crate) fn push(&mut self, event: Arc<Event>, keep: usize) {
         self.bytes += event.size();
         self.events.push_back(event);
@@ -149,7 +149,8 @@ impl Artifacts {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| &entry.artifact)
     }
 
-    /// Writes a new version, for which the oldest artifacts make room.
+    /// Adds a version of an artifact. If the artifacts then exceed a limit, the least recently written ones are
+    /// dropped.
     pub(crate) fn put(&mut self, name: &str, parts: &Parts, limits: &Limits) {
         let previous = self.entries.iter().position(|entry| entry.name == name).map(|index| self.take(index));
         // A name that had made room begins at version 1 again: nothing of it is kept.

@@ -1,4 +1,4 @@
-//! The names of conversations, their owners, and the texts that things are found by.
+//! The names of conversations and their owners, and the rules for names and ids.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,13 +9,13 @@ use std::sync::{Arc, LazyLock};
 use annex_protocol::ContextId;
 pub use annex_protocol::Owner;
 
-/// The most bytes of a tenant, an agent's name, a user, or an id. The bound holds in all stores, because PostgreSQL allows
-/// an entry of an index 2,704 bytes and some hold four such texts.
+/// The most bytes of a tenant, an agent's name, a user or an id, in every store. PostgreSQL sets the bound: an entry of
+/// an index has at most 2,704 bytes, and some indexes contain four such texts.
 pub const MAX_KEY_BYTES: usize = 600;
 
 /// The name of one conversation. The same context id under another user, agent or tenant is another conversation.
 ///
-/// Clones share the names. One turn looks its conversation up many times by long names, so the key keeps their hash.
+/// Clones share the names. A turn looks its conversation up many times, so the key contains the hash of its names.
 /// Clients choose the names, so the hash differs in each process.
 ///
 /// ```
@@ -35,27 +35,27 @@ struct Hashed {
     owner: Owner,
 }
 
-/// The names that a [`ConversationKey`] is made of.
+/// The names that make up a [`ConversationKey`].
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConversationNames {
     /// The tenant that the request was authorised for.
     pub tenant: Arc<str>,
     /// The agent's name.
     pub app: Arc<str>,
-    /// The user whose `user:` state the conversation shares: `principal:` and the principal, or a name of its own where the
-    /// client is anonymous.
+    /// The user, who owns the `user:` state. It is `principal:` and the principal for an authenticated client. An
+    /// anonymous client gets a user of its own in each conversation.
     pub user: Arc<str>,
     /// The A2A context.
     pub context: ContextId,
 }
 
-/// Hashes names, in this process only.
+/// The hasher of names. Its results differ in each process.
 pub(crate) static NAME_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The user of an anonymous client begins with this; the context follows.
+/// The beginning of the name of an anonymous user. The context follows.
 const ANONYMOUS: &str = "A2A_USER_";
-/// The user of an authenticated client begins with this; the principal follows. No principal is named like an anonymous
-/// user.
+/// The beginning of the name of an authenticated user. The principal follows. No principal thus has the name of an
+/// anonymous user.
 const PRINCIPAL: &str = "principal:";
 
 impl From<ConversationNames> for ConversationKey {
@@ -110,7 +110,7 @@ impl Hash for ConversationKey {
 }
 
 impl ConversationKey {
-    /// The conversation of these names.
+    /// The key of the conversation with these names.
     pub fn new(
         tenant: impl Into<Arc<str>>,
         app: impl Into<Arc<str>>,
@@ -120,7 +120,7 @@ impl ConversationKey {
         ConversationNames { tenant: tenant.into(), app: app.into(), user: user.into(), context: context.into() }.into()
     }
 
-    /// The conversation of an owner with an agent. An anonymous owner is a user of its own in each conversation, so that
+    /// The conversation of an owner with an agent. An anonymous owner is another user in each conversation, so that the
     /// `user:` state of one conversation never reaches another.
     pub fn of(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> Self {
         let user = match owner.principal.as_str() {
@@ -141,12 +141,12 @@ impl ConversationKey {
         &self.0.owner
     }
 
-    /// True if its client is anonymous, so that no other conversation has its user.
+    /// True if the client is anonymous. No other conversation then has the same user.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.0.owner.principal.is_empty() && self.user.starts_with(ANONYMOUS)
     }
 
-    /// Checks what every stored key must satisfy. A key that fails was never stored, so nothing is found under it.
+    /// Checks the names. A conversation whose names fail the check was never stored.
     pub(crate) fn check(&self) -> Result<(), InvalidName> {
         let id = self.context.as_str();
         // Refused rather than trimmed: a trimmed id would not be the one that the client goes on using.
@@ -160,7 +160,7 @@ impl ConversationKey {
     }
 }
 
-/// A text cannot be the name of anything that is stored.
+/// The reason why a text cannot be stored as a name or an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     /// A context id is empty, or starts or ends with white space.
@@ -169,7 +169,7 @@ pub enum InvalidName {
         /// The offending id.
         context: ContextId,
     },
-    /// A text that must name something is empty.
+    /// A required name or id is empty.
     #[error("the {field} is empty")]
     Empty {
         /// The kind of text, such as `message id`.
@@ -183,7 +183,8 @@ pub enum InvalidName {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A name has invisible characters, or characters that change the direction or the lines of the text around.
+    /// A name contains invisible characters, or characters that change the direction or the line breaks of the text
+    /// that follows.
     #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
     Unseen {
         /// The kind of text, such as `state key`.
@@ -193,7 +194,7 @@ pub enum InvalidName {
     },
 }
 
-/// Checks a text that things are found by. PostgreSQL has no NUL in texts.
+/// Checks the length of a name or an id, and refuses NUL, which PostgreSQL cannot store.
 pub(crate) fn check_key(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.len() > MAX_KEY_BYTES || text.contains('\0') {
         Err(InvalidName::Key { field, limit: MAX_KEY_BYTES })
@@ -202,7 +203,7 @@ pub(crate) fn check_key(field: &'static str, text: &str) -> Result<(), InvalidNa
     }
 }
 
-/// Checks a text that must name something.
+/// Checks a name or an id that must not be empty.
 pub(crate) fn check_name(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.is_empty() { Err(InvalidName::Empty { field }) } else { check_key(field, text) }
 }

@@ -12,7 +12,7 @@
 //!
 //! A [`ConversationStore`] keeps all of that: a [`MemoryStore`], a [`SqliteStore`] or a [`PostgresStore`].
 //!
-//! What runs a turn, who may see a task and how it is shown is decided elsewhere.
+//! Other crates run the turns, and decide who may see a task and how the task is shown.
 
 #![warn(missing_docs)]
 

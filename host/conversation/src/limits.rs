@@ -9,15 +9,16 @@ use crate::key::{InvalidName, MAX_KEY_BYTES, check_key};
 use crate::size;
 use crate::state::{STORED, Scope, StateDelta};
 
-/// Limits on one conversation. Entries that would exceed one are refused, unless the limit says that the oldest goes.
+/// Limits on one conversation. An append that would exceed `events`, `artifacts` or `artifact_bytes` drops the oldest
+/// content. An append that would exceed another limit is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The limit on one scope, in bytes of keys and JSON values. Default: 256 KiB.
     pub state_bytes: usize,
     /// The limit on the keys of one scope. Default: 1,000.
     pub state_keys: usize,
-    /// The most levels that arrays and objects may nest in one value. Default: [`Limits::MAX_STATE_DEPTH`], which is also
-    /// the most.
+    /// The most levels that arrays and objects may nest in one value. At most [`Limits::MAX_STATE_DEPTH`], which is the
+    /// default.
     pub state_depth: usize,
     /// The limit on the events of the history. Older events are dropped, and their state stays. Default: 1,000.
     pub events: usize,
@@ -33,31 +34,32 @@ pub struct Limits {
 /// Limits on one task. The turn checks the limits before each append. The stores do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// Bytes of the task: of its texts and of the values that hold them.
+    /// The limit on the bytes of the task: of its texts and of the values that hold them.
     pub bytes: usize,
-    /// Messages of its history, the one of its status among them.
+    /// The limit on the messages of the task, including the message of its status.
     pub messages: usize,
-    /// Artifacts.
+    /// The limit on the number of artifacts.
     pub artifacts: usize,
 }
 
 /// The size of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSize {
-    /// Bytes of the task: of its texts and of the values that hold them.
+    /// The bytes of the task: of its texts and of the values that hold them.
     pub bytes: usize,
-    /// Messages of its history, the one of its status among them.
+    /// The number of messages, including the message of the status.
     pub messages: usize,
-    /// Artifacts.
+    /// The number of artifacts.
     pub artifacts: usize,
-    /// Bytes of its entries since it was read: more than the task has where entries replaced what others brought.
+    /// The bytes of all entries since the task was read. They exceed the growth of the task if an entry replaced the
+    /// content of an earlier entry.
     pub logged: usize,
 }
 
 /// The size of one scope of state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ScopeSize {
-    /// Bytes of names and values.
+    /// The bytes of names and values.
     pub(crate) bytes: usize,
     pub(crate) keys: usize,
 }
@@ -77,8 +79,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The highest possible [`state_depth`](Self::state_depth). An extension that answers with the state puts up to five
-    /// levels around a value, and JSON may nest [`Json::MAX_DEPTH`] levels in total.
+    /// The most levels that [`state_depth`](Self::state_depth) may allow. JSON may nest [`Json::MAX_DEPTH`] levels in
+    /// total, and an extension that answers with the state puts up to five levels around a value.
     pub const MAX_STATE_DEPTH: usize = Json::MAX_DEPTH - 5;
 
     /// Checks an event without its conversation.
@@ -145,14 +147,15 @@ fn check_escaped(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.len().saturating_mul(6) < MAX_KEY_BYTES { Ok(()) } else { check_key(field, Json::string(text).get()) }
 }
 
-/// State keys are read by people and fill the agent's instruction, and extensions and clients name them without a grant.
+/// Checks that a state key contains no invisible or misleading characters. People read state keys, and the agent's
+/// instruction contains them. Extensions and clients can choose state keys without a grant.
 fn check_seen(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.contains(annex_text::steers) { Err(InvalidName::Unseen { field, text: text.to_owned() }) } else { Ok(()) }
 }
 
-/// The entries of a task may take this many times the bytes that the task itself may have.
+/// The entries of a task may have this many times the bytes that the task itself may have.
 const LOG_FACTOR: usize = 4;
-/// Messages of the client leave this fraction of each limit (1/16) to the answer.
+/// A message of the client leaves this part of each limit (1/16) to the answer.
 const ANSWER_PART: usize = 16;
 
 impl TaskLimits {

@@ -1,4 +1,4 @@
-//! The end of a lost turn that does not go on.
+//! Ends lost turns that no process continues.
 
 use annex_protocol::{Message, Part, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::task::TaskSnapshot;
 
 /// The error code of a turn without an end.
 const BROKEN_OFF: &str = "BROKEN_OFF";
-/// The message of that error.
+/// The text of the error with the code [`BROKEN_OFF`].
 const BROKEN_OFF_TEXT: &str = "The turn was broken off before the agent had answered.";
 
 /// The end of a lost turn, as it was stored.

@@ -1,7 +1,7 @@
 //! Conversations in memory: fast, bounded, and lost at a restart.
 //!
-//! The store keeps the projections and no log, because nothing is read after the process. Each method locks the store once,
-//! for a few microseconds.
+//! The store keeps the present state of conversations and tasks and no log, because its content ends with the process.
+//! Each method locks the store once, for a few microseconds.
 
 pub(crate) mod bounds;
 mod change;
@@ -61,7 +61,7 @@ impl MemoryStore {
         Self::among_others(bounds, Arc::new(OneProcess))
     }
 
-    /// An empty store that several replicas share, as tests let them.
+    /// An empty store that several replicas share. Only tests need this.
     #[must_use]
     pub fn among_others(bounds: MemoryBounds, leases: Arc<dyn Leases>) -> Self {
         Self { limits: bounds.limits, leases, contents: Mutex::new(Contents::new(&bounds)) }

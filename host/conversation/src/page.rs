@@ -11,22 +11,24 @@ use crate::stored_task::StoredTask;
 /// The limit on the JSON of all tasks of a page, in bytes. A larger first task makes a page of its own.
 pub const MAX_PAGE_BYTES: usize = 8 << 20;
 
-/// Which tasks to list (specification section 3.1.4). All conditions apply; a default lists nothing, as its limit is 0.
+/// The tasks to list (specification section 3.1.4), as conditions that all apply. The default query lists nothing,
+/// because its limit is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskQuery {
-    /// Only tasks of this conversation.
+    /// The conversation of the tasks; `None` for tasks of all conversations.
     pub context: Option<ContextId>,
-    /// Only tasks in this state.
+    /// The state of the tasks; `None` for tasks in any state.
     pub state: Option<TaskState>,
-    /// Only tasks whose status has this timestamp or a later one.
+    /// The earliest timestamp that the status of a listed task has; `None` for any timestamp.
     pub status_after: Option<Timestamp>,
-    /// The end of the previous page.
+    /// The end of the previous page; `None` for the first page.
     pub after: Option<TaskCursor>,
     /// The most tasks on the page.
     pub limit: usize,
 }
 
-/// One page of tasks: the one whose status changed last comes first, and of equals the one with the greater id.
+/// One page of tasks. The task whose status changed last comes first. Tasks with the same time are ordered by
+/// descending id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskPage {
     /// The tasks.
@@ -58,12 +60,13 @@ pub struct ConfigPage {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskCursor {
-    /// Milliseconds since 1970-01-01T00:00:00Z; the least possible number when the status has no timestamp.
+    /// The time of the task's status, in milliseconds since 1970-01-01T00:00:00Z. The smallest number if the status has
+    /// no timestamp.
     pub(crate) status_at: i64,
     pub(crate) id: TaskId,
 }
 
-/// A text is not a cursor.
+/// The error for a text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a page token of this server")]
 pub struct InvalidCursor;
@@ -89,7 +92,7 @@ impl fmt::Display for TaskCursor {
     }
 }
 
-/// The number of tasks of these sizes that fit on one page; at least 1.
+/// The number of tasks that fit on one page, given their sizes in order; at least 1.
 pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     let sums = sizes.scan(0_usize, |sum, size| {
         *sum = sum.saturating_add(size);

@@ -16,8 +16,8 @@ pub const MIGRATIONS: Migrations = Migrations {
 };
 
 impl SqlStore<PostgresDatabase> {
-    /// Opens the tables over connections that others may share, and brings them up to date. Closing the store closes the
-    /// connections.
+    /// Opens the store over connections that other stores may share, and runs the migrations of its tables. Closing the
+    /// store closes the connections.
     ///
     /// # Errors
     /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a later version of the

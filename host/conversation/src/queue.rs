@@ -43,33 +43,41 @@ impl Submission {
     }
 }
 
-/// The standing of a turn that has entered the queue.
+/// The result of entering the queue.
 #[derive(Clone, Debug)]
 pub enum Entrance {
     /// The turn runs, in the conversation as it is now.
     Runs(Fence, Box<ConversationSnapshot>),
-    /// Other turns come first.
+    /// The turn waits, because other turns come first.
     Waits(Fence),
 }
 
 /// The ways to leave the queue without a last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The message was refused. The turn leaves no trace.
+    /// The message was refused. The turn leaves no trace. A turn that has begun is handed over instead: its message is
+    /// stored, although its process did not learn that.
     Refused,
     /// Another process continues the turn, as if this process had died.
     HandedOver {
-        /// True if this process counts as one of the attempts at the turn.
+        /// True if the work of this process counts as one of the attempts at the turn.
         has_begun: bool,
     },
+}
+
+impl Departure {
+    /// The departure of a turn of which the store knows whether it has begun.
+    pub(crate) fn of_turn(self, has_begun: bool) -> Self {
+        if self == Self::Refused && has_begun { Self::HandedOver { has_begun } } else { self }
+    }
 }
 
 /// The turn that works on a task, as another process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnOfTask {
-    /// Its fence.
+    /// The fence of the turn.
     pub fence: Fence,
-    /// True if the lease of its process holds.
+    /// True if the lease of its process is valid.
     pub is_alive: bool,
 }
 
@@ -82,25 +90,30 @@ pub struct LostTurn {
     pub task: TaskId,
     /// The new fence of the turn.
     pub fence: Fence,
-    /// The text of the submission for a turn that has begun, or for one that has only waited.
+    /// The text of the submission: [`Submission::resume`] for a turn that has begun, [`Submission::request`] for a turn
+    /// that has only waited.
     pub resume: Option<Arc<str>>,
-    /// True if the message is in the log. If not, the text of the submission has the message.
+    /// True if the message of the turn is in the log. Otherwise `resume` contains the message.
     pub has_begun: bool,
-    /// The number of processes that have begun the turn before.
+    /// The number of processes that have begun the turn. For a turn that has only waited: that have taken it over.
     pub attempts: u32,
-    /// True if its task is to be cancelled.
+    /// True if the task of the turn is to be cancelled.
     pub is_cancelled: bool,
 }
 
 impl LostTurn {
-    /// Times that a turn is begun at most.
+    /// The most times that a turn is begun.
     pub const MAX_ATTEMPTS: u32 = 2;
+    /// Times that a turn which has not begun is taken over at most. Its process may have ended while the turn waited, or
+    /// because of its message.
+    pub const MAX_TAKES: u32 = 5;
 
-    /// True if the turn may go on: the turn has a text, was not cancelled, and has attempts left.
+    /// True if another process may continue the turn: the turn has a text, was not cancelled, and has attempts left.
     ///
-    /// A second attempt may repeat effects of the first. A turn that only waited had no attempt.
+    /// A second attempt may repeat effects of the first. A turn that has only waited has had no effect.
     #[must_use]
     pub fn may_go_on(&self) -> bool {
-        self.resume.is_some() && !self.is_cancelled && self.attempts < Self::MAX_ATTEMPTS
+        let most = if self.has_begun { Self::MAX_ATTEMPTS } else { Self::MAX_TAKES };
+        self.resume.is_some() && !self.is_cancelled && self.attempts < most
     }
 }

@@ -6,12 +6,14 @@ use annex_protocol::TaskId;
 
 use crate::key::Owner;
 
-/// The retention rules of a sweep. Conversations and tasks have separate rules, so either may outlive the other.
+/// The retention rules of a sweep. Conversations and tasks have separate rules, so a task may outlive its conversation,
+/// and a conversation its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Conversations, by the time of their last change.
+    /// The rule for conversations. Their age counts from their last change.
     pub conversations: Keep,
-    /// Finished tasks by the time of their final status, and answers to messages. Unfinished tasks always stay.
+    /// The rule for finished tasks and for answers to messages. The age of a task counts from its final status.
+    /// Unfinished tasks always stay.
     pub tasks: Keep,
     /// The bounds on waiting tasks. The sweep returns tasks above the bounds, and the caller ends them.
     pub waiting: WaitingBounds,
@@ -20,50 +22,51 @@ pub struct Retention {
 /// The limits on the age and the number of kept records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// The longest time. [`Duration::MAX`] for ever.
+    /// The age above which a record is deleted. [`Duration::MAX`] keeps records for ever.
     pub age: Duration,
-    /// The most of one tenant, of all its owners together. [`u64::MAX`] for all.
+    /// The most records of one tenant, counted over all its owners. [`u64::MAX`] keeps all records.
     pub count: u64,
 }
 
-/// Bounds on how long tasks may wait for their client, and on how many may.
+/// The limits on waiting tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingBounds {
-    /// The longest wait of one task. [`Duration::MAX`] for ever.
+    /// The longest wait of one task. With [`Duration::MAX`] a task may wait for ever.
     pub age: Duration,
-    /// The most tasks of one owner that may wait.
+    /// The most waiting tasks of one authenticated owner.
     pub per_owner: usize,
-    /// The most tasks that may wait of an owner without a principal, whom all anonymous clients share.
+    /// The most waiting tasks of all anonymous clients of a tenant, who share one owner.
     pub anonymous: usize,
 }
 
 /// The result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Conversations that were deleted.
+    /// The number of conversations that were deleted.
     pub conversations: u64,
-    /// Tasks that were deleted.
+    /// The number of tasks that were deleted.
     pub tasks: u64,
-    /// Tasks that wait for longer, or are more of one owner, than the bounds say, the oldest first: at most 100. The caller
-    /// ends them, and sweeps again while there are as many.
+    /// At most 100 waiting tasks above [`Retention::waiting`], the oldest first. The caller ends these tasks. If there
+    /// were 100, the caller sweeps again.
     pub overdue: Vec<TaskId>,
 }
 
 impl Keep {
-    /// Everything stays.
+    /// The rule that keeps every record.
     pub const ALL: Self = Self { age: Duration::MAX, count: u64::MAX };
 
-    /// Records that were last changed before this time are deleted. Milliseconds since 1970-01-01T00:00:00Z.
+    /// The time before which a record must have changed last to be deleted, in milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) fn before(&self, now: i64) -> i64 {
         before(now, self.age)
     }
 }
 
 impl Retention {
-    /// Everything stays, and every task may wait.
+    /// The rules that keep every record and let every task wait.
     pub const ALL: Self = Self { conversations: Keep::ALL, tasks: Keep::ALL, waiting: WaitingBounds::UNBOUNDED };
 
-    /// Claims of messages of which nothing came are forgotten after a day, or after the age of tasks if that is less.
+    /// The time before which a claim without a result is deleted, in milliseconds since 1970-01-01T00:00:00Z. Such
+    /// claims are kept for a day, or for the age of tasks if that is less.
     pub(crate) fn claimed_before(&self, now: i64) -> i64 {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         before(now, self.tasks.age.min(DAY))
@@ -71,7 +74,7 @@ impl Retention {
 }
 
 impl WaitingBounds {
-    /// Tasks wait for ever, as many as there are.
+    /// The limits that let any number of tasks wait for ever.
     pub const UNBOUNDED: Self = Self { age: Duration::MAX, per_owner: usize::MAX, anonymous: usize::MAX };
 
     /// The most tasks of this owner that may wait.
@@ -79,7 +82,7 @@ impl WaitingBounds {
         if owner.principal.is_empty() { self.anonymous } else { self.per_owner }
     }
 
-    /// Tasks that have waited since before this are overdue. Milliseconds since 1970-01-01T00:00:00Z.
+    /// The time before which a task must have begun to wait to be overdue, in milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) fn waited_before(&self, now: i64) -> i64 {
         before(now, self.age)
     }

@@ -1,4 +1,4 @@
-//! Conversations in a SQL database, once for all databases.
+//! Conversations in a SQL database. SQLite and PostgreSQL share this code.
 
 mod admin;
 mod append;
@@ -56,14 +56,22 @@ impl<D> fmt::Debug for SqlStore<D> {
     }
 }
 
-/// Wakes turns of this process that wait.
+/// The signals that wake waiting turns of this process, by conversation.
 #[derive(Debug, Default)]
 struct Hints(Mutex<HashMap<ConversationKey, Arc<Notify>>>);
 
+/// A turn that waits for hints about its conversation. The conversation is forgotten with its last turn.
+struct WaitingTurn<'a> {
+    hints: &'a Hints,
+    key: &'a ConversationKey,
+    /// Fires when the queue of the conversation may have moved.
+    hint: Arc<Notify>,
+}
+
 impl Hints {
-    /// Fires when the queue of a conversation may have moved.
-    fn of(&self, key: &ConversationKey) -> Arc<Notify> {
-        Arc::clone(self.lock().entry(key.clone()).or_default())
+    fn wait<'a>(&'a self, key: &'a ConversationKey) -> WaitingTurn<'a> {
+        let hint = Arc::clone(self.lock().entry(key.clone()).or_default());
+        WaitingTurn { hints: self, key, hint }
     }
 
     fn give(&self, key: &ConversationKey) {
@@ -72,17 +80,18 @@ impl Hints {
         }
     }
 
-    /// Forgets a conversation for which no turn waits any more.
-    fn forget(&self, key: &ConversationKey, hint: &Arc<Notify>) {
-        let mut hints = self.lock();
-        // This one, and the one in the map.
-        if Arc::strong_count(hint) <= 2 {
-            hints.remove(key);
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<ConversationKey, Arc<Notify>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for WaitingTurn<'_> {
+    fn drop(&mut self) {
+        let mut hints = self.hints.lock();
+        // This one, and the one in the map.
+        if Arc::strong_count(&self.hint) <= 2 {
+            hints.remove(self.key);
+        }
     }
 }
 
@@ -168,10 +177,9 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
         fence: &Fence,
         window: Window,
     ) -> Result<ConversationSnapshot, AppendError> {
-        let hint = self.hints.of(key);
-        let waited = enter::wait(self.database.as_ref(), key, fence, &hint).await;
-        self.hints.forget(key, &hint);
-        waited?;
+        let waiting = self.hints.wait(key);
+        enter::wait(self.database.as_ref(), key, fence, &waiting.hint).await?;
+        drop(waiting);
         Ok(read::conversation(self.database.as_ref(), key, window).await?)
     }
 
@@ -276,5 +284,22 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
 
     async fn close(&self) {
         self.database.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hints;
+    use crate::key::ConversationKey;
+
+    #[test]
+    fn a_conversation_is_forgotten_with_the_last_turn_that_waits_in_it() {
+        let hints = Hints::default();
+        let key = ConversationKey::new("tenant", "app", "user", "context");
+        let (one, other) = (hints.wait(&key), hints.wait(&key));
+        drop(one);
+        assert_eq!(hints.lock().len(), 1);
+        drop(other);
+        assert!(hints.lock().is_empty());
     }
 }

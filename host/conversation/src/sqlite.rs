@@ -17,13 +17,13 @@ const MIGRATIONS: Migrations = Migrations {
 };
 
 impl SqlStore<SqliteDatabase> {
-    /// Opens the file, creates it if needed, readable for its owner only, and brings its tables up to date. With `by`, this
-    /// process has the file from then on, and turns of earlier processes are lost
+    /// Opens the file and runs the migrations of its tables. Creates a missing file, which only its owner can read.
+    /// With `by`, this process owns the file from then on, and turns of earlier processes are lost
     /// ([`take_lost`](crate::ConversationStore::take_lost)). Without `by`, no turn can run.
     ///
     /// # Errors
-    /// [`OpenError::File`] when the file cannot be created or written, [`OpenError::Database`] when it is not a database,
-    /// [`OpenError::Migration`] when a later version of the software wrote it.
+    /// [`OpenError::File`] when the file cannot be created or written, [`OpenError::Database`] when the file is not a
+    /// database, [`OpenError::Migration`] when a later version of the software wrote the file.
     pub async fn open(path: &Path, by: Option<&Replica>, limits: Limits) -> Result<Self, OpenError> {
         let database = SqliteDatabase::open(path, MIGRATIONS).await?;
         if let Some(by) = by {

@@ -10,13 +10,13 @@ use annex_protocol::{Json, JsonObject};
 /// The scope of a state key: who shares it, and how long it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// No known prefix: this conversation only. An unknown prefix is part of the name.
+    /// A key of one conversation. It has no known prefix. An unknown prefix is part of the name.
     Conversation,
-    /// `user:`, shared by all conversations of one user with one agent.
+    /// A key with the prefix `user:`. All conversations of one user with one agent share it.
     User,
-    /// `app:`, shared by all conversations of one agent in one tenant.
+    /// A key with the prefix `app:`. All conversations of one agent in one tenant share it.
     App,
-    /// `temp:`, visible until the turn ends, never stored.
+    /// A key with the prefix `temp:`. It is visible until the turn ends, and is never stored.
     Temp,
 }
 
@@ -40,7 +40,7 @@ impl Scope {
             .unwrap_or((Self::Conversation, key))
     }
 
-    /// The prefix of its full keys, empty for [`Scope::Conversation`].
+    /// The prefix of the full keys of this scope; empty for [`Scope::Conversation`].
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Conversation => "",
@@ -83,7 +83,7 @@ impl StateDelta {
         JsonObject::parse(text).map(Self)
     }
 
-    /// True if it changes nothing.
+    /// True if the delta changes nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -93,7 +93,7 @@ impl StateDelta {
         self.0.insert(key.into(), value);
     }
 
-    /// The new value of one full key.
+    /// The new value of a full key; `None` if the delta does not contain the key.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.0.get(key)
     }
@@ -108,12 +108,12 @@ impl StateDelta {
         self.0.extend(other.0);
     }
 
-    /// The scopes of its keys.
+    /// The scopes of the keys in the delta.
     pub fn scopes(&self) -> BTreeSet<Scope> {
         self.iter().map(|(key, _)| Scope::of(key).0).collect()
     }
 
-    /// Names within `scope` and their values.
+    /// The names without their prefix, and the values, of the keys in `scope`.
     pub(crate) fn within(&self, scope: Scope) -> impl Iterator<Item = (&str, &Json)> {
         self.iter().filter_map(move |(key, value)| {
             let (found, name) = Scope::of(key);
@@ -160,7 +160,7 @@ impl FromIterator<(String, Json)> for StateDelta {
     }
 }
 
-/// The stored keys that a conversation sees, by scope. Clones share them until one is changed.
+/// The stored keys that a conversation sees, by scope. Clones share the keys until one clone is changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScopedState {
     pub(crate) own: JsonObject,
@@ -174,7 +174,7 @@ impl ScopedState {
         &self.own
     }
 
-    /// One value by its full key. `temp:` keys are not stored.
+    /// The value of a full key. `None` for `temp:` keys, which are not stored, and for missing keys.
     pub fn value(&self, full_key: &str) -> Option<&Json> {
         let (scope, name) = Scope::of(full_key);
         self.of(scope)?.get(name)

@@ -1,8 +1,8 @@
 //! The contract of a store of conversations.
 //!
-//! A turn takes four steps here: [`claim`](ConversationStore::claim) its message, [`enter`](ConversationStore::enter) the
-//! queue of its conversation, [`append`](ConversationStore::append) the message, and append what the agent did, which
-//! leaves the queue. Each is one trip to a database.
+//! A turn calls four methods: [`claim`](ConversationStore::claim) for its message, [`enter`](ConversationStore::enter)
+//! for the queue of its conversation, [`append`](ConversationStore::append) for the message, and `append` again for the
+//! work of the agent, with which the turn leaves the queue. Each call is one trip to a database.
 
 use annex_protocol::{Message, TaskId};
 use async_trait::async_trait;
@@ -23,8 +23,8 @@ use crate::stored_task::StoredTask;
 use crate::task::TaskSnapshot;
 use annex_leases::Replica;
 
-/// The entry that a writer believes to be the last one. Entries of a task are numbered from 1 without gaps. A writer that
-/// writes for no task names the number of events that the conversation has.
+/// The place of an append: after the entry that the writer believes to be the last one. Entries of a task are numbered
+/// from 1 without gaps. A writer without a task gives the number of events in the conversation instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The task that the entries belong to.
@@ -36,9 +36,11 @@ pub struct Position {
 /// The changes of one append. The store makes all of the changes or none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Append<'a> {
-    /// The fence of the writing turn. A writer without a turn has `None`, and may write only where no turn works.
+    /// The fence of the writing turn. `None` for a writer without a turn, which may write only while no turn works on
+    /// the conversation.
     pub by: Option<&'a Fence>,
-    /// The message of the turn at the entry of the queue. The store settles the claim, and keeps the text until the turn ends.
+    /// The submission with which the turn entered the queue. The store marks its message as accepted, and keeps its
+    /// text until the turn ends.
     pub submission: Option<&'a Submission>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
     pub entries: &'a [Entry],
@@ -53,19 +55,19 @@ pub struct Append<'a> {
 /// The outcome of a turn. The events of the turn stay in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Outcome<'a> {
-    /// The task, as the entries leave it.
+    /// The turn ended with its task, as the entries leave it.
     #[default]
     Task,
-    /// A message. A repeated message gets the same answer. The task is deleted.
+    /// The turn ended with a message as the answer. A repeated message gets the same answer. The task is deleted.
     Answer(&'a Message),
-    /// A refusal by the agent. The task is deleted, and so is the claim of the message.
+    /// The agent refused the message. The task is deleted, and so is the claim of the message.
     Refusal,
 }
 
 /// The result of an append.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
-    /// The number of the last entry of the position from now on.
+    /// The number of the last entry after the append: of the task, or of the conversation if the position has no task.
     pub number: u64,
     /// Waiting tasks that a full store has deleted to make room.
     pub displaced: Vec<TaskId>,
@@ -91,8 +93,8 @@ pub trait ConversationStore: Send + Sync + 'static {
         by: &Replica,
     ) -> Result<Claim, AppendError>;
 
-    /// Takes a claim back after a refusal. Claims of other processes stay, and so do claims of accepted and answered
-    /// messages.
+    /// Deletes the claim of a message that was refused. A claim of another process stays, and so does the claim of an
+    /// accepted or answered message.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -141,9 +143,9 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// room for a single update that finishes its task.
     async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError>;
 
-    /// Entries of a task after number `after`, in order: at most `limit.0` entries, and at most `limit.1` bytes of JSON,
-    /// but always the first entry. The memory store drops the entries of a finished task, because [`task`](Self::task)
-    /// returns the whole task.
+    /// The entries of a task after number `after`, in order: at most `limit.0` entries with at most `limit.1` bytes of
+    /// JSON. The first entry is returned even if it is larger. The memory store has no entries of a finished task:
+    /// [`task`](Self::task) returns the whole task.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -166,21 +168,21 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Unreadable`] and [`StoreError::Database`].
     async fn artifact(&self, key: &ConversationKey, name: &str) -> Result<Option<StoredArtifact>, StoreError>;
 
-    /// A task of any owner. The caller checks [`StoredTask::is_of`].
+    /// A task of any owner. The caller checks the owner with [`StoredTask::is_of`].
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
-    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted apart from
-    /// the page, so that a change in between can show.
+    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted by a
+    /// query of its own, so it may not match a page that was read just before a change.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn tasks(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 
-    /// The tasks among `known` with another last entry than the given number, each with its last number; `None` for a
-    /// deleted task.
+    /// The tasks among `known` whose last entry has another number than the given one. Each comes with the present
+    /// number of its last entry, or `None` if the task was deleted.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -192,14 +194,15 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Database`].
     async fn cancel(&self, task: &TaskId) -> Result<Option<TurnOfTask>, StoreError>;
 
-    /// The turns among `running`, by their tasks, that were cancelled or taken over.
+    /// The tasks among `running` whose turn was cancelled or taken over by another process. Each task comes with the
+    /// fence of its turn in this process.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn turns_to_stop(&self, running: &[(TaskId, Fence)]) -> Result<Vec<TaskId>, StoreError>;
 
-    /// Takes over the turn with the fence `from`, also from a live process. `None` when the turn has ended or has another
-    /// fence.
+    /// Takes over the turn with the fence `from`, even if its process is alive. `None` when the turn has ended or has
+    /// another fence.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -209,7 +212,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// message is dropped, because its client sends the message again.
     ///
     /// # Errors
-    /// [`StoreError::Database`]. A later call returns the turns that were taken before the failure.
+    /// [`StoreError::Database`] when no turn was taken. After a later failure the turns that were taken are returned.
     async fn take_lost(&self, by: &Replica, limit: usize) -> Result<Vec<LostTurn>, StoreError>;
 
     /// Deletes records above the limits, oldest first, and claims without a result after a day. Conversations and tasks
@@ -225,14 +228,14 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`StoreError::Database`]. What was deleted until then stays deleted.
     async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError>;
 
-    /// Tells that the queue of a conversation may have moved in another process. Without such hints waiting turns look
-    /// from time to time.
+    /// Wakes the waiting turns of a conversation whose queue may have moved in another process. Without such hints,
+    /// waiting turns query the store from time to time.
     fn hint(&self, _key: &ConversationKey) {}
 
     /// The limits on one conversation.
     fn limits(&self) -> &Limits;
 
-    /// Reads a little, to see whether the database answers.
+    /// Reads a little, to check that the database answers.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -244,19 +247,19 @@ pub trait ConversationStore: Send + Sync + 'static {
     async fn close(&self) {}
 }
 
-/// All that a store of conversations does.
+/// The three traits of a store of conversations together.
 pub trait Store: ConversationStore + ConversationAdmin + ConfigStore {}
 
 impl<S: ConversationStore + ConversationAdmin + ConfigStore> Store for S {}
 
 impl Position {
-    /// Behind an entry of a task.
+    /// The position after entry `number` of a task.
     #[must_use]
     pub fn of_task(task: TaskId, number: u64) -> Self {
         Self { task: Some(task), number }
     }
 
-    /// Behind an event of a conversation, for a writer that writes for no task.
+    /// The position after event `number` of a conversation, for a writer without a task.
     #[must_use]
     pub fn of_conversation(number: u64) -> Self {
         Self { task: None, number }

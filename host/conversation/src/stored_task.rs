@@ -31,13 +31,13 @@ pub struct StoredTask {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TaskContent {
-    /// Its JSON, exactly as it was encoded.
+    /// The JSON of the task, exactly as it was encoded.
     Json(Arc<str>),
     Value(TaskSnapshot),
 }
 
 impl StoredTask {
-    /// True if the owner may see it.
+    /// True if the owner may see the task.
     #[must_use]
     pub fn is_of(&self, owner: &Owner) -> bool {
         self.key.owner() == owner
@@ -49,7 +49,7 @@ impl StoredTask {
         !self.is_finished && !self.is_worked_on
     }
 
-    /// About how many bytes there are to read, or to write as JSON.
+    /// The approximate number of bytes to process when the task is read or written as JSON.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.content {
@@ -69,10 +69,10 @@ impl StoredTask {
         }
     }
 
-    /// Decodes the task, where it is not a value already.
+    /// The task. Decodes the stored JSON if there is one.
     ///
     /// # Errors
-    /// [`StoreError::Unreadable`] when it was stored by a version of the software that wrote something else.
+    /// [`StoreError::Unreadable`] when the JSON has a form that this version of the software does not write.
     pub fn decode(&self) -> Result<TaskSnapshot, StoreError> {
         match &self.content {
             TaskContent::Json(json) => serde_json::from_str::<Task>(json)

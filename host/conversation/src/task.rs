@@ -1,7 +1,7 @@
 //! A task at one moment: the projection of its entries.
 //!
-//! A small task is a copy of its values. A large task is an older copy and the entries since, so that one more entry costs
-//! only its own size.
+//! A small task is copied as a whole. A large task is an older copy and the entries since then, so a further entry
+//! costs only its own size.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -18,10 +18,10 @@ mod grown;
 
 use grown::{Grown, GrownParts};
 
-/// A task of so many bytes is copied, and stored, as a whole with each of its entries.
+/// The bytes up to which a task counts as small. A small task is copied and stored as a whole with each of its entries.
 const SMALL: usize = 8 << 10;
 
-/// Bytes of an update that may end any task.
+/// The most bytes of a final update that is accepted even if the task exceeds its limits.
 const SHORT: usize = 16 << 10;
 
 /// A task at one moment. Clones share the values.
@@ -58,7 +58,8 @@ enum Form {
 }
 
 impl TaskSnapshot {
-    /// A task that is accepted and has no entry yet. The message that opens it joins its history when its turn begins.
+    /// A task that is accepted and has no entry yet. The message that opens the task joins the history when the turn
+    /// begins.
     #[must_use]
     pub fn submitted(id: TaskId, context_id: ContextId, since: Timestamp) -> Self {
         let status = TaskStatus { state: TaskState::Submitted, message: None, timestamp: Some(since) };
@@ -101,7 +102,8 @@ impl TaskSnapshot {
         }
     }
 
-    /// The size of the task. A task that has grown may be smaller, by what its entries have replaced.
+    /// The size of the task. For a task that has grown by entries this is an upper bound, because entries may have
+    /// replaced content of the task.
     #[must_use]
     pub fn size(&self) -> TaskSize {
         match &self.inner.form {
@@ -110,7 +112,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// True if it has an artifact of this id. Does not look at the rest of the task.
+    /// True if the task has an artifact of this id. This costs less than access to the whole task.
     #[must_use]
     pub fn has_artifact(&self, id: &ArtifactId) -> bool {
         if let Form::Grown(grown) = &self.inner.form
@@ -121,7 +123,8 @@ impl TaskSnapshot {
         self.task().artifacts.iter().any(|artifact| artifact.artifact_id == *id)
     }
 
-    /// True if databases store the task as its entries: the JSON of a large task would be rewritten with each entry.
+    /// True for a large task, which databases store as its entries. Its JSON would otherwise be written again with each
+    /// entry.
     #[must_use]
     pub fn is_large(&self) -> bool {
         let is_whole = matches!(self.inner.form, Form::Whole(..));
@@ -186,7 +189,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The same for a store, which keeps it.
+    /// The task as JSON on one line, to be kept by a store. A finished task also keeps the JSON itself.
     pub(crate) fn stored_json(&self) -> Result<Arc<str>, JsonError> {
         if let Some(json) = self.inner.json.get() {
             return Ok(Arc::clone(json));
@@ -206,7 +209,7 @@ impl TaskSnapshot {
         String::from_utf8(json).map_err(serde::ser::Error::custom)
     }
 
-    /// The task, to change it.
+    /// The task as an owned value. Copies it only if other clones of the snapshot exist.
     #[must_use]
     pub fn into_task(self) -> Task {
         match Arc::try_unwrap(self.inner) {
@@ -217,7 +220,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The task whose entries were measured to be `logged` bytes.
+    /// A task that was read from a store. Its entries have `logged` bytes.
     pub(crate) fn read(task: Task, logged: usize) -> Self {
         let size = TaskSize::of(&task, logged);
         Self::of(Form::Whole(task, size))
@@ -245,7 +248,7 @@ impl TaskSnapshot {
         task
     }
 
-    /// The parts for a snapshot after this one.
+    /// The older copy and the entries since then, for a further snapshot.
     fn parts(&self) -> GrownParts {
         let parts = match &self.inner.form {
             Form::Whole(..) => None,

@@ -8,13 +8,13 @@ use crate::entry::{Entry, Event, Note};
 use crate::history::{ConversationSnapshot, Window};
 use crate::state::{ScopedState, set};
 
-/// The state as a turn sees it, and the progress of the turn.
+/// The state that a turn sees, and its progress in the conversation.
 pub(crate) struct View {
     pub(crate) exists: bool,
     pub(crate) state: ScopedState,
-    /// `temp:` keys in full.
+    /// The `temp:` keys of the turn, with their prefix.
     pub(crate) temp: JsonObject,
-    /// True if the user's event is the last one of this turn.
+    /// True if the last event of this turn is from the user.
     pub(crate) is_unanswered: bool,
     /// The ids of the conversation at the upstream agent.
     pub(crate) upstream: Option<Arc<str>>,
@@ -24,12 +24,12 @@ pub(crate) struct View {
 
 pub(crate) struct KnownHistory {
     events: Vec<Arc<Event>>,
-    /// The requested number.
+    /// The number of latest events that were read with the conversation.
     asked: usize,
 }
 
 impl View {
-    /// The view of a conversation that was read with as many events as its turn is going to ask for.
+    /// The view of a conversation that was just read. The read requested the `asked` latest events.
     pub(crate) fn of(found: ConversationSnapshot, asked: usize, task: &TaskId) -> Self {
         // The message of a turn that another process has begun.
         let is_its = |event: &Arc<Event>| event.is_from_user() && *event.invocation_id == *task.as_str();
@@ -56,7 +56,7 @@ impl View {
         (window.events <= asked).then_some(events)
     }
 
-    /// Follows an entry that is stored.
+    /// Applies an entry that is stored.
     pub(crate) fn apply(&mut self, entry: &Entry, null_removes: bool) {
         if let Entry::Note(Note::UpstreamContext(ids)) = entry {
             self.upstream = Some(Arc::clone(ids));

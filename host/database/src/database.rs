@@ -15,8 +15,8 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// A write transaction. Dropping it rolls it back.
     type Transaction: Send;
 
-    /// Statement that takes the lock between sweepers until the transaction ends. `None` where a write transaction
-    /// already excludes other writers (SQLite).
+    /// SQL that takes a lock until the transaction ends, so that sweepers of several processes wait for each other.
+    /// `None` if a write transaction already excludes other writers (SQLite).
     const LOCK_SWEEP: Option<&'static str>;
 
     /// True if the database has one writer at a time (SQLite). Storing several changes in one transaction is then
@@ -40,9 +40,9 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    /// Executes independent statements in order, in one round trip where the database can do that. Returns the number
-    /// of changed rows per statement. The result may end at the first statement whose count differs from
-    /// [`Step::changes`].
+    /// Executes independent statements in order, in one round trip if the database can do that. Returns the number of
+    /// changed rows of each statement. If a number differs from [`Step::changes`], the result may end with that
+    /// statement.
     fn execute_all(
         transaction: &mut Self::Transaction,
         steps: &[Step<'_>],
@@ -52,11 +52,13 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// error if the transaction did not begin. The inner result is that of [`execute_all`](Self::execute_all).
     fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<TransactionStart<Self>>> + Send;
 
-    /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if the
-    /// first statement does not change [`Step::changes`] rows, or if one round trip cannot do it all.
+    /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if they do
+    /// not fit into one round trip. If a [`Sql::Whole`] does not change one row, nothing is changed either, and the result
+    /// is false or an error.
     fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows.
+    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows. On SQLite, the text may
+    /// be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, with the rows of all of its statements.
     fn change(
         &self,
         sql: &'static str,
@@ -137,9 +139,9 @@ pub struct Rows {
     pub row: &'static str,
     /// Number of parameters per row.
     pub parameters: usize,
-    /// SQL after the rows, such as `ON CONFLICT DO NOTHING`.
+    /// SQL after the rows, such as `ON CONFLICT (id) DO UPDATE SET …`. It must not skip rows.
     pub tail: &'static str,
-    /// The way in which rows refer to the row of the first step, if they do.
+    /// Describes how the rows refer to the row of the first step. `None` if they do not.
     pub of_first: Option<OfFirst>,
 }
 
@@ -147,7 +149,8 @@ pub struct Rows {
 /// steps then fit into one statement.
 #[derive(Clone, Copy, Debug)]
 pub struct OfFirst {
-    /// Number of leading parameters that look the `id` up when each step is a statement of its own.
+    /// Number of leading parameters that identify the row of the first step. They look its `id` up if each step is a
+    /// statement of its own.
     pub key: usize,
     /// One row without its first column, in parentheses. Its parameters are the ones after the key, counted from
     /// `$1`.
@@ -160,7 +163,7 @@ impl<'a> Step<'a> {
         Self { sql: Sql::Whole(sql), values: values.into(), changes: 1 }
     }
 
-    /// An insertion of rows, all of which must be inserted.
+    /// A step that inserts rows. All of the rows must be inserted.
     pub fn rows(rows: &'static Rows, values: impl Into<Vec<Value<'a>>>) -> Self {
         let values = values.into();
         debug_assert_eq!(values.len() % rows.parameters, 0, "a row lacks values: {}", rows.head);
@@ -168,7 +171,7 @@ impl<'a> Step<'a> {
         Self { sql: Sql::Rows(rows), values, changes }
     }
 
-    /// Identifies the statement and its number of rows. Steps with equal shapes have the same SQL text.
+    /// Statement and number of rows of the step. Steps with equal shapes have the same SQL text.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self.sql {
             Sql::Whole(sql) => (sql.as_ptr().addr(), sql.len()),

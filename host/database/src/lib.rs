@@ -24,7 +24,7 @@ pub use writer::{Change, Writer};
 
 use std::path::PathBuf;
 
-/// Why a database cannot be opened.
+/// The reason why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The database file cannot be created or written.

@@ -14,7 +14,8 @@ pub struct Migrations {
     pub files: &'static [(i64, &'static str, &'static str)],
 }
 
-/// The tables were migrated by a version later than the next one.
+/// The error for tables that a later version has migrated: at least two of their migrations are unknown to this
+/// version.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{table} is at migration {found}; this program has {known} and works with at most one more: start a later version"
@@ -25,8 +26,8 @@ struct TooNew {
     known: i64,
 }
 
-/// The reason why tables that an unreleased version made are not used. A released migration never changes, so only the
-/// migrations of such a version differ.
+/// The tables were made by an unreleased version, whose migrations differ. They are not used. Migrations of released
+/// versions never change.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{table} has another migration {number}: a version before 0.1.0 made these tables, and 0.1.0 begins with empty databases; \
@@ -56,7 +57,7 @@ impl Migrations {
         migrator
     }
 
-    /// Runs the migrations of a file.
+    /// Runs the migrations on a SQLite file.
     pub(crate) async fn run(&self, connection: &mut SqliteConnection) -> Result<(), MigrateError> {
         self.migrator().run(connection).await.map_err(|error| self.refusal(error))
     }

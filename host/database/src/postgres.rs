@@ -28,8 +28,8 @@ pub struct PostgresTransaction(HeldConnection);
 
 /// A PostgreSQL database, version 12 or later.
 ///
-/// Any number of processes can write. `synchronous_commit` of the server decides what its crash can lose; with the
-/// default, stored changes survive.
+/// Any number of processes can write. The setting `synchronous_commit` of the server decides which changes a crash of
+/// the server can lose. With the default setting, stored changes survive.
 #[derive(Debug)]
 pub struct PostgresDatabase {
     pool: FairPool,
@@ -37,7 +37,8 @@ pub struct PostgresDatabase {
 
 /// Longest wait for a connection: for a free one, or for the database to accept a new one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of round trips to measure. The shortest counts, because the machine may be busy during the others.
+/// Number of pings that measure the round trip. The shortest time counts, because the machine may be busy during a
+/// ping.
 const TRIPS: u32 = 4;
 /// Time for which a failed read is retried over other connections.
 const READ_RETRY_TIME: Duration = Duration::from_secs(3);
@@ -96,8 +97,8 @@ impl PostgresConnections {
         Ok(listener)
     }
 
-    /// The same database over a separate pool of at most `connections` connections, for work that must not queue
-    /// behind requests. Waiting for a connection takes at most `timeout`. The tables must exist already.
+    /// A database over a separate pool of at most `connections` connections, for work that must not queue behind
+    /// requests. Waiting for a connection takes at most `timeout`. The tables must exist already.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> PostgresDatabase {
         PostgresDatabase { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }
@@ -126,8 +127,8 @@ impl PostgresDatabase {
         Ok(Self { pool: connections.pool.clone() })
     }
 
-    /// The same database over a separate pool of at most `connections` connections, for work that must not queue
-    /// behind requests. Waiting for a connection takes at most `timeout`.
+    /// This database over a separate pool of at most `connections` connections, for work that must not queue behind
+    /// requests. Waiting for a connection takes at most `timeout`.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
         Self { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }
@@ -198,7 +199,7 @@ impl Database for PostgresDatabase {
         Ok((transaction, changed))
     }
 
-    /// A single statement is its own transaction in PostgreSQL, without `BEGIN` and `COMMIT`.
+    /// Sends a single statement without `BEGIN` and `COMMIT`, because it is a transaction of its own in PostgreSQL.
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
         let _stage = enter(Stage::Store);
         if let [step] = steps {

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::database::{Database, Row, Step, TransactionStart, Value, bind};
-use crate::text::{Form, text_of};
+use crate::text::{Form, statements_of_transaction, text_of};
 use crate::{Migrations, OpenError};
 
 /// An SQLite file with one writer connection and several reader connections, in write-ahead mode with `synchronous =
@@ -362,18 +362,30 @@ impl Database for SqliteDatabase {
         }
     }
 
-    /// Not supported: the changed rows must be counted before the commit. [`Writer`](crate::Writer) does not need
-    /// this method here, because it groups all changes of SQLite into transactions.
-    async fn execute_alone(&self, _: &[Step<'_>]) -> sqlx::Result<bool> {
-        Ok(false)
+    async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
+        let _stage = enter(Stage::Store);
+        let mut transaction = self.writer().await?;
+        let changed = transaction.changed(text_of(steps, Form::Transaction, BEGIN), steps).await;
+        // The results end early, without an error, if the connection's thread has ended.
+        if transaction.begun(changed)?.len() != statements_of_transaction(steps) {
+            return Err(sqlx::Error::WorkerCrashed);
+        }
+        transaction.writer()?.left = WriterCondition::Ready;
+        Ok(true)
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
         let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
         // SQLite begins and commits a single statement itself, so nothing stays open.
+        let is_single = !sql.starts_with(BEGIN);
+        if is_single {
+            transaction.writer()?.left = WriterCondition::Ready;
+        }
+        let found = bind::<Sqlite>(sql, values).fetch_all(transaction.connection()?).await;
+        let found = if is_single { transaction.noted(found) } else { transaction.begun(found) }?;
         transaction.writer()?.left = WriterCondition::Ready;
-        Self::query(&mut transaction, sql, values).await
+        Ok(found)
     }
 
     async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {

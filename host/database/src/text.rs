@@ -13,30 +13,52 @@ pub(crate) enum Form {
     Numbered,
     /// Statements with the parameters `?`, which SQLite resolves fastest.
     Nameless,
-    /// Like `Nameless`, after a statement that begins a transaction.
+    /// Statements with the parameters `?`, after a statement that begins a transaction.
     Beginning,
+    /// A transaction of SQLite: like `Beginning`, with the `COMMIT`. It fails at a [`Sql::Whole`] that does not change one row.
+    Transaction,
     /// A single statement with the parameters `$1`, `$2` and so on; see [`one_statement`].
     One,
 }
 
+/// A query of SQLite that fails unless the statement before it has changed one row: `abs` refuses the least integer.
+const EXPECT_CHANGE: &str = "SELECT 1 WHERE abs((changes() = 1) - 9223372036854775807 - 1) = 0;";
+
 /// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
 const MAX_TEXTS: usize = 1_000;
 
-/// The statements of the steps after `head`, which is the same for all texts of a form. Parameters are numbered
-/// through over all statements.
+/// The statements of the steps, after `head`. All texts of a form have the same `head`. The parameters are numbered
+/// over all statements.
 pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
     kept(steps, form, || {
         let mut text = Text::new(form, head);
         for step in steps {
             text.push_step(step);
             text.sql.push(';');
+            if form == Form::Transaction && expects_change(step) {
+                text.sql.push_str(EXPECT_CHANGE);
+            }
+        }
+        if form == Form::Transaction {
+            text.sql.push_str("COMMIT");
         }
         text.sql
     })
 }
 
-/// Combines the steps into one statement, if the first step changes one row and the others insert rows that refer to
-/// it. The statement returns the number of rows that the first step changed. If that is 0, it inserts nothing.
+/// True if a [`Form::Transaction`] fails when the step does not change one row.
+fn expects_change(step: &Step<'_>) -> bool {
+    matches!(step.sql, Sql::Whole(_))
+}
+
+/// Number of statements in a [`Form::Transaction`].
+pub(crate) fn statements_of_transaction(steps: &[Step<'_>]) -> usize {
+    2 + steps.len() + steps.iter().filter(|step| expects_change(step)).count()
+}
+
+/// Combines the steps into one statement. `None` unless the first step changes one row and the other steps insert rows
+/// that refer to that row. The statement returns the number of rows that the first step changed. If that is 0, it
+/// inserts nothing.
 pub(crate) fn one_statement<'a>(steps: &[Step<'a>]) -> Option<(Arc<str>, Vec<Value<'a>>)> {
     let (first, others) = steps.split_first().filter(|(first, _)| first.changes == 1)?;
     let others: Vec<(&Rows, &OfFirst, &Step<'_>)> = others.iter().map(of_first).collect::<Option<_>>()?;
@@ -112,7 +134,7 @@ impl Text {
         }
     }
 
-    /// Appends SQL whose parameters count from `$1`.
+    /// Appends SQL whose parameters count from `$1`. Changes the parameters to the form of the text.
     fn push(&mut self, sql: &str) {
         for (index, piece) in sql.split('$').enumerate() {
             if index == 0 {
@@ -123,7 +145,7 @@ impl Text {
             let (number, rest) = piece.split_at(digits);
             debug_assert!(number == index.to_string(), "parameter {number} is out of order: {sql}");
             match self.form {
-                Form::Nameless | Form::Beginning => self.sql.push('?'),
+                Form::Nameless | Form::Beginning | Form::Transaction => self.sql.push('?'),
                 Form::Numbered | Form::One => {
                     self.count += 1;
                     let _ = write!(self.sql, "${}", self.count);
@@ -166,6 +188,10 @@ mod tests {
                         RETURNING b;";
         assert_eq!(&*text_of(&steps, Form::Nameless, ""), nameless);
         assert_eq!(&*text_of(&steps, Form::Beginning, "BEGIN;"), format!("BEGIN;{nameless}"));
+        let transaction = "BEGIN;INSERT INTO a VALUES (?, ?), (?, ?);UPDATE b SET c = ? WHERE d = ?;SELECT 1 WHERE \
+                           abs((changes() = 1) - 9223372036854775807 - 1) = 0;INSERT INTO b VALUES (?) RETURNING b;COMMIT";
+        assert_eq!(&*text_of(&steps, Form::Transaction, "BEGIN;"), transaction);
+        assert_eq!(statements_of_transaction(&steps), transaction.split(';').count());
         assert_eq!(steps.map(|step| step.changes), [2, 1, 1]);
     }
 

@@ -145,6 +145,17 @@ async fn serve<D: Database, C: Change>(database: Arc<D>, queue: Arc<Queue<C>>) {
 async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> Vec<ChangeResult<C>> {
     for way in [Way::Trips, Way::Steps] {
         let (results, trips) = arranged(changes, way);
+        if let [steps] = trips.as_slice()
+            && results.iter().all(Option::is_some)
+        {
+            match database.execute_alone(steps).await {
+                Ok(true) => return results.into_iter().flatten().map(Ok).collect(),
+                // It may be stored although its answer is lost.
+                Err(_) => changes.iter().for_each(Change::doubt),
+                Ok(false) => {}
+            }
+            continue;
+        }
         let begun = match database.begin_with(trips.first().map_or(&[], Vec::as_slice)).await {
             Ok(begun) => begun,
             // The writer cannot be acquired, so all changes fail.

@@ -10,7 +10,7 @@ use crate::events::{Decoder, Lines, StreamEvent};
 
 /// A body that arrives in pieces.
 pub trait Body: Send {
-    /// Why the body broke off.
+    /// The error of a body that breaks off.
     type Error;
 
     /// The next piece; `None` at the end.
@@ -84,9 +84,9 @@ pub async fn beginning<B: Body>(body: &mut B, limit: usize) -> Vec<u8> {
 /// Limits for reading a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
-    /// Bytes of one event or line.
+    /// Most bytes of one event or line.
     pub event: usize,
-    /// Bytes of the whole stream. [`usize::MAX`] if other code ends the stream.
+    /// Most bytes of the whole stream. [`usize::MAX`] means that other code ends the stream.
     pub total: usize,
 }
 
@@ -170,8 +170,8 @@ impl Format {
         }
     }
 
-    /// The last event at the end of the stream: an event without its blank line is dropped, a line without its line
-    /// break is returned.
+    /// The last event at the end of the stream. An event without its final blank line is dropped. A line without its
+    /// line break is returned.
     fn end(&mut self) -> Option<StreamEvent> {
         match self {
             Self::Sse(_) => None,

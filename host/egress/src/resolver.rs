@@ -24,8 +24,8 @@ pub struct SystemResolver {
 }
 
 impl SystemResolver {
-    /// Most look-ups at once. Each holds a thread until the name server answers, and an attacker may own the name
-    /// server. The process has 512 threads for all blocking work.
+    /// Most look-ups at the same time. Each look-up holds a thread until the name server answers, and an attacker may
+    /// own the name server. The process has 512 threads for all blocking work.
     const MAX_LOOKUPS: usize = 64;
 }
 

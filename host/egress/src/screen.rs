@@ -28,7 +28,7 @@ pub use url_refusal::UrlRefusal;
 pub struct ScreenConfig {
     /// Hosts and addresses that may be called although they are not public.
     pub allow: Vec<AllowedDestination>,
-    /// Refuses plain http, also to allowed addresses.
+    /// True if plain http is refused, also to allowed addresses.
     pub https_only: bool,
 }
 
@@ -49,7 +49,7 @@ impl Screen {
     /// Longest accepted URL, in bytes.
     pub const MAX_URL: usize = 2048;
     const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-    /// Number of addresses of one name that are tried.
+    /// Most addresses of one name that are tried.
     const MAX_ADDRESSES: usize = 16;
 
     /// Creates a screen with the resolver of the operating system.
@@ -75,9 +75,9 @@ impl Screen {
         }
     }
 
-    /// Parses a URL and checks everything except the addresses that its host name resolves to. A client of
-    /// [`Screen::guard`] needs this check before each request, because it connects to a literal address without
-    /// asking the resolver.
+    /// Parses a URL and checks everything except the addresses that its host name resolves to. Call this before each
+    /// request by a client of [`Screen::guard`]: the client connects to an IP address in a URL without asking the
+    /// resolver.
     ///
     /// # Errors
     /// The reason for refusing the URL, as text for its author.

@@ -1,4 +1,4 @@
-//! The places and their waiters.
+//! Places, and the tasks that wait for places.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::tenant_queue::TenantQueue;
 
-/// A number of places. Clones share them.
+/// A limited number of places. Clones share the same places.
 #[derive(Clone, Debug)]
 pub struct FairPlaces(Arc<PlacePool>);
 
@@ -15,34 +15,34 @@ struct PlacePool {
     state: Mutex<Occupancy>,
 }
 
-/// If `free` is above 0, `queue` is empty.
+/// The free places and the waiters. If `free` is above 0, `queue` is empty.
 #[derive(Debug)]
 struct Occupancy {
     free: usize,
     queue: TenantQueue<oneshot::Sender<Place>>,
 }
 
-/// A taken place. Dropping it passes it on to the next waiter, or makes it free.
+/// A taken place. Dropping this value passes the place on to the next waiter, or makes the place free.
 #[derive(Debug)]
 pub struct Place {
-    /// `None` after the place was passed on.
+    /// The pool that the place belongs to. `None` after the place was passed on.
     places: Option<Arc<PlacePool>>,
 }
 
 impl FairPlaces {
-    /// Creates `places` free places.
+    /// Creates a pool with this number of free places.
     #[must_use]
     pub fn new(places: usize) -> Self {
         Self(Arc::new(PlacePool { state: Mutex::new(Occupancy { free: places, queue: TenantQueue::default() }) }))
     }
 
-    /// Number of free places.
+    /// The number of free places.
     #[must_use]
     pub fn free(&self) -> usize {
         self.0.state().free
     }
 
-    /// Takes a place if one is free.
+    /// Takes a free place; `None` if no place is free.
     #[must_use]
     pub fn try_take(&self) -> Option<Place> {
         let mut state = self.0.state();
@@ -51,8 +51,8 @@ impl FairPlaces {
         Some(self.0.place())
     }
 
-    /// Waits for a place. Dropping the future leaves the queue. Do not keep the future without polling it: it may
-    /// hold a place already.
+    /// Waits for a place on behalf of `tenant`. Dropping the future leaves the queue. Poll the future or drop it,
+    /// because it may already hold a place.
     pub async fn take(&self, tenant: &Arc<str>) -> Place {
         loop {
             let waiting = {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Changes the number of permits of a semaphore from `from` to `to`. Permits in use stay valid. If more than `to` are
-/// in use, nothing is granted until enough permits were returned. Both numbers are at most
+/// Changes the number of permits of a semaphore from `from` to `to`. Permits in use stay valid. If more than `to`
+/// permits are in use, no permit is granted until enough permits were returned. Both numbers are at most
 /// [`Semaphore::MAX_PERMITS`].
 pub fn resize(permits: &Arc<Semaphore>, from: usize, to: usize) {
     if to >= from {

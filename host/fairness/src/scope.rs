@@ -1,4 +1,4 @@
-//! The tenant of the current task, which takes places on the tenant's behalf.
+//! The tenant that the current task works for. The task takes places on behalf of this tenant.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ pub fn of_tenant<F: Future>(tenant: Arc<str>, done: F) -> impl Future<Output = F
     TENANT.scope(tenant, done)
 }
 
-/// Runs a future for the current tenant. Use this to spawn a task that stays with the tenant.
+/// Runs a future for the current tenant. Wrap a spawned task in this if it works for the tenant.
 pub fn of_same_tenant<F: Future>(done: F) -> impl Future<Output = F::Output> {
     of_tenant(current_tenant(), done)
 }
 
-/// The current tenant. Empty for work of the process itself and if there are no tenants.
+/// The tenant that the current task works for. Empty for work of the process itself, and if there are no tenants.
 #[must_use]
 pub fn current_tenant() -> Arc<str> {
     TENANT.try_with(Arc::clone).unwrap_or_default()

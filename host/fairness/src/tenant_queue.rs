@@ -1,12 +1,12 @@
-//! The queue of waiters, by tenant.
+//! The queue of waiters, grouped by tenant.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Serves tenants round robin, and the waiters of one tenant in order of arrival.
+/// A queue that serves tenants in rotation, and the waiters of one tenant in order of arrival.
 #[derive(Debug)]
 pub(crate) struct TenantQueue<T> {
-    /// Tenants with waiters, each once. The first is served next.
+    /// The tenants that have waiters, each once. The first tenant is served next.
     turns: VecDeque<Arc<str>>,
     waiting: HashMap<Arc<str>, VecDeque<T>>,
 }
@@ -28,7 +28,7 @@ impl<T> TenantQueue<T> {
         }
     }
 
-    /// Removes and returns the next waiter.
+    /// Removes the waiter that is served next, and returns it.
     pub(crate) fn take(&mut self) -> Option<T> {
         let tenant = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&tenant)?;

@@ -1,4 +1,4 @@
-//! Creates files that are written incrementally.
+//! Creates files that a process writes piece by piece.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};

@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 use crate::open::{apply, bits, user};
 use crate::rule::{Attributes, Purpose, Verdict};
 
-/// Checks that a folder may be used for a purpose. Its content is not checked. A symbolic link is followed, except
-/// for [`Purpose::Private`].
+/// Checks that a folder may be used for a purpose. The files in the folder are not checked. A symbolic link is
+/// followed, except for [`Purpose::Private`].
 ///
 /// # Errors
 /// Those of opening the folder. [`io::ErrorKind::PermissionDenied`] with the reason if the rule refuses the folder.
@@ -26,10 +26,10 @@ pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     apply(purpose.judge(Attributes::from(&metadata), user(), path), path)
 }
 
-/// The warning of the rule about a file or folder, or `None`. A symbolic link is followed.
+/// The warning that the rule has about a file or folder; `None` if it has none. A symbolic link is followed.
 ///
 /// # Errors
-/// Those of reading its attributes. [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file or
+/// Those of reading the attributes. [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file or
 /// folder.
 pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
     match purpose.judge(Attributes::from(&fs::metadata(path)?), user(), path) {
@@ -39,10 +39,11 @@ pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
     }
 }
 
-/// Creates the folder `inner` below `base`, including parents. No symbolic link below `base` is followed.
+/// Creates the folder `inner` below `base`, including missing parents. No symbolic link below `base` is followed.
 ///
 /// # Errors
-/// Those of creating folders. [`ErrorKind::InvalidInput`] if a part is a link, or if `inner` leads out of `base`.
+/// Those of creating folders. [`ErrorKind::InvalidInput`] if a part of `inner` is a link, or if `inner` leads out of
+/// `base`.
 pub fn create_folders(base: &Path, inner: &Path) -> io::Result<()> {
     let mut path = base.to_owned();
     for part in inner.components() {

@@ -1,9 +1,9 @@
 //! Checks that no other user can read or write a file or folder. One rule covers all files that the host executes,
 //! obeys or keeps secret.
 //!
-//! A file is opened once and its descriptor is checked, so that nothing can change between the check and reading. The
-//! text of a refusal has the path, the mode and the command that fixes it. Tolerated permissions are logged once per
-//! path.
+//! A file is opened once, and the check uses its descriptor, so that nothing can change between checking and reading.
+//! The text of a refusal contains the path, the mode and the command that fixes the mode. A warning about tolerated
+//! permissions is logged once per path.
 
 mod create;
 mod folder;

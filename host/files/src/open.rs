@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use crate::rule::{Attributes, Purpose, Verdict};
 
-/// Number of paths whose warning is remembered. Beyond it, warnings are repeated.
+/// The number of paths that are remembered after a warning. Warnings about further paths are repeated.
 const MAX_REMARKED: usize = 1_000;
 
-/// Opens a regular file for reading, if the rule allows it for this purpose. A symbolic link is followed and its
-/// target checked, except for [`Purpose::Private`]. Special files are refused, because opening a pipe could block.
+/// Opens a regular file for reading, if the rule allows the file for this purpose. A symbolic link is followed and its
+/// target is checked, except for [`Purpose::Private`]. Special files are refused, because opening a pipe could block.
 ///
 /// # Errors
 /// Those of opening the file. [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file.
@@ -60,7 +60,7 @@ pub fn read(path: &Path, purpose: Purpose, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a text file like [`read`], without a byte order mark (U+FEFF).
+/// Like [`read`], for a text file. A byte order mark (U+FEFF) at its beginning is removed.
 ///
 /// # Errors
 /// Those of [`read`]. [`ErrorKind::InvalidData`] if the file is not UTF-8.
@@ -70,7 +70,7 @@ pub fn read_text(path: &Path, purpose: Purpose, most: usize) -> io::Result<Strin
     Ok(without_mark(text))
 }
 
-/// The text without a byte order mark (U+FEFF) at its beginning.
+/// Removes a byte order mark (U+FEFF) from the beginning of the text.
 #[must_use]
 pub fn without_mark(text: String) -> String {
     match text.strip_prefix('\u{feff}') {
@@ -79,7 +79,7 @@ pub fn without_mark(text: String) -> String {
     }
 }
 
-/// Turns a refusal into an error. Logs the first warning about the path.
+/// Converts a refusal to an error, and logs a warning unless the path has had one.
 pub(crate) fn apply(verdict: Verdict, path: &Path) -> io::Result<()> {
     match verdict {
         Verdict::Fine => {}
@@ -90,20 +90,20 @@ pub(crate) fn apply(verdict: Verdict, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// True if the path gets its first warning. Files are read again with every change of the installed set, and their
-/// warnings should not be repeated.
+/// True if this is the first warning about the path. Files are read again with every change of the installed set, and
+/// their warnings should not be repeated.
 fn is_first_remark(path: &Path) -> bool {
     static REMARKED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mut remarked = REMARKED.lock().unwrap_or_else(PoisonError::into_inner);
     remarked.len() >= MAX_REMARKED || remarked.insert(path.to_owned())
 }
 
-/// Effective user id of this process.
+/// The effective user id of this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The flags in the type that the standard library takes.
+/// The flags as the integer type that the standard library uses.
 pub(crate) fn bits(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }

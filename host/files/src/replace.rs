@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Writes a file with mode `mode`, replacing an existing one. No symbolic link is followed. If the process ends
-/// during the call, the old file stays complete, and `PATH.new` may remain, which the next call removes.
+/// Writes a file with mode `mode`, which replaces an existing file. No symbolic link is followed. If the process ends
+/// during the call, the old file stays complete. `PATH.new` may then remain, and the next call removes it.
 ///
 /// # Errors
 /// Those of removing, writing and renaming files.

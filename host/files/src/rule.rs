@@ -1,4 +1,4 @@
-//! The rule, as a pure function of attributes.
+//! The rule for owners and modes. It depends only on the attributes of a file, and reads nothing.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,27 +7,30 @@ use std::path::Path;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const OTHERS_READ: u32 = 0o004;
-/// Any access by the group or by others.
+/// The permission bits of the group and of others.
 const SHARED: u32 = 0o077;
 const PERMISSIONS: u32 = 0o7777;
 
 const ROOT: u32 = 0;
 
-/// The use of a file or folder. It decides which access of other users is tolerated. The owner must be root or this
-/// user; for [`Private`](Self::Private) only this user. The sticky bit is ignored, because others can still add files
-/// to a folder with it.
+/// The purpose of a file or folder. It decides which access of other users is tolerated.
+///
+/// The owner must be root or this user; for [`Private`](Self::Private) only this user. The sticky bit is ignored,
+/// because others can still add files to a folder that has this bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Executed or obeyed because of its location. Neither its group nor others may have write access.
+    /// The file is executed or obeyed because of the folder that it is in. Neither its group nor others may have write
+    /// access.
     Managed,
-    /// Executed or obeyed because the operator's config names it. Others must not have write access. Write access of
-    /// the group is logged.
+    /// The file is executed or obeyed because the operator's config names it. Others must not have write access. Write
+    /// access of the group is logged.
     Named,
-    /// A token, a key or another secret. Like [`Purpose::Named`], and read access of others is logged. The group may
-    /// read the file, because Kubernetes mounts secrets in this way.
+    /// The file contains a token, a key or another secret. Others must not have write access. Write access of the group
+    /// is logged, and so is read access of others. The group may read the file, because Kubernetes mounts secrets in
+    /// this way.
     Secret,
-    /// Written by this process for itself. No other user may read or write the file, or write to the folder. Other
-    /// access to the folder is logged.
+    /// This process writes the file for its own use. No other user may read or write such a file, or write to such a
+    /// folder. Any further access to the folder is logged.
     Private,
 }
 
@@ -40,13 +43,13 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-/// Attributes that the rule uses.
+/// The attributes of a file or folder that the rule uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     pub(crate) is_folder: bool,
     pub(crate) owner: u32,
     pub(crate) group: u32,
-    /// Permission bits of `st_mode`.
+    /// The permission bits of `st_mode`.
     pub(crate) mode: u32,
 }
 
@@ -91,7 +94,7 @@ impl Purpose {
         }
     }
 
-    /// Why the owner is not acceptable; `None` if it is.
+    /// The reason why the owner is not acceptable; `None` if the owner is.
     fn foreign(self, attributes: Attributes, user: u32, path: &Path) -> Option<String> {
         let owner = attributes.owner;
         let path = path.display();

@@ -1,4 +1,4 @@
-//! Checks of real files and folders.
+//! Checks of the rule with real files and folders.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read};
@@ -10,7 +10,7 @@ use annex_files::{Purpose, check_folder, create, create_folders, open, read, rea
 use tempfile::TempDir;
 
 const ALL: [Purpose; 4] = [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private];
-/// User id of `nobody` on most systems.
+/// The user id of `nobody` on most systems.
 const NOBODY: u32 = 65_534;
 
 fn file(mode: u32) -> (TempDir, PathBuf) {

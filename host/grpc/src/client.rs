@@ -1,6 +1,6 @@
 //! The client's side of the binding: writes requests and reads answers.
 //!
-//! Messages are ProtoJSON, as on the other bindings, so that a client can treat all three alike.
+//! Requests and answers are ProtoJSON, as on the other bindings, so that a client can treat all bindings alike.
 
 use std::error::Error as _;
 
@@ -39,11 +39,12 @@ pub struct Client<S> {
 /// The reason why a call has no answer.
 #[derive(Debug)]
 pub enum CallError {
-    /// gRPC cannot carry a value of the request, such as an integer without an equal double. Nothing was sent.
+    /// The request contains a value that gRPC cannot carry, such as an integer without an equal double. Nothing was
+    /// sent.
     Request(String),
     /// The agent's error.
     Agent {
-        /// The name of its status, such as `NOT_FOUND`.
+        /// The name of the gRPC status, such as `NOT_FOUND`.
         status: &'static str,
         /// The text of the error.
         message: String,
@@ -52,9 +53,9 @@ pub enum CallError {
     },
     /// The answer is not valid A2A.
     Answer(String),
-    /// A message exceeds the limit.
+    /// An answer is larger than the client's limit on messages.
     TooLarge,
-    /// A failure of the transport. The source of the status is the error of `S` or of the connection.
+    /// The transport failed. The source of the status is the error of `S` or of the connection.
     Transport(Status),
 }
 
@@ -68,7 +69,7 @@ where
     S::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
     <S::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
 {
-    /// A client of the agent at `origin`. Each answer may have at most `max_message_bytes` bytes.
+    /// A client of the agent at `origin`. Each message of an answer may have at most `max_message_bytes` bytes.
     pub fn new(service: S, origin: Uri, max_message_bytes: usize) -> Self {
         let extensions = ExtensionServiceClient::with_origin(service.clone(), origin.clone());
         let service = A2aServiceClient::with_origin(service, origin);
@@ -78,7 +79,7 @@ where
         }
     }
 
-    /// Calls an rpc with one answer, and `headers` as metadata.
+    /// Calls an rpc that has one answer. `headers` becomes the metadata of the call.
     ///
     /// # Errors
     /// When the rpc is unknown, `params` is not its request message, or the call fails.
@@ -127,7 +128,7 @@ where
         }
     }
 
-    /// Calls an rpc with a stream of answers, and `headers` as metadata.
+    /// Calls an rpc that answers with a stream. `headers` becomes the metadata of the call.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -193,7 +194,7 @@ fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
     json::<StreamResponse, _>(event)
 }
 
-/// Ends the stream after the first error: later events would not be the agent's.
+/// Ends a stream after its first error. The agent cannot have sent anything after that.
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
         // The error itself is still returned, and nothing after it.
@@ -247,7 +248,7 @@ fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {
     parse_extensions(metadata.get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok()))
 }
 
-/// Converts a status of the agent, or of tonic. A status of tonic has a cause.
+/// Converts a status into an error. A status that tonic created has a source; a status from the agent has none.
 fn failed(status: Status) -> CallError {
     if status::is_too_large(&status) && status.details().is_empty() {
         return CallError::TooLarge;

@@ -1,4 +1,5 @@
-//! Encoding and decoding of messages. An undecodable request is the sender's fault, and the error says how to fix it.
+//! Encoding and decoding of messages. If a request cannot be decoded, its sender is at fault, and the error says how to
+//! fix it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tonic_prost::ProstEncoder;
 
 use crate::status;
 
-/// The codec of all calls, on both sides.
+/// The codec of all calls, in the client and in the server.
 pub(crate) struct A2aCodec<E, D>(PhantomData<(E, D)>);
 
 impl<E, D> Default for A2aCodec<E, D> {
@@ -75,7 +76,8 @@ impl DecodeFailure {
     }
 }
 
-/// For a request the status is sent to the client. For an answer the error becomes the status's source.
+/// Makes a status of the failure. The server sends this status for a request. In a client, whose answer could not be
+/// decoded, the failure is the source of the status.
 impl From<DecodeFailure> for Status {
     fn from(unreadable: DecodeFailure) -> Self {
         let mut status = status::of(&A2aError::InvalidRequest { reason: unreadable.to_string() });

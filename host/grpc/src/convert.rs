@@ -1,7 +1,7 @@
 //! Converts the messages of `lf.a2a.v1` to the types of the protocol and back.
 //!
-//! The server reads requests and writes responses, and a client does the reverse. proto3 cannot tell an empty string
-//! from an absent one: an empty optional field is read as absent.
+//! The server reads requests and writes responses, and a client does the reverse. proto3 cannot distinguish an empty
+//! string from an absent one, so an empty optional field is read as absent.
 
 mod card;
 mod event;
@@ -19,7 +19,7 @@ use std::fmt;
 
 use indexmap::IndexMap;
 
-/// A fault in one field, on either side.
+/// A fault in one field of a message that is read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{field}: {description}")]
 pub(crate) struct FieldError {
@@ -35,7 +35,7 @@ impl FieldError {
         Self { field: field.to_owned(), description: description.into(), is_not_carried: false }
     }
 
-    /// A value that exists in JSON but not in protobuf.
+    /// The error for a value that exists in JSON but not in protobuf.
     fn not_carried(problem: impl fmt::Display) -> Self {
         let description = format!("{problem}; gRPC cannot carry it, use JSON-RPC or HTTP+JSON");
         Self { is_not_carried: true, ..Self::new("", description) }
@@ -50,26 +50,28 @@ impl FieldError {
     }
 }
 
-/// Reads a message from a peer.
+/// A type that can be read from the message `P` of a peer.
 pub(crate) trait FromProto<P>: Sized {
+    /// Reads the message.
+    ///
     /// # Errors
-    /// A `oneof` without a value, an unknown enum value, or a value that JSON does not have.
+    /// When a `oneof` has no value, when an enum value is unknown, or when a value does not exist in JSON.
     fn from_proto(proto: P) -> Result<Self, FieldError>;
 }
 
 thread_local! {
-    /// True while an answer is read.
+    /// True while this thread reads an agent's answer.
     static READS_ANSWER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reads an agent's answer. Values that some readers cannot read are replaced, because the agent cannot be sent an
-/// error. In requests they are refused.
+/// Reads an agent's answer. Values that some readers cannot read are replaced. In requests such values are refused, but
+/// an agent cannot be sent an error about its answer.
 pub(crate) fn of_answer<P, T: FromProto<P>>(proto: P) -> Result<T, FieldError> {
     let _before = RestoreFlag(READS_ANSWER.replace(true));
     T::from_proto(proto)
 }
 
-/// Restores the previous flag on drop: answers may be read within answers, and reading may panic.
+/// Restores the previous value of the flag on drop. Answers may be read within answers, and reading may panic.
 struct RestoreFlag(bool);
 
 impl Drop for RestoreFlag {
@@ -78,15 +80,17 @@ impl Drop for RestoreFlag {
     }
 }
 
-/// True while an answer is read.
+/// True while this thread reads an agent's answer.
 fn reads_answer() -> bool {
     READS_ANSWER.get()
 }
 
-/// Writes a value of this side.
+/// A type that can be written as the message `P`.
 pub(crate) trait IntoProto<P>: Sized {
+    /// Writes the value.
+    ///
     /// # Errors
-    /// A value that protobuf does not have.
+    /// When a value does not exist in protobuf.
     fn into_proto(self) -> Result<P, FieldError>;
 }
 
@@ -163,7 +167,7 @@ fn text<T: Into<String>>(value: Option<T>) -> String {
     value.map(Into::into).unwrap_or_default()
 }
 
-/// The value of an enum. `all` has the values in the order of their numbers.
+/// The enum value with this number. `all` lists the values in the order of their numbers.
 fn enumeration<T: Copy + fmt::Display>(field: &str, type_name: &str, number: i32, all: &[T]) -> Result<T, FieldError> {
     // proto3 enums are open: a later version of A2A may send a number that this one does not know.
     let found = usize::try_from(number).ok().and_then(|number| all.get(number)).copied();
@@ -179,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads another answer inside. True if the flag is still set afterwards.
+    /// A type whose reading reads another answer. True if the flag was still set after that.
     struct Outer(bool);
 
     impl FromProto<()> for Outer {
@@ -189,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Panics.
+    /// Reading from a text panics.
     impl FromProto<&'static str> for Outer {
         fn from_proto(payload: &'static str) -> Result<Self, FieldError> {
             resume_unwind(Box::new(payload))

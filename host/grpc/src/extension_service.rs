@@ -1,4 +1,4 @@
-//! The service for methods of extensions, implemented with [`Operations`].
+//! The gRPC service for methods of extensions. It calls the [`Operations`].
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The gRPC health service (`grpc.health.v1`).
 //!
-//! Only Check is implemented. Watch is an endless stream that would keep connections open while the server drains.
-//! Clients treat its UNIMPLEMENTED as "not offered".
+//! Only Check is implemented. Watch is an endless stream, which would keep connections open while the server drains. It
+//! is answered with UNIMPLEMENTED, which clients understand as "not offered".
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use crate::Operations;
 use crate::pb::a2a_service_server::SERVICE_NAME;
 
-/// Reports the health of the server as a whole (the empty name) and of the A2A service.
+/// Reports the health of the A2A service, and of the server as a whole under the empty name.
 pub(crate) struct HealthOf<O>(pub(crate) Arc<O>);
 
 #[tonic::async_trait]

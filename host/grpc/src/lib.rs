@@ -4,11 +4,12 @@
 //! [`Client`] is the client's side. The crate only translates. The [`Operations`] decide which versions, extensions and
 //! callers are accepted. The HTTP server that serves [`routes`] decides on connections, TLS and the number of streams.
 //!
-//! Limits of protobuf: numbers in free-form JSON are doubles, so that `1.0` arrives as `1`, and keys arrive sorted. An
+//! Protobuf limits free-form JSON. Numbers are doubles, so that `1.0` arrives as `1`, and keys arrive sorted. An
 //! integer without an equal double, such as `9007199254740993`, fails the call instead of being rounded. The parameters
-//! and results of extensions' methods are text, and keep their numbers. A request nests messages at most 100 deep; one
-//! level of a JSON object takes three, and one level of a JSON array two. Bytes that are not such a message are refused
-//! with INVALID_ARGUMENT, before an operation is called.
+//! and results of extensions' methods are text, and keep their numbers.
+//!
+//! A request nests messages at most 100 deep. One level of a JSON object takes three messages, and one level of a JSON
+//! array two. Bytes that are not such a message are refused with INVALID_ARGUMENT, before an operation is called.
 
 #![warn(missing_docs)]
 

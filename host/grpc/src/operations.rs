@@ -14,12 +14,12 @@ use async_trait::async_trait;
 use futures::Stream;
 use http::{Extensions, HeaderMap};
 
-/// The service parameters of one call (specification section 3.2.6), unchecked.
+/// The service parameters of one call (specification section 3.2.6), as they were received.
 #[derive(Clone, Default)]
 pub struct CallParameters {
     /// The value of `a2a-version`, trimmed; `None` if missing or empty.
     pub version: Option<String>,
-    /// The union of all `a2a-extensions` values, each URI once, in the order of their first mention.
+    /// The URIs in all `a2a-extensions` values. Each URI appears once, in the order of first mention.
     pub extensions: Vec<ExtensionUri>,
     /// All metadata except the binary entries (`…-bin`), for authentication. Headers of gRPC itself, such as
     /// `grpc-timeout`, are included.
@@ -148,7 +148,8 @@ pub trait Operations: Send + Sync + 'static {
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError>;
 
-    /// Tells whether the health service reports SERVING. False while the server starts or drains.
+    /// Tells whether the health service reports SERVING. An implementation returns false while the server starts or
+    /// drains.
     fn is_serving(&self) -> bool {
         true
     }

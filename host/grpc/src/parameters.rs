@@ -1,4 +1,4 @@
-//! Service parameters as gRPC metadata (specification section 10.2).
+//! The service parameters of a call, carried as gRPC metadata (specification section 10.2).
 
 use annex_protocol::ExtensionUri;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, format_extensions, parse_extensions};
@@ -7,7 +7,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::CallParameters;
 
-/// The suffix of the names of metadata entries with binary values.
+/// The suffix of metadata names whose values are binary.
 const BINARY_SUFFIX: &str = "-bin";
 
 pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters {
@@ -29,8 +29,8 @@ pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters
     }
 }
 
-/// Writes the active extensions. Writes nothing if none was active, or if a URI has characters that metadata cannot
-/// carry.
+/// Adds the active extensions to the metadata of a response. Adds nothing if no extension was active, or if a URI has
+/// characters that metadata cannot carry.
 pub(crate) fn write(active: &[ExtensionUri], metadata: &mut MetadataMap) {
     if active.is_empty() {
         return;

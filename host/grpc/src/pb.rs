@@ -14,15 +14,15 @@ use std::fmt;
 
 tonic::include_proto!("lf.a2a.v1");
 
-/// The service for methods of extensions.
+/// The generated code of `annex.extension.v1`, the service for methods of extensions.
 pub mod extension {
     tonic::include_proto!("annex.extension.v1");
 }
 
-/// The descriptors of the services and their imports, for reflection.
+/// The descriptors of the services and of their imports, for reflection.
 pub(crate) const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("a2a");
 
-/// Omits the token.
+/// Prints the config without its token.
 impl fmt::Debug for TaskPushNotificationConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = formatter.debug_struct("TaskPushNotificationConfig");
@@ -31,7 +31,7 @@ impl fmt::Debug for TaskPushNotificationConfig {
     }
 }
 
-/// Omits the credentials.
+/// Prints the scheme without its credentials.
 impl fmt::Debug for AuthenticationInfo {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("AuthenticationInfo").field("scheme", &self.scheme).finish_non_exhaustive()

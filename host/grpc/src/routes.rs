@@ -1,4 +1,4 @@
-//! The paths of the binding.
+//! The HTTP routes of the binding.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::pb::extension::extension_service_server::ExtensionServiceServer;
 use crate::service::A2aAdapter;
 use crate::status;
 
-/// The longest request of health and reflection, in bytes. They contain only names.
+/// The longest request to health and reflection, in bytes. Such requests contain only names.
 const MAX_SMALL_MESSAGE_BYTES: usize = 4096;
 
 /// The limits of one call.
@@ -33,11 +33,11 @@ pub struct Limits {
     pub max_message_bytes: usize,
 }
 
-/// The routes of the A2A service, the methods of extensions, health and reflection (both versions), for HTTP/2 with or
-/// without TLS.
+/// The routes of the A2A service, of the methods of extensions, of health, and of both versions of reflection. They
+/// work over HTTP/2 with or without TLS.
 ///
-/// The router has no fallback, so that it can be merged into a router with one. [`unknown_service`] is gRPC's answer to
-/// every other path.
+/// The router has no fallback, so that it can be merged into a router that has one. That fallback should answer gRPC
+/// calls with [`unknown_service`].
 pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     let health = HealthServer::new(HealthOf(operations.clone())).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);
     let extensions = ExtensionServiceServer::new(ExtensionAdapter { operations: operations.clone() })
@@ -67,18 +67,19 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
         .is_some_and(|(kind, rest)| kind.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..]))
 }
 
-/// Tells whether a path belongs to the A2A service or to methods of extensions. Such calls can be refused before their
-/// message is read. Health and reflection have other paths.
+/// Tells whether a path belongs to the A2A service or to methods of extensions. Calls to these paths can be refused
+/// before their message is read. Health and reflection have other paths.
 pub fn is_operation(path: &str) -> bool {
     ["/lf.a2a.v1.A2AService/", "/annex.extension.v1.ExtensionService/"].iter().any(|service| path.starts_with(service))
 }
 
-/// The error as a response, for an outer layer.
+/// The response that refuses a call with `error`, for an outer layer.
 pub fn refuse(error: &A2aError) -> Response {
     status::of(error).into_http::<Body>().into_response()
 }
 
-/// Adds the details to a response with which tonic has refused a message for its size, or a body for its form.
+/// Adds the details of A2A to a response by which tonic has refused a request: its message was too large, or its body
+/// did not contain a whole message. Any other response is returned unchanged.
 pub fn with_details(response: Response) -> Response {
     match Status::from_header_map(response.headers()) {
         Some(status) if status::is_too_large(&status) && status.details().is_empty() => {

@@ -1,4 +1,4 @@
-//! The generated service trait, implemented with [`Operations`]: each rpc reads the request, calls the operation and
+//! The generated service trait, implemented with [`Operations`]. Each rpc reads the request, calls the operation and
 //! writes the response.
 
 use std::pin::Pin;

@@ -1,8 +1,8 @@
-//! Errors as `google.rpc.Status` (specification section 10.6), with the same code, message and details as on the other
-//! bindings. Also reads a status in a client.
+//! Errors as `google.rpc.Status` (specification section 10.6). Their code, message and details are the same as on the
+//! other bindings. A client also reads a status here.
 //!
 //! A status travels in HTTP/2 headers, which clients commonly limit to 8 KiB. Errors can repeat the client's texts, so
-//! that everything here is cut.
+//! every text is cut here.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use tonic_types::pb;
 
 use crate::convert::{self, IntoProto};
 
-/// The most bytes of the message. The header may need three bytes for each.
+/// The most bytes of an error message. Escaped in a header, each byte may need three.
 const MAX_MESSAGE_BYTES: usize = 1024;
 /// The most bytes of a value in an ErrorInfo's metadata, and of a text in a field violation.
 const MAX_TEXT_BYTES: usize = 256;
-/// The most bytes of the encoded details. Base64 makes four bytes of three.
+/// The most bytes of the encoded details. Base64 turns three bytes into four.
 const MAX_DETAILS_BYTES: usize = 2048;
 
-/// The details that have a message type in this crate.
+/// The details of an error that have a message type in this crate.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "@type")]
 enum Detail {
@@ -46,7 +46,7 @@ struct Violation {
     description: String,
 }
 
-/// The ProtoJSON of a `Value`.
+/// The ProtoJSON of a detail of the type `google.protobuf.Value`.
 #[derive(Deserialize, Serialize)]
 struct WrappedValue {
     #[serde(rename = "@type")]
@@ -66,7 +66,7 @@ pub(crate) fn is_too_large(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("decoded message length too large")
 }
 
-/// The same refusal with details. The code stays tonic's, which clients know.
+/// The status of tonic with the details of A2A added. The code stays tonic's, which clients know.
 pub(crate) fn too_large(status: &Status) -> Status {
     with_code(Code::OutOfRange as i32, &A2aError::InvalidRequest { reason: status.message().to_owned() })
 }
@@ -78,7 +78,7 @@ pub(crate) fn is_without_message(status: &Status) -> bool {
     status.code() == Code::Internal && MISSING.contains(&status.message())
 }
 
-/// The same error as the fault of the client.
+/// The status that replaces the one of tonic. It blames the client, whose body is too short.
 pub(crate) fn without_message(status: &Status) -> Status {
     let reason = format!("the body is shorter than the message length in front: {}", status.message());
     of(&A2aError::InvalidRequest { reason })
@@ -99,7 +99,8 @@ fn with_code(code: i32, error: &A2aError) -> Status {
     Status::with_details(Code::from_i32(code), message, status.encode_to_vec().into())
 }
 
-/// The detail in at most `room` bytes. Field violations are dropped from the end until it fits.
+/// The detail, encoded in at most `room` bytes. Field violations are dropped from the end until the detail fits. `None`
+/// if it still does not fit.
 fn packed(detail: &Json, room: usize) -> Option<Any> {
     let any = match detail.to() {
         Ok(Detail::ErrorInfo { reason, domain, metadata }) => error_info(reason, domain, metadata),
@@ -111,8 +112,8 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
     (any.value.len() <= room).then_some(any)
 }
 
-/// The detail of an extension: a value, or a message whose JSON names a type without a descriptor here. `None` if
-/// protobuf cannot carry it.
+/// The detail of an extension, as a `google.protobuf.Value`. A detail of a type without a descriptor here becomes a
+/// value too. `None` if protobuf cannot carry the detail.
 fn value(detail: &Json) -> Option<Any> {
     let wrapped =
         detail.to::<WrappedValue>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
@@ -126,14 +127,14 @@ fn error_info(reason: String, domain: String, metadata: HashMap<String, String>)
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
 }
 
-/// `None` for a delay that is not in whole seconds. No error of this crate has one.
+/// The detail for a delay such as `3s`. `None` for a fraction of a second, which no error of this crate has.
 fn retry_info(delay: &str) -> Option<Any> {
     let seconds = delay.strip_suffix('s')?.parse().ok()?;
     let retry_delay = Some(prost_types::Duration { seconds, nanos: 0 });
     Some(any_of("google.rpc.RetryInfo", &pb::RetryInfo { retry_delay }))
 }
 
-/// The bytes that a list adds to an entry: its key, and a length of up to two bytes.
+/// The bytes that a list adds to each entry: a key, and a length of up to two bytes.
 const ENTRY_BYTES: usize = 4;
 
 fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
@@ -157,7 +158,7 @@ fn any_of(name: &str, message: &impl Message) -> Any {
     Any { type_url: format!("{TYPE_URLS}{name}"), value: message.encode_to_vec() }
 }
 
-/// The details of an agent's status, as ProtoJSON. Details of unknown types are dropped.
+/// The details in an agent's status, as ProtoJSON. Details of unknown types are dropped.
 pub(crate) fn details(status: &Status) -> Vec<Json> {
     // Details are an addition: an agent whose status has none, or unreadable ones, has still answered with an error.
     let details = pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
@@ -193,7 +194,7 @@ fn unpacked(any: &Any) -> Option<Json> {
     Json::from_serialize(&detail).ok()
 }
 
-/// The name of a code in the proto file of `google.rpc.Code`.
+/// The name that the proto file of `google.rpc.Code` has for a code.
 pub(crate) fn name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

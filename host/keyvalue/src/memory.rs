@@ -70,7 +70,7 @@ impl Table {
         self.bucket(space)?.values.get(key)
     }
 
-    /// Checks the quota before it creates anything, so that a refused call leaves nothing behind.
+    /// Sets a key within the quota. A refused call changes nothing.
     fn set(&mut self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         let bucket = self.bucket(space);
         let used = bucket.map_or_else(Usage::default, |bucket| bucket.used);

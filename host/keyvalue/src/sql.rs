@@ -27,9 +27,10 @@ pub trait KeyDatabase: Database {
     /// True if names must not contain NUL and the names in an index entry must not exceed 2,704 bytes in total
     /// (PostgreSQL).
     const HAS_BOUNDED_NAMES: bool;
-    /// Sets a key.
+    /// Statement that sets a key.
     const PUT: &'static str;
-    /// Selects the scopes of tasks and conversations, without the spared ones.
+    /// Statement that selects the scopes of tasks and conversations. It skips scopes with a key that was set within the
+    /// time `spared`.
     const SELECT_SCOPES: &'static str;
 }
 
@@ -227,8 +228,8 @@ impl<D: KeyDatabase> LockedKey<'_, D> {
         Ok((Usage { keys: from_sql(row.int(0)?), bytes: from_sql(row.int(1)?) }, row.maybe_int(2)?))
     }
 
-    /// Adds to the stored usage of all tasks and conversations and returns the new usage. Storing it avoids summing
-    /// on each write.
+    /// Adds to the stored usage of all tasks and conversations, and returns the new usage. The stored usage avoids a
+    /// sum over all keys on each write.
     async fn count_scoped(&mut self, keys: i64, bytes: i64) -> sqlx::Result<Usage> {
         let [tenant, extension] = self.names.of_usage();
         let values = [tenant, extension, Value::Int(keys), Value::Int(bytes)];

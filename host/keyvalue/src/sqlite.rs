@@ -8,7 +8,8 @@ use sqlx::migrate::MigrateError;
 
 use crate::sql::{KeyDatabase, SqlKeyValueStore, statements};
 
-/// Each migration sets `PRAGMA user_version`, which held the version before the table of migrations existed.
+/// The migrations of the file. Each one sets `PRAGMA user_version`, because earlier versions kept the version of a file
+/// there and had no table of migrations.
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
     files: &[
@@ -19,7 +20,7 @@ const MIGRATIONS: Migrations = Migrations {
 /// Number of the last migration.
 const VERSION: i64 = MIGRATIONS.latest();
 
-/// Why a file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueOpenError {
     /// The file cannot be created or written.
@@ -53,7 +54,7 @@ pub enum KeyValueOpenError {
     },
 }
 
-/// Keys in an SQLite file. [`SqliteDatabase`] says what survives a crash.
+/// Keys in an SQLite file. The documentation of [`SqliteDatabase`] describes what survives a crash.
 pub type SqliteKeyValueStore = SqlKeyValueStore<SqliteDatabase>;
 
 impl KeyDatabase for SqliteDatabase {

@@ -26,7 +26,7 @@ pub struct Space {
 /// scopes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
-    /// Kind of lifetime.
+    /// The event that ends the lifetime of the keys, if there is one.
     pub kind: ScopeKind,
     /// Tenant; empty for a server without tenants.
     pub tenant: String,
@@ -95,20 +95,21 @@ impl ScopeKind {
 /// Quota of an extension, from the grant `keyvalue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Maximum number of keys in a bucket.
+    /// Maximum number of keys in a bucket of the extension.
     pub max_keys: usize,
     /// Maximum size of a value, in bytes.
     pub max_value_bytes: usize,
     /// Maximum size of all keys and values in a bucket, in bytes.
     pub max_total_bytes: usize,
-    /// Maximum number of keys in all tasks and conversations of a tenant.
+    /// Maximum number of keys of the extension in all tasks and conversations of a tenant.
     pub max_scoped_keys: usize,
-    /// Maximum size of those keys and their values, in bytes.
+    /// Maximum size of the keys in all tasks and conversations of a tenant and of their values, in bytes.
     pub max_scoped_bytes: usize,
 }
 
 impl Default for Quota {
-    /// 1,000 keys, 64 KiB per value and 1 MiB in a bucket; 100,000 keys and 64 MiB for all tasks and conversations.
+    /// Allows 1,000 keys, 64 KiB per value and 1 MiB in a bucket. Allows 100,000 keys and 64 MiB in all tasks and
+    /// conversations.
     fn default() -> Self {
         Self {
             max_keys: 1_000,
@@ -196,7 +197,7 @@ impl Usage {
     }
 }
 
-/// Why a store refused a call or failed. The texts are for the extension, except the source of
+/// The reason why a store refused a call, or why a call failed. The texts are for the extension, except the source of
 /// [`Unavailable`](Self::Unavailable).
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueError {
@@ -260,7 +261,7 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
     /// Deletes a key. A missing key is not an error.
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError>;
 
-    /// Keys in byte order, without the first `skip`. At most [`KEYS_PER_PAGE`].
+    /// The keys of a bucket in byte order, at most [`KEYS_PER_PAGE`]. Skips the first `skip` keys.
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError>;
 
     /// Adds `delta` to a counter and returns the new value. The counter is stored as decimal text, and a missing key
@@ -284,7 +285,7 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
     async fn close(&self) {}
 }
 
-/// Value of a counter after an increment.
+/// The value of a counter after an increment. `value` is the stored text; `None` counts as 0.
 ///
 /// # Errors
 /// `value` is not a counter, or the result exceeds 64 bits.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use annex_database::PostgresConnections;
 
-/// The longest round trip with which a lease can be renewed in time. A renewal takes three trips and has one second,
-/// which may also have to open a connection.
+/// The longest round trip with which a lease can be renewed in time. A renewal takes three trips and must end within a second.
+/// In that second it may also have to open a connection.
 const MAX_TRIP: Duration = Duration::from_millis(200);
 
-/// Why a database is not used.
+/// The reason why a database is not used.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a round trip to the database takes {} ms; with more than {} ms the lease of this process would be over before it is \
@@ -22,7 +22,7 @@ struct TooFar {
 /// Checks that a process can renew its lease in time.
 ///
 /// # Errors
-/// When it cannot, or the database is not reached.
+/// When a round trip takes too long, or the database is not reached.
 pub(crate) async fn check(connections: &PostgresConnections) -> sqlx::Result<()> {
     let trip = connections.round_trip().await?;
     if trip > MAX_TRIP { Err(sqlx::Error::Configuration(Box::new(TooFar { trip }))) } else { Ok(()) }

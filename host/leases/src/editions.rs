@@ -1,8 +1,8 @@
 //! Editions: the extensions and cards that all processes on one database serve an agent with.
 //!
-//! A process proposes an edition. Each process that serves the agent tries the edition and reports. One statement accepts the
-//! edition if all processes whose lease holds can serve it, and the edition is in force from then on. This module does not read
-//! the content of an edition.
+//! A process proposes an edition. Each process that serves the agent tries the edition and reports the result. One statement
+//! accepts the edition if all processes with a valid lease can serve it. The edition is in force from then on. This module does
+//! not read the content of an edition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ mod statements;
 #[error("the database of the editions failed")]
 pub struct EditionsError(#[from] sqlx::Error);
 
-/// The editions in one database, as one process uses them. A tenant names an agent; the agent of the config has an empty tenant.
+/// The editions in one database, as one process uses them. Each agent has its own editions and is named by its tenant. The
+/// agent of the config has an empty tenant.
 #[derive(Debug)]
 pub struct Editions {
     database: PostgresDatabase,
@@ -28,7 +29,7 @@ pub struct Editions {
 /// The extensions that all processes serve for one agent, and their cards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edition {
-    /// The number among all proposals for the agent, accepted or not.
+    /// The number of the edition. It counts all proposals for the agent, accepted or not.
     pub number: u64,
     /// The digest of the config that named the extensions.
     pub config: String,
@@ -45,31 +46,31 @@ pub struct Proposal<'a> {
     pub tenant: &'a str,
     /// The number of the edition in force; 0 for the first proposal.
     pub parent: u64,
-    /// See [`Edition::config`].
+    /// The digest of the config, see [`Edition::config`].
     pub config: &'a str,
-    /// See [`Edition::sources`].
+    /// The extensions, see [`Edition::sources`].
     pub sources: &'a str,
-    /// See [`Edition::cards`].
+    /// The cards, see [`Edition::cards`].
     pub cards: &'a str,
     /// The digests of the components. The database has these components already.
     pub digests: &'a [String],
-    /// The time in which the edition can be accepted.
+    /// The time within which the edition must be accepted.
     pub limit: Duration,
 }
 
 /// The processes that have to agree to an edition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// All processes.
+    /// All processes that serve the agent.
     OfAll,
     /// The processes that can serve the edition. Each other process has to report a reason against the edition.
     OfThoseWhoCan,
 }
 
-/// A report on a proposal, by a process whose lease holds.
+/// A report on a proposal, by a process with a valid lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The name of the process, or the id of the replica where the process has no name.
+    /// The name of the process, or the id of its replica if the process has no name.
     pub replica: String,
     /// The outcome of the trial.
     pub finding: Finding,
@@ -86,7 +87,7 @@ pub enum Finding {
     Unable(String),
 }
 
-/// An edition that a process has to serve or to try.
+/// An edition that a process has to serve or to try next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// The tenant of the agent.
@@ -98,7 +99,7 @@ pub struct News {
 }
 
 impl Editions {
-    /// Makes the tables if they are missing.
+    /// Creates missing tables and runs their migrations.
     ///
     /// # Errors
     /// As [`PostgresDatabase::open`].
@@ -112,7 +113,8 @@ impl Editions {
         &self.lease
     }
 
-    /// Notes that components are needed. Returns false if the database has not all of the components.
+    /// Records that components are in use, which keeps them from being deleted. Returns false if a component is missing in the
+    /// database.
     ///
     /// # Errors
     /// When the database fails.
@@ -121,7 +123,7 @@ impl Editions {
         Ok(touched.len() == digests.len())
     }
 
-    /// Stores a component, unless the database has one of this digest.
+    /// Stores a component, unless the database has a component with this digest.
     ///
     /// # Errors
     /// When the database fails.
@@ -133,7 +135,7 @@ impl Editions {
         Ok(())
     }
 
-    /// The bytes of a component; `None` for an unknown digest.
+    /// The bytes of a component; `None` if no component has the digest.
     ///
     /// # Errors
     /// When the database fails.
@@ -142,7 +144,7 @@ impl Editions {
         Ok(rows.first().map(|row| row.bytes(0)).transpose()?)
     }
 
-    /// The edition in force; `None` before the first.
+    /// The edition in force; `None` before the first edition is accepted.
     ///
     /// # Errors
     /// When the database fails.
@@ -151,7 +153,7 @@ impl Editions {
         Ok(rows.first().map(edition).transpose()?)
     }
 
-    /// The edition of this number; `None` for a withdrawn or deleted edition.
+    /// The edition with this number; `None` if it was withdrawn or deleted.
     ///
     /// # Errors
     /// When the database fails.
@@ -170,7 +172,7 @@ impl Editions {
         Ok(!self.database.read(statements::SELECT_SEEN, &values).await?.is_empty())
     }
 
-    /// True if another process whose lease holds serves the agent.
+    /// True if another process with a valid lease serves the agent.
     ///
     /// # Errors
     /// When the database fails.
@@ -180,8 +182,8 @@ impl Editions {
         Ok(!self.database.read(statements::SELECT_OTHERS, &values).await?.is_empty())
     }
 
-    /// Proposes an edition and returns its number. `proposer` can serve the edition. Returns `None` while the agent has another
-    /// proposal, where the parent is not in force, and where the lease of the proposer has ended.
+    /// Proposes an edition and returns its number. The proposing process must be able to serve the edition. Returns `None` if
+    /// the agent has another proposal, if the parent is not in force, or if the lease of `proposer` has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -212,7 +214,7 @@ impl Editions {
         Ok(rows.first().map(|row| row.int(0).map(from_sql)).transpose()?)
     }
 
-    /// The reports on a proposal by the processes whose lease holds, without the proposer.
+    /// The reports on a proposal by the processes with a valid lease. The proposer does not report.
     ///
     /// # Errors
     /// When the database fails.
@@ -226,8 +228,8 @@ impl Editions {
         Ok(rows.iter().map(report).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Accepts a proposal if the processes of `consent` agree. Otherwise returns false and changes nothing; likewise where the
-    /// lease of the proposer or the time of the proposal has ended.
+    /// Accepts a proposal if the processes of `consent` agree, and returns true. Otherwise returns false and changes nothing.
+    /// False also means that the lease of the proposer or the time of the proposal has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -251,7 +253,7 @@ impl Editions {
         Ok(!self.database.change(statements::WITHDRAW, &values).await?.is_empty())
     }
 
-    /// The processes whose lease holds and which may still serve an older edition.
+    /// The names of the processes with a valid lease that may still serve an edition before `number`.
     ///
     /// # Errors
     /// When the database fails.
@@ -261,8 +263,8 @@ impl Editions {
         Ok(rows.iter().map(|row| row.text(0)).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Notes that the process serves these agents, each from this edition on. Proposers wait for the process from now on. Returns
-    /// false if its lease has ended.
+    /// Records that the process serves these agents, each from an edition on. Proposals from now on need the consent of the
+    /// process. Returns false if its lease has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -274,7 +276,7 @@ impl Editions {
         Ok(joined.len() == served.len())
     }
 
-    /// Notes that the process no longer serves the agent.
+    /// Records that the process no longer serves the agent.
     ///
     /// # Errors
     /// When the database fails.
@@ -283,7 +285,7 @@ impl Editions {
         Ok(())
     }
 
-    /// Reports that the process tried a proposal. With a reason, the process cannot serve the proposal.
+    /// Reports the result of trying a proposal. `reason` tells why the process cannot serve the edition; `None` if it can.
     ///
     /// # Errors
     /// When the database fails.
@@ -298,7 +300,7 @@ impl Editions {
         Ok(())
     }
 
-    /// Notes that the process serves no edition before this one.
+    /// Records that the process has stopped to serve editions before `number`.
     ///
     /// # Errors
     /// When the database fails.
@@ -317,8 +319,8 @@ impl Editions {
         Ok(rows.iter().map(news).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Withdraws proposals whose proposer lost its lease or whose time is up. Deletes old editions, except for the last eight of
-    /// each agent and its edition in force, and then components without an edition.
+    /// Withdraws proposals whose proposer lost its lease or whose time has ended. Deletes old editions, but keeps the last
+    /// eight of each agent and the edition in force. Also deletes components that no edition uses.
     ///
     /// # Errors
     /// When the database fails.

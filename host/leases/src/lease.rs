@@ -1,12 +1,12 @@
 //! The lease of this process.
 //!
-//! Each start of a process is a replica with a row of its own. Each task and each claimed message names the replica that works
-//! on it. Another process may take over only the work of a replica whose lease ended.
+//! Each start of a process is a replica with a row of its own. Each task and each claimed message names its replica. Another
+//! process may take over only the work of a replica whose lease ended.
 //!
-//! Two clocks take part, and a test can set both. The clock of the database decides whether a lease holds, so clocks of machines
-//! are never compared: the statements ask `clock_timestamp()`, which a schema of the test database replaces. The clock of tokio
-//! decides when this process renews its lease and when it stops; a test pauses this clock. A process that cannot renew its lease
-//! ends it a second before the database does, and becomes another replica when the database answers.
+//! Two clocks take part. The clock of the database decides whether a lease is valid, so clocks of machines are never compared.
+//! The clock of tokio decides when this process renews its lease and when it stops. A process that cannot renew its lease ends
+//! it a second before the database does. It becomes another replica when the database answers. Tests set both clocks: a schema
+//! of the test database replaces `clock_timestamp()`, and the clock of tokio is paused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,22 +24,22 @@ use crate::{Description, ListedReplica, MIGRATIONS, Replica, distance};
 
 /// The length of a lease, as in the statements.
 const LEASE: Duration = Duration::from_secs(5);
-/// The time after the last renewal at which a process ends its lease itself, before another process may take over.
+/// The time after the last renewal at which a process ends its lease itself. Other processes take over a second later.
 const SELF_STOP: Duration = Duration::from_secs(4);
 /// The time between two renewals. Two renewals may fail before the process stops.
 const RENEWAL: Duration = Duration::from_millis(1_250);
-/// The time between a renewal that failed and the next.
+/// The pause between a failed renewal and the next attempt.
 const RENEW_AGAIN: Duration = Duration::from_millis(200);
-/// The longest time of one renewal, after which the next one comes in time.
+/// The longest time of one attempt to renew. The next attempt then still comes in time.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The connections of a lease: a second one where the first hangs.
+/// The number of connections for a lease. The second one is used if the first one hangs.
 const CONNECTIONS: u32 = 2;
 
-/// The lease of this process. Work in the background renews it until it is dropped.
+/// The lease of this process. It is renewed in the background until this value is dropped.
 #[derive(Debug)]
 pub struct Lease {
     keeper: Arc<LeaseKeeper>,
-    /// Renews the lease, and ends it where the renewals fail.
+    /// The background work: renews the lease, and ends the lease if the renewals fail.
     work: Mutex<JoinSet<()>>,
 }
 
@@ -48,15 +48,15 @@ struct LeaseKeeper {
     database: PostgresDatabase,
     name: Option<String>,
     standing: Mutex<LeaseStanding>,
-    /// The next replica, while the answer of the database to its first lease is missing. Each attempt has the same id, so the
-    /// database never has two.
+    /// The replica that this process is about to become. Set until the database answers that the lease has begun. Each attempt
+    /// to begin the lease uses this id, so the database never has two replicas of this process.
     next: Mutex<Option<Replica>>,
     /// Notified when the process becomes another replica.
     began: Notify,
     announcement: Mutex<Announcement>,
 }
 
-/// The description of this process, and the replica whose row has it.
+/// The description of this process, and the replica whose row contains the description.
 #[derive(Debug, Default)]
 struct Announcement {
     description: Option<Description>,
@@ -66,16 +66,16 @@ struct Announcement {
 #[derive(Debug)]
 struct LeaseStanding {
     replica: Replica,
-    /// The time when this process asked for the last renewal. The lease in the database ends a little later than counted from
-    /// this time.
+    /// The time at which this process requested the last successful renewal. The lease in the database ends a little later than
+    /// this time suggests.
     renewed: Instant,
-    /// The time since which this process always had a lease.
+    /// The time since which this process has had a lease without a break.
     unbroken_since: Instant,
 }
 
 impl Lease {
-    /// Makes the tables if they are missing, begins a lease, and renews it over connections of its own. The lease of another
-    /// replica of the same name ends: this process takes its place.
+    /// Creates missing tables, begins a lease, and renews the lease over connections of its own. This process takes the place
+    /// of an earlier replica with the same name, whose lease ends.
     ///
     /// # Errors
     /// As [`PostgresDatabase::open`], and when the database is too far away to renew a lease in time.
@@ -105,16 +105,16 @@ impl Lease {
         self.keeper.replica()
     }
 
-    /// True while this process is this replica and no other process may take over its work. The answer is right also after
-    /// the process stood still for a while.
+    /// True while this process is `replica` and no other process may take over its work. The answer is also right after this
+    /// process was suspended for a while.
     #[must_use]
     pub fn holds(&self, replica: &Replica) -> bool {
         let standing = self.keeper.standing();
         standing.replica.id() == replica.id() && !replica.is_over() && standing.renewed.elapsed() < SELF_STOP
     }
 
-    /// True if this process may take over the work of replicas whose leases ended. A process that was without a lease waits
-    /// for the length of a lease: the database was away, and the other processes renew their leases first.
+    /// True if this process may take over the work of replicas whose leases ended. A process that was without a lease first
+    /// waits for the length of a lease: if the database was away, the other processes have to renew their leases first.
     #[must_use]
     pub fn may_judge(&self) -> bool {
         let standing = self.keeper.standing();
@@ -135,7 +135,8 @@ impl Lease {
         rows.iter().map(ListedReplica::of_row).collect()
     }
 
-    /// Deletes replicas whose leases ended more than an hour ago, and the turn places of all whose leases ended.
+    /// Deletes replicas whose leases ended more than an hour ago. Also deletes the turn places of all replicas without a valid
+    /// lease.
     ///
     /// # Errors
     /// When the database fails.
@@ -144,7 +145,7 @@ impl Lease {
         self.keeper.database.change(FORGET_PLACES, &[]).await.map(drop)
     }
 
-    /// Ends the lease. Other processes may take over the work of this one.
+    /// Ends the lease. Other processes may then take over the work of this process.
     pub fn end(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.work.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
@@ -180,7 +181,7 @@ async fn renew_for_ever(keeper: Arc<LeaseKeeper>) {
     }
 }
 
-/// Ends the lease by the clock of this process where the renewals fail.
+/// Ends the lease by the clock of this process if the renewals fail.
 async fn stop_in_time(keeper: Arc<LeaseKeeper>) {
     loop {
         let due = keeper.standing().renewed + SELF_STOP;
@@ -206,7 +207,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Ends the lease if the last renewal is too long ago. Returns true if this process has no lease.
+    /// Ends the lease if the last renewal is too long ago. Returns true if the lease has ended.
     fn is_stopped(&self) -> bool {
         let standing = self.standing();
         if standing.renewed.elapsed() < SELF_STOP {
@@ -233,8 +234,8 @@ impl LeaseKeeper {
         self.begin_again(&replica).await
     }
 
-    /// Writes the description of this process unless the row of the replica has it. A failure does no harm: the next renewal
-    /// writes it.
+    /// Writes the description of this process to the row of the replica, unless the row has the description. After a failure,
+    /// the next renewal tries again.
     async fn write_description(&self, replica: &Replica) {
         let description = {
             let announcement = self.announcement();
@@ -253,9 +254,9 @@ impl LeaseKeeper {
         }
     }
 
-    /// Makes this process another replica, after a start under the same name or a renewal that came too late. Other processes
-    /// may take over the work of the former replica. A name stays with the process that took it: two processes of one name
-    /// would otherwise end each other's leases again and again.
+    /// Makes this process another replica. Called when a renewal came too late, or when another process started under the same
+    /// name. Other processes may take over the work of the former replica. The name stays with the process that took it.
+    /// Otherwise two processes of one name would end each other's leases again and again.
     async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
         ended.end();
         self.database.change(END_LEASE, &[Value::Text(ended.id())]).await?;
@@ -306,7 +307,7 @@ impl LeaseKeeper {
 }
 
 impl LeaseStanding {
-    /// Notes a renewal, with the time of its request. Returns false where the lease ended before the answer came.
+    /// Records a renewal that was requested at `asked`. Returns false if the lease ended before the answer came.
     fn renew(&mut self, asked: Instant) -> bool {
         let is_over = self.replica.is_over();
         if !is_over {

@@ -1,6 +1,6 @@
-//! Processes that share one PostgreSQL database: the lease of each process, the SQL that says whose lease holds, wake-ups
-//! between processes, the places of turns that all processes count together, and editions, the extensions that all processes
-//! serve.
+//! Processes that share one PostgreSQL database: the lease of each process, and the SQL that tells whose lease is valid. Also
+//! wake-ups between processes, the places for turns that all processes count together, and editions, which are the extensions
+//! that all processes serve.
 //!
 //! This crate owns the table `replica`. A statement of another crate names the table through [`is_alive!`] and
 //! [`living_replicas!`]. This crate knows neither tasks nor conversations.

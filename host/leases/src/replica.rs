@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// A process for the time of one lease. A process whose lease ends becomes another replica. Replicas of one id are the same.
+/// A process for the time of one lease. After the end of its lease the process becomes another replica. Replicas with the same
+/// id are equal.
 #[derive(Clone)]
 pub struct Replica(Arc<LeasedProcess>);
 
@@ -17,7 +18,7 @@ struct LeasedProcess {
     over: CancellationToken,
 }
 
-/// A replica of another process, whose lease this process does not end.
+/// Creates a replica from the id of another process. This process never ends the lease of such a replica.
 impl<T: Into<Box<str>>> From<T> for Replica {
     fn from(id: T) -> Self {
         Self(Arc::new(LeasedProcess { id: id.into(), over: CancellationToken::new() }))
@@ -25,24 +26,25 @@ impl<T: Into<Box<str>>> From<T> for Replica {
 }
 
 impl Replica {
-    /// A process that has started just now.
+    /// A new replica for this process.
     pub(crate) fn new() -> Self {
         Self::from(Uuid::now_v7().to_string())
     }
 
-    /// A process that has its store alone. Its lease never ends.
+    /// A replica for a process whose store no other process uses. Its lease never ends.
     #[must_use]
     pub fn alone() -> Self {
         Self::new()
     }
 
-    /// The id, as the database has it.
+    /// The id of the replica in the database.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// True after the end of the lease, as far as this process knows. Another process may have taken over the work by then.
+    /// True after the end of the lease, as far as this process knows. Another process may have taken over the work of the
+    /// replica by then.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.over.is_cancelled()

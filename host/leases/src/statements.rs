@@ -7,7 +7,7 @@ pub(crate) const BEGIN_LEASE: &str = "
     INSERT INTO replica (id, name, lease_until) VALUES ($1, $2, clock_timestamp() + INTERVAL '5 seconds')
     ON CONFLICT (id) DO UPDATE SET name = excluded.name, lease_until = excluded.lease_until";
 
-/// Renews a lease that still holds.
+/// Renews a lease that is still valid.
 pub(crate) const RENEW_LEASE: &str = "
     UPDATE replica SET lease_until = clock_timestamp() + INTERVAL '5 seconds'
     WHERE id = $1 AND lease_until > clock_timestamp() RETURNING id";
@@ -19,7 +19,7 @@ pub(crate) const END_NAMED_LEASE: &str = "DELETE FROM replica WHERE name = $1";
 pub(crate) const NAMED_LEASE: &str = "
     SELECT id FROM replica WHERE name = $1 AND id <> $2 AND lease_until > clock_timestamp()";
 
-/// Deletes replicas whose leases ended more than an hour ago. Other processes took over their work long before.
+/// Deletes replicas whose leases ended more than an hour ago. Their work was taken over long before.
 pub(crate) const FORGET_REPLICAS: &str = "
     DELETE FROM replica WHERE lease_until < clock_timestamp() - INTERVAL '1 hour'";
 

@@ -1,4 +1,4 @@
-//! The places of turns that all processes on one database count together.
+//! The places for turns. All processes on one database count them together.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{Lease, MIGRATIONS, living_replicas};
 #[error("the database of the turn places failed")]
 pub struct TurnPlacesError(#[from] sqlx::Error);
 
-/// Counts the running turns of a caller across all processes. A turn has a place, and a place is released when the lease of
-/// its process ends.
+/// Counts the running turns of a caller over all processes. Each counted turn has a place. Its place is released at the latest
+/// when the lease of its process ends.
 #[derive(Debug)]
 pub struct TurnPlaces {
     database: PostgresDatabase,
@@ -21,8 +21,8 @@ pub struct TurnPlaces {
 
 const COUNT_PROCESSES: &str = concat!("SELECT count(*) FROM ", living_replicas!(), " AS living");
 
-/// Makes other processes that take a place for the same caller wait until the transaction ends. The number is arbitrary; no
-/// other lock uses the number.
+/// Takes a lock until the transaction ends. Other processes that take a place for the same caller wait for the lock. The number
+/// is arbitrary, and no other lock uses it.
 const LOCK_CALLER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 4711240515))";
 
 const TAKE: &str = concat!(
@@ -36,7 +36,7 @@ const TAKE: &str = concat!(
 const GIVE_BACK: &str = "DELETE FROM turn_place WHERE id = $1 RETURNING id";
 
 impl TurnPlaces {
-    /// Makes the tables if they are missing. The places that this process takes belong to the `lease`.
+    /// Creates missing tables. The places that this process takes are tied to the `lease`.
     ///
     /// # Errors
     /// As [`PostgresDatabase::open`].
@@ -44,7 +44,7 @@ impl TurnPlaces {
         Ok(Self { database: PostgresDatabase::open(connections, MIGRATIONS).await?, lease })
     }
 
-    /// The processes that are alive, this one among them.
+    /// The number of live processes, including this one.
     ///
     /// # Errors
     /// When the database fails.
@@ -54,8 +54,8 @@ impl TurnPlaces {
         Ok(rows.first().map(|row| row.int(0)).transpose()?.map_or(1, from_sql::<usize>).max(1))
     }
 
-    /// Takes a place for the caller, a principal of a tenant, under a new `id`, unless the caller has `most` places already.
-    /// Among concurrent calls, `most` get `true`.
+    /// Takes a place for the caller, which is a principal of a tenant. `id` is the new id of the place. Returns false if the
+    /// caller has `most` places already.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,7 +1,8 @@
-//! Wake-ups between processes: after a process stored an event of a task, a hint makes the other processes read the task at once.
+//! Wake-ups between processes. After a process has stored an event of a task, it sends a hint, and the other processes read the
+//! task at once.
 //!
-//! A hint is never data and may be lost. Each reader of a task also polls the database, so a lost hint costs the time until the
-//! next poll.
+//! A hint contains no data and may be lost. Each reader of a task also polls the database, so after a lost hint the reader
+//! waits until the next poll.
 
 mod hints;
 mod outbox;

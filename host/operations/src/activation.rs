@@ -1,4 +1,4 @@
-//! Which extensions are active for a request (A2A 1.0 section 4.6, topic "Extensions").
+//! Decides which extensions are active for a request (A2A 1.0 section 4.6, topic "Extensions").
 //!
 //! The decision is made before any task, session or guest exists. A URI includes the version of an extension and must
 //! match exactly.
@@ -23,7 +23,7 @@ pub(crate) struct Occasion<'a> {
     caller: Caller<'a>,
 }
 
-/// The caller, who decides which of the caller-specific extensions apply.
+/// The caller of a request. Some extensions apply only to some callers.
 #[derive(Clone, Copy)]
 enum Caller<'a> {
     /// The sender of the request.
@@ -39,7 +39,7 @@ impl<'a> Occasion<'a> {
         Self { sent: Some(sent), ..Self::method(call) }
     }
 
-    /// The occasion of a call of a method.
+    /// The occasion of a call to a method of an extension.
     pub(crate) fn method(call: &'a ServiceParameters) -> Self {
         let caller = Caller::Known { principal: &call.owner.principal, claims: &call.claims };
         Self { requested: &call.requested, sent: None, caller }
@@ -94,7 +94,8 @@ impl<'a> Occasion<'a> {
     }
 }
 
-/// The metadata keys and extensions in a message. An extension with `activate = "metadata"` looks for its own.
+/// The metadata keys and the extension URIs that a message contains. An extension with `activate = "metadata"` is
+/// active if the message contains its URI or one of its keys.
 #[derive(Default)]
 struct Mentions<'a> {
     /// The metadata keys of the message, of its parts and of the request.
@@ -119,9 +120,9 @@ impl<'a> Mentions<'a> {
 
 /// The installed extensions that are active for the request, in the order of the config.
 ///
-/// An extension is active if the client requested it or if it is activated otherwise, if it applies to the caller, and
-/// if its dependencies are active. Unknown URIs are ignored. The `passed_on` extensions are activated by the remote
-/// agent.
+/// An extension is active if three conditions hold: the client requested the extension, or it is active without a
+/// request; the extension applies to the caller; and its dependencies are active. Unknown URIs are ignored. The remote
+/// agent activates the `passed_on` extensions.
 ///
 /// # Errors
 /// [`A2aError::ExtensionSupportRequired`] if a required extension or one of its dependencies is not active.
@@ -173,9 +174,9 @@ fn tell(active: &[Arc<Extension>]) {
     });
 }
 
-/// The URIs that find the same extensions when the turn is made again: the active ones, and the requested ones of a remote
-/// agent. Negotiating anew would differ, because the claims of the caller are lost by then and other
-/// extensions may be installed.
+/// The URIs to store for a turn that may be made again: the active extensions, and the requested extensions of a remote
+/// agent. The stored URIs activate the same extensions again, although the claims of the caller are not stored and
+/// other extensions may be installed by then.
 pub(crate) fn to_ask_again(
     requested: &[ExtensionUri],
     passed_on: &[AgentExtension],

@@ -23,7 +23,7 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// Converts the result.
+    /// Replaces the result by `form(result)` and keeps the active extensions.
     pub(crate) fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
         Answer { value: form(self.value), active: self.active }
     }
@@ -42,7 +42,8 @@ impl Sent {
         Ok([head.as_ref(), value, tail].concat())
     }
 
-    /// The same JSON in three pieces. The long middle piece is borrowed if it is already encoded.
+    /// The JSON of a SendMessageResponse in three pieces, to be written one after another. The second piece is the task
+    /// or the message. If the task is already encoded, this piece borrows the text.
     pub fn json_in_pieces(&self) -> Result<[Cow<'_, str>; 3], A2aError> {
         let (head, value) = match self {
             Self::Message(message) => ("{\"message\":", Cow::Owned(encode(message)?)),
@@ -55,7 +56,7 @@ impl Sent {
 /// A task as its client may see it.
 pub struct ShownTask {
     form: Form,
-    /// Held until the task is encoded.
+    /// The permit for encoding a large task, held until the task is encoded. `None` for a small task.
     _long: Option<LongWork>,
 }
 
@@ -110,7 +111,7 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
 /// event that the reader has. An error is always the last item: the stream has ended before its task or turn.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
-/// The end of a stream, apart from an error.
+/// The event after which a stream ends. An error can end the stream earlier.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// The end of the turn: the task is finished or interrupted.

@@ -1,11 +1,12 @@
 //! Claims of messages: a repeated message is processed only once (A2A 1.0 section 3.1.1).
 //!
 //! The store has the claim of each message, with the task that the message begins or joins. A claim is open until the
-//! message is accepted, and a repetition waits that long. The process that decides sends a hint, and the repetition also
-//! claims again from time to time.
+//! message is accepted. A repetition of the message waits until then. The process that accepts the message sends a hint
+//! to the other processes. Hints can be lost, so a waiting repetition also tries to claim the message from time to
+//! time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_conversation::{AppendError, Claim, ConversationStore, MessageKey};
@@ -24,10 +25,11 @@ use crate::fault;
 
 /// The longest wait for the decision about a message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first pause before a message is claimed again, and the longest one. Each further pause is twice as long.
+/// The pause before a message is claimed for the second time. Each further pause is twice as long, up to
+/// `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a failed release is tried again, and the most attempts.
+/// The pause between two attempts to release a claim. There are at most `RETRIES` attempts.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRIES: usize = 120;
 
@@ -36,7 +38,7 @@ pub struct Claims {
     store: Arc<dyn ConversationStore>,
     /// Notifies other processes of decided messages, and receives their notifications.
     wake: Arc<dyn Wake>,
-    /// The repetitions that wait in this process, by the task of the message.
+    /// The signals that wake repeated messages in this process, by the task of the message.
     waiting: Mutex<HashMap<TaskId, Arc<Notify>>>,
 }
 
@@ -62,7 +64,8 @@ pub(crate) struct HeldClaim {
     is_held: bool,
 }
 
-/// The digest that identifies a message: of its content and its metadata, as the client sent them.
+/// The digest by which a repeated message is recognised. It covers the content and the metadata of the message, as the
+/// client sent them.
 pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError> {
     let mut digest = Sha256::new();
     digest.update(encode(&request.message)?);
@@ -74,7 +77,7 @@ pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError>
 }
 
 impl Claims {
-    /// Claims in this store.
+    /// Creates the claims of messages in `store`. `wake` carries hints between processes.
     pub fn new(store: Arc<dyn ConversationStore>, wake: Arc<dyn Wake>) -> Arc<Self> {
         Arc::new(Self { store, wake, waiting: Mutex::default() })
     }
@@ -111,18 +114,19 @@ impl Claims {
                 return Err(A2aError::Overloaded { reason: reason.to_owned() });
             }
             // A notification before this subscription is missed, but the next claim sees its effect.
-            let decided = self.decided(&decided_elsewhere);
+            let repetition = self.repetition(&decided_elsewhere);
             tokio::select! {
-                () = decided.notified() => {}
+                () = repetition.decided.notified() => {}
                 () = hints.get_or_insert_with(|| self.wake.hints()).of(decided_elsewhere.as_str()) => {}
                 () = sleep(pause) => {}
             }
-            self.forget(&decided_elsewhere, &decided);
+            drop(repetition);
             pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 
-    /// Claims the message, to the end even if the client hangs up: the claim must be released then.
+    /// Tries once to claim the message. The attempt completes even if the client disconnects. A claim whose client has
+    /// disconnected is then released.
     async fn claim_once(
         self: &Arc<Self>,
         owner: &Owner,
@@ -162,29 +166,40 @@ impl Claims {
         }
     }
 
-    /// Fires when this process has decided about the message of a task.
-    fn decided(&self, task: &TaskId) -> Arc<Notify> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(waiting.entry(task.clone()).or_default())
+    /// Waits for the decision about the message of a task.
+    fn repetition<'a>(&'a self, task: &'a TaskId) -> WaitingRepetition<'a> {
+        let decided = Arc::clone(self.waiting().entry(task.clone()).or_default());
+        WaitingRepetition { claims: self, task, decided }
     }
 
-    /// Forgets a task for which nobody waits any more.
-    fn forget(&self, task: &TaskId, decided: &Arc<Notify>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // This one, and the one in the map.
-        if Arc::strong_count(decided) <= 2 {
-            waiting.remove(task);
-        }
-    }
-
-    /// Wakes the repetitions of a message.
+    /// Wakes the repetitions that wait for the message of `task`, in this process and in others.
     fn tell(&self, task: &TaskId) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(decided) = waiting.get(task) {
+        if let Some(decided) = self.waiting().get(task) {
             decided.notify_waiters();
         }
-        drop(waiting);
         self.wake.tell(task.as_str(), 0);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Notify>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A repetition that waits. The task is forgotten with its last one.
+struct WaitingRepetition<'a> {
+    claims: &'a Claims,
+    task: &'a TaskId,
+    /// Fires when this process has decided about the message of the task.
+    decided: Arc<Notify>,
+}
+
+impl Drop for WaitingRepetition<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.claims.waiting();
+        // This one, and the one in the map.
+        if Arc::strong_count(&self.decided) <= 2 {
+            waiting.remove(self.task);
+        }
     }
 }
 
@@ -194,12 +209,12 @@ impl HeldClaim {
         &self.task
     }
 
-    /// The message, as the store knows it.
+    /// The key under which the store has the claim.
     pub(crate) fn key(&self) -> &MessageKey {
         &self.key
     }
 
-    /// Keeps the claim: the message is accepted.
+    /// Keeps the claim, because the message is accepted. Wakes the repetitions of the message.
     pub(crate) fn settle(mut self) {
         self.is_held = false;
         self.claims.tell(&self.task);
@@ -237,5 +252,29 @@ impl Drop for HeldClaim {
         if release.as_mut().now_or_never().is_none() {
             runtime.spawn(release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use annex_conversation::{MemoryBounds, MemoryStore, MessageKey};
+    use annex_leases::wake::LocalWake;
+    use annex_protocol::{Owner, TaskId};
+    use tokio::time::timeout;
+
+    use super::{Arc, Claimed, Claims};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repetition_whose_client_hangs_up_is_forgotten() {
+        let claims = Claims::new(Arc::new(MemoryStore::new(MemoryBounds::default())), Arc::new(LocalWake));
+        let (owner, by) = (Owner::default(), "one".into());
+        let key = MessageKey { context: "c".into(), message: "m".into(), digest: [1; 32] };
+        let (first, again) = (TaskId::new("t-1"), TaskId::new("t-2"));
+        let held = claims.claim(&owner, &key, &first, &by).await;
+        assert!(matches!(held, Ok(Claimed::New(_))));
+        let repeated = timeout(Duration::from_secs(1), claims.claim(&owner, &key, &again, &by)).await;
+        assert!(repeated.is_err() && claims.waiting().is_empty());
     }
 }

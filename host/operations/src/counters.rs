@@ -96,7 +96,7 @@ impl From<TaskState> for TurnEnd {
 pub struct Counters {
     messages: [AtomicU64; Reception::ALL.len()],
     turns: [Histogram; TurnEnd::ALL.len()],
-    /// The calls of models, other agents and tools by agents.
+    /// The durations of the calls that agents make to models, other agents and tools.
     pub calls: Arc<CallTimes>,
 }
 

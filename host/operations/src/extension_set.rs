@@ -1,4 +1,4 @@
-//! The installed extensions, replaced as a whole.
+//! The set of installed extensions. A change replaces the whole set.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -18,19 +18,19 @@ pub struct ExtensionSet {
     pub extended_card: Option<Arc<AgentCard>>,
 }
 
-/// Returns the reason why the set must not be used now. `None` if it may be used.
+/// A check of the current set. Returns the reason why no request may use the set now, or `None` if requests may use it.
 pub type Bar = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Provides the current set. A request takes the set once, when it is accepted, and so never sees a mixture of two
 /// sets.
 pub struct ExtensionSets {
     current: RwLock<Arc<ExtensionSet>>,
-    /// Present if other processes may have installed another set.
+    /// The check that runs before a request gets the set. Unset if no other process can install another set.
     bar: OnceLock<Bar>,
 }
 
 impl ExtensionSets {
-    /// Starts with the first set.
+    /// Creates a provider whose current set is `first`.
     pub fn new(first: Arc<ExtensionSet>) -> Arc<Self> {
         Arc::new(Self { current: RwLock::new(first), bar: OnceLock::new() })
     }

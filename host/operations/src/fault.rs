@@ -22,7 +22,7 @@ pub(crate) fn of_extension(fault: &Fault) -> A2aError {
     A2aError::Internal { error_id: error_id.to_string() }
 }
 
-/// The client's error if a hook has stopped the request.
+/// The error for a client whose request was stopped by a hook.
 pub(crate) fn of_hook(error: HookError) -> A2aError {
     match error {
         HookError::Refused(refusal) => refusal,
@@ -50,13 +50,13 @@ fn warn_of(extension: &ExtensionUri, reason: &str) {
     tracing::warn!(target: crate::LOG_TARGET, %extension, tenant, context, task, "{reason}");
 }
 
-/// The client's error if something could not be read.
+/// The error for a client if the store could not be read.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives errors away")]
 pub(crate) fn of_store(error: StoreError) -> A2aError {
     internal(&error)
 }
 
-/// The client's error if its message, its task or its turn could not be stored.
+/// The error for a client whose message, task or turn could not be stored.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives errors away")]
 pub(crate) fn of_append(error: AppendError) -> A2aError {
     match &error {
@@ -78,7 +78,7 @@ pub(crate) fn of_append(error: AppendError) -> A2aError {
     }
 }
 
-/// The client's error if this process has lost the right to write before the message was accepted.
+/// The error for a client if this process lost the right to write before the message was accepted.
 pub(crate) fn lost_place() -> A2aError {
     let reason = "this process has lost its place in the conversation; send the message again".to_owned();
     A2aError::Overloaded { reason }

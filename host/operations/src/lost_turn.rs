@@ -1,9 +1,9 @@
-//! Turns that no process works on, continued in this process.
+//! Turns whose process has ended or handed them over, continued in this process.
 //!
-//! A turn that only waited runs by its stored request. A turn that had begun is made again like a turn that an extension
-//! resumes ([`methods::resumption`](crate::methods)): with the original message and owner, the extensions that were active
-//! then, and the current conversation. The operator decides whether the agent runs again or follows the upstream task that
-//! the turn has begun.
+//! A turn that had only waited runs with its stored request. A turn that had begun is made again, like a turn that an
+//! extension resumes ([`methods::resumption`](crate::methods)): with the original message and owner, the extensions
+//! that were active then, and the current conversation. The operator decides whether the agent runs again or follows
+//! the upstream task that the turn had begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use annex_conversation::{Conversation, Departure, LostTurn, QueuedTurn, Submissi
 use annex_protocol::{A2aError, ExtensionUri, Timestamp};
 use tokio::time::sleep;
 
-use crate::activation::{self, Occasion};
 use crate::fault;
 use crate::on_lost_turn::{OnLostTurn, RequestToStore, StoredRequest, StoredTurn};
 use crate::permits::TurnPermit;
@@ -24,17 +23,18 @@ use crate::send_message::incoming::Incoming;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::TaskRecord;
 
-/// The pause between two attempts to get a permit. All turns of a process are lost at once, so many may wait.
+/// The pause between two attempts to get a permit. All turns of a process are lost at the same time, so many turns may
+/// wait for permits.
 const PERMIT_PAUSE: Duration = Duration::from_millis(500);
 /// The most attempts to get a permit.
 const PERMIT_ATTEMPTS: usize = 60;
 
-/// Why this process does not continue a turn.
+/// The reason why this process does not continue a turn.
 #[derive(Debug, thiserror::Error)]
 enum NotHere {
     #[error("on_lost_turn of the agent has changed since the turn began")]
     Otherwise,
-    #[error("the turn is not continued, because its task was cancelled or it has no attempt left")]
+    #[error("the turn is not continued, because its task is finished or cancelled, or it has no attempt left")]
     Over,
     #[error("the stored data of the turn cannot be read")]
     Unreadable(#[from] serde_json::Error),
@@ -43,8 +43,8 @@ enum NotHere {
 }
 
 impl RequestHandler {
-    /// The text with which another process can continue a turn that has begun. `None` if the turn would fail instead, or
-    /// if there are no other processes.
+    /// The text to store with a turn that has begun, so that another process can continue the turn. `None` if the
+    /// operator wants lost turns to fail, or if no other process shares the store.
     pub(crate) fn stored_turn(&self, requested: &[ExtensionUri]) -> Option<Arc<str>> {
         if self.on_lost_turn == OnLostTurn::Fail || !self.process.tasks.process().is_shared() {
             return None;
@@ -54,8 +54,9 @@ impl RequestHandler {
         serde_json::to_string(&turn).ok().map(Into::into)
     }
 
-    /// The text with which any process can run a turn that waits. `None` if the store ends with this process, or if the
-    /// turn cannot have to wait.
+    /// The text to store with a turn while it waits, so that any process can run the turn. `None` if the store ends
+    /// with this process, for a turn in a new conversation, which never waits, and for a turn without a message of the
+    /// client.
     pub(crate) fn stored_request(&self, incoming: &Incoming) -> Option<Arc<str>> {
         if incoming.is_new || incoming.again.is_some() || !self.process.tasks.process().store_outlives() {
             return None;
@@ -92,7 +93,7 @@ impl RequestHandler {
         self.process.running.spawn(async move { of_tenant.for_task(&task, goes_on).await });
     }
 
-    /// Runs a turn that only waited, by its stored request.
+    /// Runs a turn that had only waited. Its request is the stored text.
     async fn make(&self, lost: &LostTurn) -> Result<(), NotHere> {
         if lost.is_cancelled {
             return Err(NotHere::Over);
@@ -102,17 +103,19 @@ impl RequestHandler {
             let left = self.process.tasks.store().leave(&lost.key, &lost.fence, Departure::Refused).await;
             return Ok(left.map_err(fault::of_store)?);
         };
+        if !lost.may_go_on() {
+            return Err(NotHere::Over);
+        }
         let (request, requested) = serde_json::from_str::<StoredRequest>(text)?.into_request();
         tell(lost);
         let owner = lost.key.owner().clone();
         let record = self.process.tasks.open(&owner, &lost.task).await?;
         let extensions = self.extensions.current()?;
-        let occasion = Occasion::again(&requested, &request);
-        let active = activation::negotiate(&extensions.installed, &extensions.passed_on, &occasion)?;
-        let permit = self.permit_of(lost).await?;
         let call = ServiceParameters { requested: requested.clone(), owner, ..ServiceParameters::default() };
-        let steps = self.counted(crate::send_message::steps_for(&active));
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(&record));
+        let active = self.active_again(&incoming, &extensions)?;
+        let permit = self.permit_of(lost).await?;
+        let steps = self.counted(crate::send_message::steps_for(&active));
         let incoming = Incoming { lasting: requested, steps, ..incoming };
         let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.process.running.token());
         self.forward(&record).await;
@@ -120,16 +123,20 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// Makes a turn again that had begun.
+    /// Makes a turn again that had begun in another process.
     async fn make_again(&self, lost: &LostTurn) -> Result<(), NotHere> {
         let Some(text) = lost.resume.as_ref().filter(|_| lost.may_go_on()) else { return Err(NotHere::Over) };
         let StoredTurn { on_lost, requested } = serde_json::from_str(text)?;
         if on_lost != self.on_lost_turn {
             return Err(NotHere::Otherwise);
         }
-        tell(lost);
         let owner = lost.key.owner().clone();
         let record = self.process.tasks.open(&owner, &lost.task).await?;
+        if record.is_finished() {
+            // The last event of the agent is stored, but the turn has not left the queue.
+            return Err(NotHere::Over);
+        }
+        tell(lost);
         let call = ServiceParameters { requested, owner, ..ServiceParameters::default() };
         let incoming = self.incoming_again(call, (&record, TurnStart::LostTurn))?;
         let extensions = self.extensions.current()?;

@@ -23,7 +23,7 @@ use crate::unknown_extensions::unknown_here;
 mod method_view;
 pub(crate) mod resumption;
 
-/// The answer of a method.
+/// The answer of an extension's method: one value or a stream of results.
 pub enum MethodResult {
     Value(Json),
     Results(Results),
@@ -144,7 +144,8 @@ fn tell(extension: &Extension, method: &str) {
     });
 }
 
-/// Checks that the method's extension is active for the call, and so are its direct and indirect dependencies.
+/// Checks that the extension of the method is active for the call, and that all its direct and indirect dependencies
+/// are.
 fn check_active(installed: &Installed, extension: &Extension, occasion: &Occasion<'_>) -> Result<(), A2aError> {
     let unasked = occasion.unasked(installed);
     let mut needed = vec![extension.uri()];

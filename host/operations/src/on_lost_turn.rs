@@ -3,7 +3,7 @@
 use annex_protocol::{ExtensionUri, Message, Metadata, SendMessageConfiguration, SendMessageRequest};
 use serde::{Deserialize, Serialize};
 
-/// The fate of a turn whose process has ended.
+/// The decision of the operator about turns whose process has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnLostTurn {
@@ -16,16 +16,17 @@ pub enum OnLostTurn {
     Follow,
 }
 
-/// The text that is stored with a turn that has begun.
+/// The content of the text that is stored with a turn that has begun.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,
-    /// The URIs that find the turn's extensions.
+    /// The URIs that activate the extensions of the turn when it is made again.
     #[serde(default)]
     pub(crate) requested: Vec<ExtensionUri>,
 }
 
-/// The text that is stored with a turn that waits: the request, without its push config, which is stored with the task.
+/// The content of the text that is stored with a waiting turn: the request without its push config. The push config is
+/// stored with the task.
 #[derive(Debug, Serialize)]
 pub(crate) struct RequestToStore<'a> {
     pub(crate) requested: &'a [ExtensionUri],
@@ -34,7 +35,7 @@ pub(crate) struct RequestToStore<'a> {
     pub(crate) accepted_output_modes: &'a [String],
 }
 
-/// The same as it is read.
+/// A stored [`RequestToStore`], as another process reads it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct StoredRequest {
     pub(crate) requested: Vec<ExtensionUri>,
@@ -44,7 +45,7 @@ pub(crate) struct StoredRequest {
 }
 
 impl StoredRequest {
-    /// The request of the client, and the URIs that find the turn's extensions.
+    /// The request of the client, and the URIs that activate the extensions of the turn.
     pub(crate) fn into_request(self) -> (SendMessageRequest, Vec<ExtensionUri>) {
         let Self { requested, message, metadata, accepted_output_modes } = self;
         let configuration = SendMessageConfiguration { accepted_output_modes, ..SendMessageConfiguration::default() };

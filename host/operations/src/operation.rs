@@ -51,25 +51,25 @@ pub struct MethodRequest {
 
 /// The result of an [`Operation`].
 pub enum OperationResult {
-    /// SendMessage.
+    /// The answer to SendMessage.
     Sent(Sent),
-    /// SendStreamingMessage and SubscribeToTask.
+    /// The events of SendStreamingMessage or SubscribeToTask.
     Events(EventStream),
-    /// GetTask.
+    /// The answer to GetTask.
     Task(ShownTask),
-    /// ListTasks.
+    /// The answer to ListTasks.
     Tasks(ListTasksResponse),
-    /// CancelTask.
+    /// The answer to CancelTask.
     CanceledTask(Task),
-    /// CreateTaskPushNotificationConfig and GetTaskPushNotificationConfig.
+    /// The answer to CreateTaskPushNotificationConfig or GetTaskPushNotificationConfig.
     PushConfig(TaskPushNotificationConfig),
-    /// ListTaskPushNotificationConfigs.
+    /// The answer to ListTaskPushNotificationConfigs.
     PushConfigs(ListTaskPushNotificationConfigsResponse),
-    /// DeleteTaskPushNotificationConfig.
+    /// The answer to DeleteTaskPushNotificationConfig, which has no content.
     NoPushConfig,
-    /// GetExtendedAgentCard.
+    /// The answer to GetExtendedAgentCard.
     ExtendedAgentCard(Arc<AgentCard>),
-    /// A method of an extension.
+    /// The answer of an extension's method.
     Method(MethodResult),
 }
 
@@ -92,7 +92,8 @@ impl Operation {
         tenant.as_deref()
     }
 
-    /// True if the operation always answers with a stream. A method of an extension only may.
+    /// True if the operation always answers with a stream. False for a method of an extension, which may answer with a
+    /// stream or with a single value.
     pub fn streams(&self) -> bool {
         matches!(self, Self::SendStreamingMessage(_) | Self::SubscribeToTask(_) | Self::SubscribeToTurn(_))
     }

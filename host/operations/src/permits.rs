@@ -22,13 +22,13 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Limits the turns that run or wait for their conversation.
 pub struct TurnLimiter {
     counts: Arc<TurnCounts>,
-    /// Makes the error if the tenant has reached its quota. `None` for a tenant without a limit on turns.
+    /// The quota of the tenant, which makes the error for too many turns. `None` for a tenant without a limit on turns.
     quota: Option<Arc<TenantUse>>,
 }
 
 /// The turns of a tenant that have or await a permit. The counts survive a change of the tenant's text.
 pub(crate) struct TurnCounts {
-    /// A reload of the config replaces the bounds.
+    /// The limits on turns. A reload of the config replaces the limits.
     bounds: Mutex<TurnBounds>,
     free: Arc<Semaphore>,
     /// The places for messages that wait for a permit. There are as many places as permits. Further messages are
@@ -66,7 +66,7 @@ pub(crate) struct TurnPermit {
     _counted: CountedTurn,
 }
 
-/// The counts that one turn holds: for its tenant and its caller, as far as their turns are limited.
+/// The places of one turn in the counts of its tenant and of its caller. A field is `None` if that count has no limit.
 struct CountedTurn {
     _tenant: Option<Caller>,
     _caller: Option<Caller>,
@@ -83,7 +83,7 @@ struct Caller {
 }
 
 impl TurnLimiter {
-    /// `quota` is the tenant's.
+    /// Creates a limiter for one tenant. `quota` is the quota of the tenant, and `places` are shared by all processes.
     pub fn new(bounds: TurnBounds, quota: Option<Arc<TenantUse>>, places: Arc<SharedPlaces>) -> Arc<Self> {
         let new = || TurnCounts::new(bounds, places);
         let counts = match &quota {
@@ -119,7 +119,7 @@ impl TurnLimiter {
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] if no permit becomes free, or at once if the caller has reached its limit.
-    /// [`A2aError::QuotaExceeded`] if its tenant has.
+    /// [`A2aError::QuotaExceeded`] if the tenant has reached its limit.
     pub(crate) async fn take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let taken = self.wait(owner).await;
         taken.inspect_err(|error| {
@@ -146,7 +146,7 @@ impl TurnLimiter {
     /// Takes a permit without waiting for other turns.
     ///
     /// # Errors
-    /// As [`take`](Self::take) if no permit is free.
+    /// The errors of [`take`](Self::take), if no permit is free.
     pub(crate) async fn try_take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let counted = self.count(owner).await?;
         let counts = &self.counts;

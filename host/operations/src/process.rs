@@ -8,20 +8,20 @@ use annex_leases::{Lease, Replica};
 /// This process among those that share the store of conversations.
 #[derive(Clone)]
 pub struct Process {
-    /// The lease. `None` for a store that only one process can use.
+    /// The lease of this process. `None` for a store that only one process can use.
     lease: Option<Arc<Lease>>,
     alone: Replica,
     outlives: bool,
 }
 
 impl Process {
-    /// A process that has a store in memory, which ends with the process.
+    /// A process whose store is in memory. The store ends with the process.
     #[must_use]
     pub fn with_memory() -> Self {
         Self { lease: None, alone: Replica::alone(), outlives: false }
     }
 
-    /// A process that has a file alone, as `replica`.
+    /// A process whose store is a file that no other process uses. `replica` is this process.
     #[must_use]
     pub fn with_file(replica: Replica) -> Self {
         Self { lease: None, alone: replica, outlives: true }
@@ -46,7 +46,7 @@ impl Process {
         }
     }
 
-    /// Forgets processes whose leases ended long ago.
+    /// Deletes the entries of processes whose leases ended long ago.
     pub(crate) async fn forget_gone(&self) -> Result<(), StoreError> {
         match &self.lease {
             Some(lease) => Ok(lease.forget_gone().await?),
@@ -60,7 +60,7 @@ impl Process {
         self.lease.is_some()
     }
 
-    /// True if the store outlives this process, so that a later one can run the turns that wait.
+    /// True if the store outlives this process. A later process can then run the turns that wait.
     pub(crate) fn store_outlives(&self) -> bool {
         self.outlives
     }

@@ -17,7 +17,7 @@ use crate::views::ExtensionViews;
 pub struct ProcessParts {
     /// The live tasks, and the store of all conversations and tasks.
     pub tasks: Arc<Tasks>,
-    /// The views of a turn for extensions.
+    /// The views of turns that extensions get.
     pub views: ExtensionViews,
     /// Recognises repeated messages.
     pub claims: Arc<Claims>,
@@ -31,7 +31,7 @@ pub struct ProcessParts {
     pub counters: Counters,
     /// The running turns. No turn begins after it is closed.
     pub running: TaskTracker,
-    /// Cancelled when the process drains among others. Turns that wait then go to another process.
+    /// Cancelled when this process drains and shares its store. Waiting turns then go to another process.
     pub draining: CancellationToken,
     /// Cancelled when running turns must end.
     pub stop: CancellationToken,
@@ -40,7 +40,7 @@ pub struct ProcessParts {
 }
 
 impl ProcessParts {
-    /// Stops accepting turns. With other processes, turns that wait go to them at once.
+    /// Stops accepting turns. If other processes share the store, they get the waiting turns at once.
     pub fn begin_to_drain(&self) {
         self.running.close();
         if self.tasks.process().is_shared() {

@@ -1,7 +1,7 @@
 //! Push notifications (A2A 1.0 sections 3.1.7 to 3.1.10 and 4.3): the registered receivers of each task's events.
 //!
-//! One more reader of the task's log forwards the events, so a receiver never slows down the task or its streams. If
-//! several processes can send, `sending` coordinates them with cursors in the store.
+//! The events are read from the task's log by a reader of their own, so a receiver never slows down the task or its
+//! streams. If several processes can send, `sending` coordinates them with cursors in the store.
 
 use std::collections::HashMap;
 use std::slice;
@@ -35,11 +35,11 @@ mod of_0_3;
 mod sending;
 
 const DEFAULT_PAGE_SIZE: usize = 50;
-/// The period of looking for notifications that ended processes have left unsent.
+/// The time between two searches for notifications that a process left unsent when it ended.
 const LOOK: Duration = Duration::from_secs(1);
-/// One in this many polls examines all cursors.
+/// One out of this many searches for unsent notifications examines all cursors.
 const THOROUGH: usize = 10;
-/// The most cursors that are taken at once.
+/// The most cursors in one query.
 const LEFT: usize = 16;
 /// The pause before a task that could not be read is tried again.
 const UNREADABLE: Duration = Duration::from_secs(60);
@@ -51,9 +51,10 @@ pub struct PushNotifications {
     process: Process,
     /// The configs of the tasks whose events are being forwarded.
     live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
-    /// Held while the configs of a task are read for its turn or changed, so that a deleted config is not read again.
+    /// A lock per task. It is held while the configs of the task are read for a turn or changed, so that a deleted
+    /// config is not read again.
     locks: KeyedLocks,
-    /// The senders of this process if other processes can send as well. `None` with an exclusive store.
+    /// The senders of this process. `None` if no other process can use the store.
     senders: Option<Arc<Senders>>,
     closing: CancellationToken,
 }
@@ -154,7 +155,8 @@ impl PushNotifications {
         Ok(())
     }
 
-    /// Sends the end of a waiting task that ended without a turn. A turn would have sent it.
+    /// Sends the last event of a task that ended while it waited for its client. No turn runs then that would send the
+    /// event.
     pub(crate) fn send_end(&self, record: &Arc<TaskRecord>) {
         let Some(senders) = self.senders.clone() else { return };
         let store = Arc::clone(&self.store);
@@ -171,8 +173,8 @@ impl PushNotifications {
         }));
     }
 
-    /// Sends the events after `seq` to a config that was just stored, unless the process that works on the task does
-    /// so.
+    /// Makes this process or another one send the events after `seq` to a config that was just stored. This process
+    /// sends the events of a task that has a turn or is finished. Otherwise the process of the next turn sends them.
     async fn send_behind(
         &self,
         senders: &Arc<Senders>,
@@ -190,7 +192,8 @@ impl PushNotifications {
         Ok(())
     }
 
-    /// Sends what ended processes have left unsent, until `stop` is cancelled. Returns at once with an exclusive store.
+    /// Sends notifications that other processes left unsent when they ended, until `stop` is cancelled. Returns at once
+    /// if no other process can use the store.
     pub async fn send_left(&self, tasks: &Tasks, stop: CancellationToken) {
         let Some(senders) = &self.senders else { return };
         let stopped = async {
@@ -224,7 +227,7 @@ impl PushNotifications {
         }
     }
 
-    /// Sends the events behind cursors that this process has taken.
+    /// Sends the events after each of these cursors, which this process has taken over.
     async fn send_on(&self, cursors: Vec<PushCursor>, senders: &Arc<Senders>, tasks: &Tasks) {
         for cursor in cursors {
             let (wait, then) = match tasks.open(&cursor.owner, &cursor.task).await {
@@ -376,7 +379,7 @@ fn event_of(task: &TaskId, event: &LoggedEvent, json: Arc<str>) -> Event {
     }
 }
 
-/// True if the event ends or interrupts the task.
+/// True if the event ends the task or makes it wait for its client.
 fn rests(event: &LoggedEvent) -> bool {
     match event.event() {
         StreamResponse::StatusUpdate(update) => {

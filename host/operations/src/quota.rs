@@ -39,49 +39,50 @@ pub use ledger::Ledger;
 use written::Written;
 pub use written::{LATELY, MOST_HOURS};
 
-/// The period of updating the usage of tenants.
+/// The time between two updates of the usage of tenants.
 const LOOK: Duration = Duration::from_secs(1);
 /// The number of tenants that are updated concurrently.
 const AT_ONCE: usize = 4;
 /// The time limit for counting the stored data of one tenant.
 const LONGEST_COUNT: Duration = Duration::from_secs(5);
-/// The `Retry-After` of limits that clear soon: a turn may have ended by then.
+/// The `Retry-After` for a limit that clears when a turn ends.
 const SOON: Duration = Duration::from_secs(1);
-/// The `Retry-After` of limits on stored data, some of which may have been deleted by then.
+/// The `Retry-After` for a limit on stored data, which clears when data is deleted.
 const LATER: Duration = Duration::from_secs(10);
 
-/// The limits of a tenant. An absent one is unlimited.
+/// The limits of a tenant. A limit that is `None` allows any amount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantQuota {
-    /// Requests per second, over all processes.
+    /// The most requests per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u64>,
-    /// Milliseconds of CPU time in extensions and in the agent per second, over all processes.
+    /// The most milliseconds of CPU time per second in extensions and in the agent, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms_per_second: Option<u64>,
-    /// Concurrent turns, including turns that wait for their conversation, over all processes.
+    /// The most turns at a time, including turns that wait for their conversation, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// Stored sessions.
+    /// The most stored sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u64>,
-    /// Bytes of the state of all sessions.
+    /// The most bytes of state in all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<u64>,
-    /// Stored finished tasks. Beyond the limit nothing is refused, but the oldest tasks are deleted.
+    /// The most finished tasks that are stored. Above this limit the oldest ones are deleted, and no request is
+    /// refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
-    /// Stored keys of all extensions.
+    /// The most stored keys of all extensions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
-    /// Tokens of prompts and answers, as models report them, per day (UTC).
+    /// The most tokens per day (UTC), counted as models report the tokens of prompts and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
 }
 
 impl TenantQuota {
-    /// The first limit that is zero. Such a limit would refuse every request.
+    /// The name of the first limit that is zero. Such a limit would refuse every request. `None` if no limit is zero.
     #[must_use]
     pub fn of_nothing(&self) -> Option<&'static str> {
         let quotas = [
@@ -103,7 +104,7 @@ pub struct Quotas {
     stores: Stores,
     places: Arc<SharedPlaces>,
     ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
-    /// Held while usage is written to the store.
+    /// The progress of writing usage to the store. Locked during a write.
     writing: tokio::sync::Mutex<Written>,
 }
 
@@ -111,7 +112,7 @@ pub struct Quotas {
 pub struct Stores {
     pub conversations: Arc<dyn Store>,
     pub keys: Arc<dyn KeyValueStore>,
-    /// The usage of all processes, which is added up there.
+    /// The store that adds up the usage of all processes.
     pub usage: Arc<dyn UsageStore>,
 }
 
@@ -122,7 +123,7 @@ pub struct TenantUse {
     quotas: Arc<Quotas>,
 }
 
-/// Why the usage of a tenant cannot be read.
+/// The reason why the usage of a tenant cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// The conversations and tasks cannot be counted.
@@ -139,21 +140,21 @@ pub enum CountError {
 /// The current usage of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
-    /// Requests in the last second, in this process.
+    /// The number of requests in the last second, in this process.
     pub requests_per_second: u64,
-    /// Milliseconds of CPU time of extensions and the agent in the last second, in this process.
+    /// The milliseconds of CPU time of extensions and the agent in the last second, in this process.
     pub cpu_ms_per_second: u64,
-    /// Running turns with a task, over all processes. `None` if only one process can use the store.
+    /// The number of running turns with a task, over all processes. `None` if only one process can use the store.
     pub turns_of_all: Option<u64>,
-    /// Stored sessions.
+    /// The number of stored sessions.
     pub sessions: u64,
-    /// Bytes of the state of all sessions.
+    /// The bytes of state in all sessions.
     pub state_bytes: u64,
-    /// Stored tasks.
+    /// The number of stored tasks.
     pub tasks: u64,
-    /// Stored keys.
+    /// The number of stored keys.
     pub keys: u64,
-    /// Today's tokens: over all processes if the tenant has a quota on tokens, else in this process.
+    /// The tokens of today: over all processes if the tenant has a quota on tokens, else in this process.
     pub tokens_per_day: u64,
     /// The usage of the last hours, over all processes.
     pub lately: Consumption,
@@ -232,8 +233,8 @@ impl Quotas {
         }
     }
 
-    /// Counts the stored data that has a quota. Failures of the store are not logged here, because the poll for other
-    /// processes' tasks logs them.
+    /// Counts the stored data that has a quota. Failures of the store are not logged here. The query for tasks of other
+    /// processes logs them.
     async fn count_in_time(&self, ledger: &Ledger) {
         let began = Instant::now();
         match timeout(LONGEST_COUNT, self.count(ledger, &ledger.quota())).await {
@@ -335,7 +336,7 @@ impl TenantUse {
     /// Counts a session that is about to be created.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] if the tenant has as many sessions as allowed.
+    /// [`A2aError::QuotaExceeded`] if the tenant already has the allowed number of sessions.
     pub(crate) fn check_new_session(&self) -> Result<(), A2aError> {
         self.check("sessions", self.quota.sessions, self.ledger.held.sessions(), LATER)?;
         self.ledger.held.add_session();
@@ -347,7 +348,7 @@ impl TenantUse {
         self.refused("turns", (turns as u64, turns as u64), SOON)
     }
 
-    /// The counter to which models add the tenant's tokens.
+    /// The counter for the tenant's tokens. Models add to the counter.
     pub(crate) fn tokens(&self) -> TokenCount {
         self.ledger.tokens.count().clone()
     }

@@ -54,12 +54,12 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.admit())
     }
 
-    /// Runs work for the tenant, which shares instances and connections fairly with other tenants.
+    /// Runs the future `done` for the tenant. Instances and connections are shared fairly between tenants.
     pub(crate) fn for_tenant<F: Future>(&self, done: F) -> impl Future<Output = F::Output> {
         of_tenant(self.tenant(), done)
     }
 
-    /// Like [`Self::for_tenant`], for work on a task without a request. Log lines name the task.
+    /// Like [`Self::for_tenant`], for work on a task that no request waits for. The log lines name the task.
     pub(crate) fn for_task<F: Future>(&self, task: &TaskId, done: F) -> impl Future<Output = F::Output> {
         let request = Request::begin(false);
         let tenant = self.tenant();
@@ -94,7 +94,8 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.check_new_session())
     }
 
-    /// Checks that new turns may begin. That may have changed while a turn waited.
+    /// Checks that new turns may begin: the server does not drain, and the tenant is still served. A turn that has
+    /// waited checks this again.
     pub(crate) fn check_begins(&self) -> Result<(), A2aError> {
         if self.process.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });

@@ -13,8 +13,8 @@
 //!              └ the task or the answer of the first arrival
 //! ```
 //!
-//! A message that is refused on the way to Begun leaves nothing behind. Begun is one append: from then on no client is
-//! needed.
+//! A message that is refused on the way to Begun leaves nothing behind. Begun is one append: from its beginning on no client
+//! is needed.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) use checked::{installed_with, steps_for};
 use claimed::Claiming;
 use entered::QueueStanding;
 
-/// The operation whose client reads the events of the turn as they are stored.
+/// The name of the operation whose client reads the events of the turn as they are stored.
 pub(crate) const STREAMING: &str = "SendStreamingMessage";
 
 impl RequestHandler {
@@ -159,8 +159,8 @@ impl RequestHandler {
             Claiming::Repeated(outcome) => return Ok((Reception::Repeated, outcome)),
         };
         let outcome = match self.entered(*claimed).await? {
-            QueueStanding::Runs(entered) => match self.asked_and_begun(*entered).await {
-                Ok(begun) => begun.run().await?,
+            QueueStanding::Runs(entered) => match self.asked(*entered).await {
+                Ok(asked) => self.begun_and_answered(asked).await?,
                 Err(refused) => return Err(refused.leave_nothing().await),
             },
             QueueStanding::Waits(accepted) => self.wait_for_turn(*accepted).await?,

@@ -30,8 +30,8 @@ pub struct ServiceParameters {
     pub requested: Vec<ExtensionUri>,
     /// The owner of the tasks that the caller may read and create. Without authentication its principal is empty.
     pub owner: Owner,
-    /// The claims of the caller's token, which select caller-specific extensions. Empty without a token, and for turns
-    /// without a request.
+    /// The claims of the caller's token, by which caller-specific extensions apply. Empty without a token, and for
+    /// turns without a request.
     pub claims: JsonObject,
     /// The header fields of the request, if the agent may need some of them.
     pub headers: Option<Arc<HeaderMap>>,

@@ -41,12 +41,12 @@ pub(crate) mod task_pins;
 
 /// Above this number of live tasks, unused ones are removed from memory.
 const CROWD: usize = 1_024;
-/// The period of sweeping old tasks and conversations.
+/// The time between two sweeps of old tasks and conversations.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
-/// The period of sweeping keys whose task or conversation was deleted.
+/// The time between two sweeps of keys whose task or conversation was deleted.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
 
-/// The number of overdue tasks that one sweep returns.
+/// The most overdue tasks that a sweep returns.
 const OVERDUE: usize = 100;
 /// The status message of a task that waited too long for its client.
 const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";
@@ -80,12 +80,12 @@ pub struct TaskBounds {
 
 struct Live {
     records: HashMap<TaskId, Arc<TaskRecord>>,
-    /// The number of records at which unused ones are removed.
+    /// The number of records above which unused records are removed.
     crowd: usize,
 }
 
 impl Tasks {
-    /// The tasks in this store.
+    /// Creates the tasks of the server over their store.
     pub fn new(
         (store, process): (Arc<dyn ConversationStore>, Process),
         pins: Arc<Pins>,
@@ -196,7 +196,7 @@ impl Tasks {
         Ok(record)
     }
 
-    /// The record of any owner's task.
+    /// The record of a task of any owner. `None` if the task does not exist.
     async fn find(&self, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
         let live = self.live().records.get(id).cloned();
         if let Some(record) = live {
@@ -227,7 +227,7 @@ impl Tasks {
         self.live().records.get(id).filter(|record| record.owner() == owner).cloned()
     }
 
-    /// Adds a record to those that requests find.
+    /// Makes a record available to requests.
     pub(crate) fn insert(&self, record: &Arc<TaskRecord>) {
         let mut live = self.live();
         live.records.insert(record.id().clone(), Arc::clone(record));
@@ -247,7 +247,7 @@ impl Tasks {
         }
     }
 
-    /// Removes a record from those that requests find.
+    /// Makes a record unavailable to requests.
     pub(crate) fn remove(&self, record: &Arc<TaskRecord>) {
         let mut live = self.live();
         if live.records.get(record.id()).is_some_and(|found| Arc::ptr_eq(found, record)) {
@@ -302,7 +302,8 @@ impl Tasks {
         }
     }
 
-    /// Fails a waiting task with the reason. Readers get that as a normal end. True if this call has ended the task.
+    /// Fails a waiting task with the reason. Readers get the failure as a normal end. Returns true if this call ended
+    /// the task.
     async fn end_waiting(self: &Arc<Self>, id: &TaskId, reason: &str) -> Result<bool, StoreError> {
         let found = match self.find(id).await {
             Err(error @ StoreError::Unreadable { .. }) => {
@@ -311,30 +312,34 @@ impl Tasks {
             }
             found => found?,
         };
-        let Some(record) = found.filter(|record| !record.is_running() && record.task_state().is_interrupted()) else {
+        let Some(record) = found.filter(|record| !record.is_running()) else { return Ok(false) };
+        let seen = record.numbered();
+        if seen.0.state().is_terminal() {
             return Ok(false);
-        };
-        match self.append_alone(&record, failed(&record, reason)).await {
+        }
+        match self.append_alone(&record, seen, failed(&record, reason)).await {
             Ok(()) => Ok(record.is_finished()),
             Err(AppendError::Store(error)) => Err(error),
-            // The task was deleted, or its client has answered.
+            // The task was deleted, or has gone on.
             Err(_) => Ok(false),
         }
     }
 
-    /// Stores an update of a task that no turn works on.
+    /// Stores an update of a task that no turn works on, if the task is still as the caller has seen it.
     pub(crate) async fn append_alone(
         self: &Arc<Self>,
         record: &Arc<TaskRecord>,
+        seen: (TaskSnapshot, u64),
         update: StreamResponse,
     ) -> Result<(), AppendError> {
-        let appended = record.append_alone(update).await?;
+        let appended = record.append_alone(seen, update).await?;
         self.follow(&appended);
         self.leave_if_finished(record);
         Ok(())
     }
 
-    /// Follows what an append has done to other tasks.
+    /// Handles the effects of an append on other tasks: drops deleted tasks from memory, and ends the oldest waiting
+    /// task of an owner with too many.
     pub(crate) fn follow(self: &Arc<Self>, appended: &Appended) {
         appended.displaced.iter().for_each(|task| self.let_go(task));
         let (Some(surplus), Ok(runtime)) = (appended.surplus.clone(), Handle::try_current()) else { return };
@@ -356,7 +361,8 @@ impl Tasks {
         }
     }
 
-    /// Passes hints about the queue of a conversation on while a turn waits.
+    /// Registers a waiting turn, so that hints about the queue of its conversation reach the turn. Dropping the result
+    /// ends the registration.
     pub(crate) fn waits_in(&self, key: &ConversationKey) -> WaitingTurn<'_> {
         self.queues.wait(key)
     }

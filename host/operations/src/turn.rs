@@ -42,7 +42,7 @@ pub(crate) use closing::closing_event;
 pub(crate) use running::{Running, TurnResult};
 pub(crate) use stage::Stage;
 
-/// The most events of the agent that wait for the hooks and the store, and that are stored together.
+/// The most events of the agent that wait for the hooks and the store. So many events are stored together at most.
 const EVENTS_IN_FLIGHT: usize = 16;
 
 /// The outcome of an accepted message.
@@ -57,7 +57,7 @@ pub(crate) enum Outcome {
     Task(TaskOutcome),
 }
 
-/// The task of a message.
+/// The outcome of a message that has a task.
 pub(crate) struct TaskOutcome {
     pub(crate) record: Arc<TaskRecord>,
     pub(crate) subscription: Subscription,
@@ -74,13 +74,13 @@ pub(crate) struct Turn {
     /// Held until the turn ends.
     pub(crate) _permit: TurnPermit,
     pub(crate) chain: Chain,
-    /// The URIs that find the turn's extensions if the turn is made again.
+    /// The URIs that activate the same extensions if the turn is made again.
     pub(crate) requested: Vec<ExtensionUri>,
     pub(crate) context: TurnContext,
     /// The task as extensions see it.
     pub(crate) turn_task: TurnTask,
     pub(crate) stage: Stage,
-    /// What the extensions have said to the beginning of the turn, until the turn has followed it.
+    /// The outcome of the hooks at the beginning of the turn. `None` once the turn has handled the outcome.
     pub(crate) beginning: Option<BeginOutcome>,
     /// Events and notes that have passed the hooks and are not stored yet.
     pub(crate) pending: Vec<Entry>,
@@ -95,7 +95,7 @@ pub(crate) struct Turn {
 /// The task's state after an event that ends the agent's work: a final state, or an interrupted one.
 type Settled = Option<TaskState>;
 
-/// Why a turn ends.
+/// The reason why a turn ends.
 enum Ending {
     /// The agent returned, or its last event has settled the task.
     Returned(Result<(), AgentError>, Settled),
@@ -150,8 +150,8 @@ impl Turn {
         self.end(ending, events).await
     }
 
-    /// Follows what the extensions have said to the beginning of the turn. Returns the turn's ending if the agent must not
-    /// run.
+    /// Acts on the outcome of the hooks at the beginning of the turn. Returns the ending of the turn if the agent must
+    /// not run.
     async fn beginning(&mut self) -> Option<Ending> {
         match self.beginning.take()? {
             BeginOutcome::Proceed => None,

@@ -14,15 +14,15 @@ use crate::send_message::incoming::Incoming;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::TaskRecord;
 
-/// The ids for one turn, or for a task without a turn.
+/// The ids at the upstream agent, for one turn or for a task without a turn.
 struct StoredUpstreamIds {
     store: Arc<dyn ConversationStore>,
     key: ConversationKey,
-    /// `None` without a turn, which alone stores ids.
+    /// The turn that stores new ids. `None` if there is no turn. The ids can then only be read.
     turn: Option<Conversation>,
 }
 
-/// Ids cannot be stored without a turn.
+/// The error for ids that cannot be stored, because no turn runs.
 #[derive(Debug, thiserror::Error)]
 #[error("no turn runs that could store the ids")]
 struct NoTurn;

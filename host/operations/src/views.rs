@@ -20,7 +20,7 @@ pub(crate) mod turn_task;
 /// The view of a turn without active extensions.
 static NO_TURN: LazyLock<Arc<dyn TurnView>> = LazyLock::new(|| Arc::new(NoTurn));
 
-/// The stores that all views read.
+/// The stores that the views of all turns read.
 pub struct ExtensionViews {
     pub keys: Arc<ScopedKeys>,
     pub lister: Lister,
@@ -73,7 +73,7 @@ struct ViewOfTurn {
     conversation: Conversation,
     task: TurnTask,
     steps: Steps,
-    /// `None` if no active extension may store keys.
+    /// The keys of the turn's task and conversation. `None` if no active extension may store keys.
     keys: Option<TurnKeys>,
     tasks: CallersTasks,
 }

@@ -8,7 +8,7 @@ use crate::{ExtensionUri, JsonObject, SecurityRequirement, SecurityScheme};
 message! {
     /// An agent's description of itself.
     pub struct AgentCard {
-        /// A name for people.
+        /// The name of the agent, for people to read.
         pub name: String => "name" required,
         /// The purpose of the agent.
         pub description: String => "description" lenient,
@@ -26,9 +26,9 @@ message! {
         pub security_schemes: IndexMap<String, SecurityScheme> => "securitySchemes" optional,
         /// The security requirements. A request must satisfy one entry, with all schemes in the entry.
         pub security_requirements: Vec<SecurityRequirement> => "securityRequirements" optional,
-        /// Media types that all skills accept.
+        /// Media types that all skills accept, unless a skill has media types of its own.
         pub default_input_modes: Vec<String> => "defaultInputModes" lenient,
-        /// Media types that all skills can produce.
+        /// Media types that all skills can produce, unless a skill has media types of its own.
         pub default_output_modes: Vec<String> => "defaultOutputModes" lenient,
         /// The skills of the agent.
         pub skills: Vec<AgentSkill> => "skills" lenient,
@@ -84,19 +84,19 @@ message! {
 
     /// An ability of an agent, such as translation.
     pub struct AgentSkill {
-        /// Unique within the card.
+        /// The id of the skill, unique within the card.
         pub id: String => "id" required,
-        /// A name for people.
+        /// The name of the skill, for people to read.
         pub name: String => "name" lenient,
         /// A description of the skill.
         pub description: String => "description" lenient,
-        /// Keywords.
+        /// Keywords that describe the skill.
         pub tags: Vec<String> => "tags" lenient,
-        /// Prompts to try.
+        /// Example prompts for the skill.
         pub examples: Vec<String> => "examples" optional,
-        /// Accepted media types, instead of the card's defaults.
+        /// Media types that the skill accepts, instead of the card's defaults.
         pub input_modes: Vec<String> => "inputModes" optional,
-        /// Produced media types, instead of the card's defaults.
+        /// Media types that the skill produces, instead of the card's defaults.
         pub output_modes: Vec<String> => "outputModes" optional,
         /// Security requirements of this skill.
         pub security_requirements: Vec<SecurityRequirement> => "securityRequirements" optional,
@@ -104,9 +104,9 @@ message! {
 
     /// A JSON Web Signature over the card without its signatures.
     pub struct AgentCardSignature {
-        /// The protected header, base64url.
+        /// The protected header, in base64url.
         pub protected: String => "protected" required,
-        /// The signature, base64url.
+        /// The signature, in base64url.
         pub signature: String => "signature" required,
         /// The unprotected header.
         pub header: Option<JsonObject> => "header" optional,

@@ -22,7 +22,7 @@ use crate::{ExtensionUri, GrpcStatus, Json, TaskId, TaskState};
 /// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum A2aError {
-    /// The task does not exist, has expired, or is not the caller's; the three look the same on purpose.
+    /// The task does not exist, has expired, or belongs to another caller. Clients cannot tell these cases apart.
     #[error("task {task_id} was not found; it may have expired or belong to another caller")]
     TaskNotFound {
         /// The id that the client sent.
@@ -38,7 +38,7 @@ pub enum A2aError {
         /// The id of the config that the client sent.
         config_id: String,
     },
-    /// The task has ended already.
+    /// The task cannot be cancelled, because it has ended.
     #[error("task {task_id} cannot be canceled because it is in state {state}")]
     TaskNotCancelable {
         /// The id that the client sent.
@@ -55,7 +55,7 @@ pub enum A2aError {
         /// The unsupported part, and an alternative.
         reason: String,
     },
-    /// A media type that the agent does not take.
+    /// The agent does not accept this media type.
     #[error("content type {content_type} is not supported; the agent card lists the supported input modes")]
     ContentTypeNotSupported {
         /// The media type.
@@ -103,7 +103,7 @@ pub enum A2aError {
          the version {of}"
     )]
     PathOfOtherVersion {
-        /// The path, below that of the binding.
+        /// The path within the binding, without the path at which the server offers the binding.
         path: String,
         /// The version of A2A that has this path.
         of: &'static str,
@@ -158,7 +158,7 @@ pub enum A2aError {
         /// Seconds after which the request may be sent again.
         retry_seconds: u64,
     },
-    /// The agent cannot be reached now. Other agents of this server may still be.
+    /// The agent cannot be reached now. Other agents of this server may be reachable.
     #[error("{reason}; try again {}", when(.retry_seconds.as_ref()))]
     Unavailable {
         /// The unavailable part, as far as clients may know.
@@ -166,7 +166,7 @@ pub enum A2aError {
         /// Seconds after which the request may be sent again, if known.
         retry_seconds: Option<u64>,
     },
-    /// The request has no valid credentials (specification section 7.4). The HTTP status is 401 on every binding.
+    /// The request has no valid credentials (specification section 7.4). The HTTP status is 401 on all bindings.
     #[error("{reason}; the agent card lists the security schemes")]
     Unauthenticated {
         /// The missing or wrong credential, without its value.
@@ -218,7 +218,7 @@ const fn row(code: i32, http_status: u16, grpc_status: GrpcStatus, reason: &'sta
     Row { code, http_status, grpc_status, reason }
 }
 
-/// Names the place of the value for the client.
+/// Converts to [`A2aError::InvalidParams`] about the field that contains the value.
 impl From<Unportable> for A2aError {
     fn from(unportable: Unportable) -> Self {
         let reason = unportable.reason();
@@ -226,7 +226,7 @@ impl From<Unportable> for A2aError {
     }
 }
 
-/// The most bytes of each text in an error. A longer text is cut, because it may repeat the client's own text.
+/// The most bytes of each text in an error. A longer text is cut: it may contain text of the client.
 pub(crate) const MAX_TEXT_BYTES: usize = 4096;
 
 impl A2aError {
@@ -356,7 +356,7 @@ pub(crate) fn comma_separated<'a>(uris: impl IntoIterator<Item = &'a ExtensionUr
     list
 }
 
-/// The end of a sentence with `try again`: `in 5 s`, or `later` if the time is unknown.
+/// The time for a sentence that says `try again`: `in 5 s`, or `later` if the time is unknown.
 fn when(seconds: Option<&u64>) -> String {
     seconds.map_or_else(|| "later".to_owned(), |seconds| format!("in {seconds} s"))
 }

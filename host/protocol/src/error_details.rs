@@ -1,4 +1,4 @@
-//! The structured half of an error: `google.rpc` messages as ProtoJSON, the same list on all bindings.
+//! The details of an error, which programs read: `google.rpc` messages as ProtoJSON. All bindings send the same list.
 
 use indexmap::IndexMap;
 use serde::Serialize;

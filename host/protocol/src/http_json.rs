@@ -8,14 +8,14 @@ use crate::{A2aError, Json, JsonObject};
 /// The media type of the binding. The server also accepts `application/json`.
 pub const MEDIA_TYPE: &str = "application/a2a+json";
 
-/// The fields of operations without a body that are booleans.
+/// The query parameters whose value is a boolean.
 const FLAGS: [&str; 1] = ["includeArtifacts"];
 
 /// Reads a body. An empty body and `null` count as an empty object.
 ///
 /// # Errors
-/// [`A2aError::Parse`] when the bytes are not one JSON value in UTF-8, or nest too deeply, [`A2aError::InvalidParams`] when not
-/// everybody could read them.
+/// [`A2aError::Parse`] when the bytes are not one JSON value in UTF-8, or nest too deeply. [`A2aError::InvalidParams`]
+/// when the JSON is valid but not every reader could read it.
 pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     let parse_error = |reason: String| A2aError::Parse { reason };
     let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;

@@ -51,7 +51,7 @@ macro_rules! string_ids {
             }
         }
 
-        /// The text, still shared.
+        /// Returns the text without copying it.
         impl From<$name> for Arc<str> {
             fn from(id: $name) -> Self {
                 id.0

@@ -62,7 +62,8 @@ impl Json {
         Self::repaired(to_raw_value(value)?)
     }
 
-    /// Encodes an object whose values are portable. Parts that now nest too deep are replaced.
+    /// Encodes an object. Its values are portable, but the object adds a level of nesting, so values that nest too deep
+    /// are replaced.
     pub(crate) fn of_object(object: &JsonObject) -> Result<Self, serde_json::Error> {
         let raw = to_raw_value(object)?;
         if portable::nests_deeper_than(raw.get(), Self::MAX_DEPTH) {

@@ -55,7 +55,7 @@ impl JsonObject {
         self.entries()?.get(key)
     }
 
-    /// Sets `key`, at the end if it is new, and returns the value it replaced.
+    /// Sets the value of `key`, and returns the previous value. A new key is added at the end.
     pub fn insert(&mut self, key: String, value: Json) -> Option<Json> {
         self.change().insert(key, value)
     }
@@ -67,12 +67,13 @@ impl JsonObject {
         if self.contains_key(key) { self.change().shift_remove(key) } else { None }
     }
 
-    /// Tells whether `key` is present, also with the value `null`.
+    /// True if the object has `key`, even with the value `null`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.entries().is_some_and(|entries| entries.contains_key(key))
     }
 
-    /// Adds the entries of `other`, which win a key. Nothing is copied where this has none.
+    /// Adds the entries of `other`. For a key that both objects have, the value of `other` stays. An empty object takes
+    /// over `other` without copying it.
     pub fn merge(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -118,16 +119,16 @@ impl JsonObject {
         self.entries().unwrap_or(&NONE)
     }
 
-    /// The entries for a change. Copies shared entries first.
+    /// The entries, to be changed. Copies them first if a clone shares them.
     fn change(&mut self) -> &mut Entries {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// The object as one value. If values in it nest deeper than [`Json::MAX_DEPTH`], the deepest arrays and objects
-    /// become text.
+    /// The object as one value. If values in the object nest deeper than [`Json::MAX_DEPTH`], the deepest arrays and
+    /// objects become text.
     ///
     /// # Errors
-    /// None that is known.
+    /// No known object causes an error.
     pub fn to_json(&self) -> Result<Json, serde_json::Error> {
         Json::of_object(self)
     }

@@ -1,4 +1,4 @@
-//! The JSON-RPC 2.0 envelope: bytes to a request, a result or an error to the text of a response.
+//! The JSON-RPC 2.0 envelope: reads a request from bytes, and writes a result or an error as a response.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,7 @@ pub fn is_reserved(method: &str) -> bool {
 /// The id of a request. It is echoed with its JSON type, which clients compare.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestId {
-    /// `null`, sent by a client or standing for an id that could not be read.
+    /// `null`. It also stands for an id that could not be read.
     Null,
     /// A number as the client wrote it.
     Number(String),
@@ -53,7 +53,7 @@ impl Request<'_> {
     /// The parameters as an owned value.
     ///
     /// # Errors
-    /// None that is known: [`decode`] has checked the parameters.
+    /// No known request causes an error, because [`decode`] has checked the parameters.
     pub fn params_json(&self) -> Result<Json, A2aError> {
         Json::parse(self.params.to_owned()).map_err(|error| invalid_request(&format!("params: {error}")))
     }
@@ -82,8 +82,8 @@ const MAX_ID_BYTES: usize = 256;
 /// ```
 ///
 /// # Errors
-/// [`A2aError::Parse`] when the bytes are not JSON, [`A2aError::InvalidRequest`] when they are no single JSON-RPC 2.0
-/// request with an id, [`A2aError::InvalidParams`] when not everybody could read its parameters.
+/// [`A2aError::Parse`] when the bytes are not JSON. [`A2aError::InvalidRequest`] when they are not a single JSON-RPC
+/// 2.0 request with an id. [`A2aError::InvalidParams`] when not every reader could read the parameters.
 pub fn decode(bytes: &[u8]) -> Result<Request<'_>, Box<Rejection>> {
     let envelope = read_envelope(bytes).map_err(|error| reject(RequestId::Null, error))?;
     // The id is read first, so that the errors after it go out under it.
@@ -119,7 +119,7 @@ struct Envelope<'a> {
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Tells `"id": null` from a missing id.
+/// Reads a field that is present. Thereby `"id": null` differs from a missing id.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }

@@ -11,7 +11,7 @@ use crate::proto_json::FieldValue;
 use crate::{Json, JsonObject};
 
 thread_local! {
-    /// Fields skipped during the current read; `None` outside `reading`.
+    /// The fields that were skipped during the current read; `None` outside `reading`.
     static LEFT_OUT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 

@@ -30,11 +30,11 @@ message! {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub struct Message {
-        /// Created by the sender.
+        /// The id of the message, which its sender creates.
         pub message_id: MessageId => "messageId" required,
-        /// The conversation. A server's message always has one.
+        /// The conversation of the message. A message of a server always has one.
         pub context_id: Option<ContextId> => "contextId",
-        /// The task that the message belongs to, if there is one.
+        /// The task of the message, if there is one.
         pub task_id: Option<TaskId> => "taskId",
         /// The sender.
         pub role: Role => "role" required,
@@ -51,7 +51,7 @@ message! {
 }
 
 impl Message {
-    /// A message of the server in `context`, and in `task` when one exists, with a new id.
+    /// A message of the server in `context`, with a new id. `task` is the task of the message, if there is one.
     pub fn agent(context: ContextId, task: Option<TaskId>, parts: impl Into<Parts>) -> Self {
         Self {
             message_id: MessageId::generate(),

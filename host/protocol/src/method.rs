@@ -11,27 +11,27 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Section 3.1.1.
+    /// Sends a message to the agent, and waits for the answer (section 3.1.1).
     SendMessage,
-    /// Section 3.1.2.
+    /// Sends a message to the agent, and streams the events of the answer (section 3.1.2).
     SendStreamingMessage,
-    /// Section 3.1.3.
+    /// Reads a task (section 3.1.3).
     GetTask,
-    /// Section 3.1.4.
+    /// Lists the tasks of the caller (section 3.1.4).
     ListTasks,
-    /// Section 3.1.5.
+    /// Cancels a task (section 3.1.5).
     CancelTask,
-    /// Section 3.1.6.
+    /// Streams the events of an existing task (section 3.1.6).
     SubscribeToTask,
-    /// Section 3.1.7.
+    /// Registers a receiver of push notifications for a task (section 3.1.7).
     CreateTaskPushNotificationConfig,
-    /// Section 3.1.8.
+    /// Reads one push notification config of a task (section 3.1.8).
     GetTaskPushNotificationConfig,
-    /// Section 3.1.9.
+    /// Lists the push notification configs of a task (section 3.1.9).
     ListTaskPushNotificationConfigs,
-    /// Section 3.1.10.
+    /// Deletes a push notification config of a task (section 3.1.10).
     DeleteTaskPushNotificationConfig,
-    /// Section 3.1.11.
+    /// Reads the card for authenticated callers (section 3.1.11).
     GetExtendedAgentCard,
 }
 

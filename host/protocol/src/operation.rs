@@ -1,11 +1,12 @@
-//! Requests and responses of the operations on messages, tasks and cards (specification section 3.1).
-//! Those on push notifications are in `push`.
+//! Requests and responses of the operations on messages, tasks and cards (specification section 3.1). The module `push`
+//! has those of the operations on push notifications.
 
 use crate::proto_json::message;
 use crate::{ContextId, Message, Metadata, Task, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 
 impl SendMessageRequest {
-    /// The request without fields that Annex adds to A2A 1.0, so that clients cannot set them.
+    /// Removes the fields that Annex adds to A2A 1.0. Called on each request of a client, because clients must not set
+    /// these fields.
     #[must_use]
     pub fn of_client(mut self) -> Self {
         let config = self.configuration.task_push_notification_config.take();
@@ -17,7 +18,7 @@ impl SendMessageRequest {
 message! {
     /// The parameters of SendMessage and SendStreamingMessage.
     pub struct SendMessageRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// The message for the agent.
         pub message: Message => "message" required,
@@ -35,13 +36,14 @@ message! {
         pub task_push_notification_config: Option<TaskPushNotificationConfig> => "taskPushNotificationConfig",
         /// The most messages of history in the answer. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
-        /// True: the answer comes once the task exists. False: it comes when the task has ended or is interrupted.
+        /// True if the answer is sent as soon as the task exists. False if the answer is sent when the task has ended
+        /// or is interrupted.
         pub return_immediately: bool => "returnImmediately",
     }
 
     /// The parameters of GetTask.
     pub struct GetTaskRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// The id of the wanted task.
         pub id: TaskId => "id" required,
@@ -51,11 +53,11 @@ message! {
 
     /// The parameters of ListTasks.
     pub struct ListTasksRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// Only tasks of this conversation.
+        /// The conversation of the listed tasks. Absent: tasks of all conversations.
         pub context_id: Option<ContextId> => "contextId",
-        /// Only tasks in this state. Unspecified: tasks in any state.
+        /// The state of the listed tasks. Unspecified: tasks in any state.
         pub status: TaskState => "status",
         /// The most tasks on a page, 1 to 100. Absent: 50.
         pub page_size: Option<i32> => "pageSize",
@@ -63,9 +65,9 @@ message! {
         pub page_token: Option<String> => "pageToken",
         /// The most messages of history per task. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
-        /// Only tasks whose status has this timestamp or a later one.
+        /// The earliest timestamp that the status of a listed task has. Absent: any timestamp.
         pub status_timestamp_after: Option<Timestamp> => "statusTimestampAfter",
-        /// True to include artifacts. Absent: no artifacts.
+        /// True if the answer contains the artifacts of the tasks. Absent counts as false.
         pub include_artifacts: Option<bool> => "includeArtifacts",
     }
 
@@ -83,7 +85,7 @@ message! {
 
     /// The parameters of CancelTask.
     pub struct CancelTaskRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// The id of the task to cancel.
         pub id: TaskId => "id" required,
@@ -93,7 +95,7 @@ message! {
 
     /// The parameters of SubscribeToTask.
     pub struct SubscribeToTaskRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// The id of the task to follow.
         pub id: TaskId => "id" required,
@@ -101,7 +103,7 @@ message! {
 
     /// The parameters of GetExtendedAgentCard.
     pub struct GetExtendedAgentCardRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
     }
 }

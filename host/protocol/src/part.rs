@@ -40,8 +40,8 @@ pub struct Part {
 pub enum PartContent {
     /// Plain text.
     Text(String),
-    /// Bytes in base64, as received. They are written in the standard alphabet. Validation of the request checks the
-    /// base64.
+    /// Bytes in base64, as received. They are sent in the standard alphabet. Validation of the request checks that the
+    /// text is base64.
     Raw(String),
     /// The URL of the content.
     Url(String),
@@ -96,7 +96,8 @@ impl From<PartContent> for Part {
 pub struct Parts(Option<Arc<Vec<Part>>>);
 
 impl Parts {
-    /// Replaces bytes whose text is not base64, as [`PartContent::raw_or_text`] says. Returns whether there were any.
+    /// Applies [`PartContent::raw_or_text`] to all bytes whose text is not base64. Returns true if there were such
+    /// bytes.
     pub fn replace_unreadable(&mut self) -> bool {
         // Shared parts are copied only if one is replaced.
         if self.iter().all(|part| part.content.is_readable()) {
@@ -120,7 +121,7 @@ impl Deref for Parts {
     }
 }
 
-/// Copies shared parts before a change.
+/// Gives access for a change. Copies the parts first if a clone shares them.
 impl DerefMut for Parts {
     fn deref_mut(&mut self) -> &mut Vec<Part> {
         Arc::make_mut(self.0.get_or_insert_default())

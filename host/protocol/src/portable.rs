@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use crate::Json;
 
-/// The reason why some readers cannot read a JSON value.
+/// The property of a JSON value that some readers cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     TooDeep,
@@ -33,7 +33,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// The first value in a JSON text that not every reader takes.
+/// The first value in a JSON text that some readers cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unportable {
     /// The path of the value, such as `message.parts[2].data`; empty for the whole text.
@@ -141,7 +141,7 @@ thread_local! {
 
 /// Runs `decode` on a text that [`check`] has accepted, so that its values are not checked again.
 pub(crate) fn checked<T>(decode: impl FnOnce() -> T) -> T {
-    /// Restores the previous flag, also when decoding panics.
+    /// Restores the previous flag when it is dropped, even if decoding panics.
     struct RestoreFlag(bool);
     impl Drop for RestoreFlag {
         fn drop(&mut self) {
@@ -162,8 +162,9 @@ pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
     has_many_brackets(json, limit) && Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
 }
 
-/// True for most JSON without flaws other than repeated keys. Scans many bytes at once. Such JSON has few brackets, no
-/// escape, no exponent, and no digit at the places that every very long number covers.
+/// A quick check that scans many bytes at once. If it returns true, the JSON has no flaws except perhaps repeated keys.
+/// Otherwise the full scan decides. The check requires few brackets, no escape and no exponent. It also looks at every 300th byte: a
+/// number that is too long covers at least one of these bytes.
 fn is_plain(json: &str) -> bool {
     let bytes = json.as_bytes();
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
@@ -193,7 +194,7 @@ struct Flaws<'a> {
     in_string: bool,
 }
 
-/// Fewer characters than this, without an exponent, make a number within the range of a double.
+/// A number without an exponent and with fewer characters than this is within the range of a double.
 const MANY_DIGITS: usize = 300;
 
 impl<'a> Flaws<'a> {
@@ -205,7 +206,7 @@ impl<'a> Flaws<'a> {
         self.json.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    /// Skips a string, or its beginning up to half of a surrogate pair.
+    /// Skips a string to its end. If half of a surrogate pair comes first, stops after that half and returns its range.
     fn string(&mut self) -> Option<Range<usize>> {
         // Most bytes of a request are in strings, and memchr scans many of them at once.
         while let Some(step) = memchr::memchr2(b'"', b'\\', self.rest()) {
@@ -231,7 +232,7 @@ impl<'a> Flaws<'a> {
         None
     }
 
-    /// Skips an array or object with its content.
+    /// Skips an array or object with its content, and returns its range.
     fn array_or_object(&mut self) -> Range<usize> {
         let start = self.at;
         let around = self.depth - 1;
@@ -294,8 +295,8 @@ impl Iterator for Flaws<'_> {
     }
 }
 
-/// The length in bytes of the escape `\u` before `digits`, with the second escape of a surrogate pair. The flag is
-/// false for half of a pair.
+/// The length in bytes of an escape `\u`, whose digits are at the beginning of `digits`. If the escape begins a
+/// surrogate pair, the length includes the second escape. The flag is false for half of a pair.
 fn escaped(digits: &[u8]) -> (usize, bool) {
     const ESCAPE: usize = r"\ud800".len();
     match unit(digits) {

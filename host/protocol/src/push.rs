@@ -44,7 +44,7 @@ impl FieldValue for Secret {
 }
 
 impl TaskPushNotificationConfig {
-    /// The config without fields that Annex adds to A2A 1.0, so that clients neither set nor see them.
+    /// Removes the fields that Annex adds to A2A 1.0. Clients must neither set nor see these fields.
     #[must_use]
     pub fn of_client(self) -> Self {
         Self { receiver_is_v0_3: false, ..self }
@@ -52,14 +52,14 @@ impl TaskPushNotificationConfig {
 }
 
 message! {
-    /// The webhook for one task's updates, with its credentials. Also the request and the answer of
-    /// CreateTaskPushNotificationConfig.
+    /// The webhook for the updates of one task, with its credentials. CreateTaskPushNotificationConfig has this type as
+    /// its request and as its answer.
     pub struct TaskPushNotificationConfig {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// Names the config within its task. If absent, the server creates an id.
         pub id: Option<String> => "id",
-        /// The task; absent inside SendMessage.
+        /// The task of the config. Absent in a config inside SendMessage.
         pub task_id: Option<TaskId> => "taskId",
         /// The URL that the updates are posted to.
         pub url: String => "url" required,
@@ -82,7 +82,7 @@ message! {
 
     /// The parameters of GetTaskPushNotificationConfig.
     pub struct GetTaskPushNotificationConfigRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// The id of the task that has the config.
         pub task_id: TaskId => "taskId" required,
@@ -92,7 +92,7 @@ message! {
 
     /// The parameters of ListTaskPushNotificationConfigs.
     pub struct ListTaskPushNotificationConfigsRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// The id of the task whose configs are listed.
         pub task_id: TaskId => "taskId" required,
@@ -112,7 +112,7 @@ message! {
 
     /// The parameters of DeleteTaskPushNotificationConfig.
     pub struct DeleteTaskPushNotificationConfigRequest {
-        /// Routes the request; copied from the agent's interface.
+        /// The tenant that the request goes to. Clients copy it from the agent's interface.
         pub tenant: Option<String> => "tenant",
         /// The id of the task that has the config.
         pub task_id: TaskId => "taskId" required,

@@ -37,7 +37,7 @@ one_of! {
 message! {
     /// Schemes that a request must satisfy together.
     pub struct SecurityRequirement {
-        /// The scopes by the name of the scheme.
+        /// The scopes that the request needs, by the name of the security scheme.
         pub schemes: IndexMap<String, StringList> => "schemes",
     }
 
@@ -81,7 +81,7 @@ message! {
     pub struct OpenIdConnectSecurityScheme {
         /// A description for people.
         pub description: Option<String> => "description" optional,
-        /// The discovery document.
+        /// The URL of the discovery document.
         pub open_id_connect_url: String => "openIdConnectUrl" required,
     }
 

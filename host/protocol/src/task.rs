@@ -9,24 +9,24 @@ use crate::{
 proto_enum! {
     /// The state of a task: the agent works, the task waits for the client, or it has ended.
     pub enum TaskState {
-        /// Not known.
+        /// The state is not known.
         #[default]
         Unspecified => "TASK_STATE_UNSPECIFIED",
-        /// Accepted, not begun.
+        /// The task is accepted, and the agent has not begun it.
         Submitted => "TASK_STATE_SUBMITTED",
-        /// Being worked on.
+        /// The agent works on the task.
         Working => "TASK_STATE_WORKING",
-        /// Done. Terminal.
+        /// The task is done. A terminal state.
         Completed => "TASK_STATE_COMPLETED",
-        /// Ended by an error. Terminal.
+        /// The task has failed. A terminal state.
         Failed => "TASK_STATE_FAILED",
-        /// Ended by the client. Terminal.
+        /// The client has cancelled the task. A terminal state.
         Canceled => "TASK_STATE_CANCELED",
-        /// Waits for another message of the client. Interrupted.
+        /// The task waits for another message of the client. An interrupted state.
         InputRequired => "TASK_STATE_INPUT_REQUIRED",
-        /// Refused by the agent. Terminal.
+        /// The agent has refused the task. A terminal state.
         Rejected => "TASK_STATE_REJECTED",
-        /// Waits for credentials. Interrupted.
+        /// The task waits for credentials. An interrupted state.
         AuthRequired => "TASK_STATE_AUTH_REQUIRED",
     }
 }
@@ -46,13 +46,13 @@ impl TaskState {
 message! {
     /// A unit of work. It may outlive the request that began it.
     pub struct Task {
-        /// Created by the server.
+        /// The id of the task, which the server creates.
         pub id: TaskId => "id" required,
         /// The conversation that the task belongs to.
         pub context_id: ContextId => "contextId",
         /// The present status of the task.
         pub status: TaskStatus => "status" required,
-        /// The results so far.
+        /// The artifacts so far.
         pub artifacts: Vec<Artifact> => "artifacts",
         /// The messages so far, oldest first, without the one in `status`.
         pub history: Vec<Message> => "history",
@@ -72,11 +72,11 @@ message! {
 
     /// A result of a task.
     pub struct Artifact {
-        /// Unique within the task.
+        /// The id of the artifact, unique within its task.
         pub artifact_id: ArtifactId => "artifactId" required,
-        /// A name for people.
+        /// The name of the artifact, for people to read.
         pub name: Option<String> => "name",
-        /// A description for people.
+        /// A description of the artifact, for people to read.
         pub description: Option<String> => "description",
         /// The content; at least one part.
         pub parts: Parts => "parts" required,
@@ -104,8 +104,8 @@ impl Task {
         self.metadata.extend(event.metadata.clone());
     }
 
-    /// Applies an artifact update: a chunk with `append` is joined to the artifact of the same id, anything else replaces
-    /// that artifact or is added as a new one.
+    /// Applies an artifact update. A chunk with `append` is added to the artifact of the same id. Any other update
+    /// replaces that artifact, or adds a new one.
     pub fn apply_artifact(&mut self, event: &TaskArtifactUpdateEvent) {
         let update = event.artifact.clone();
         let present = self.artifacts.iter_mut().find(|artifact| artifact.artifact_id == update.artifact_id);

@@ -13,7 +13,7 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// 500 milliseconds, up to 30 seconds.
+    /// Delays with a bound of 500 milliseconds at first and 30 seconds at most.
     fn default() -> Self {
         Self { base: Duration::from_millis(500), max: Duration::from_secs(30) }
     }

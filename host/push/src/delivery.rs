@@ -20,7 +20,7 @@ use crate::target::Target;
 const EVENT_ID: HeaderName = HeaderName::from_static("annex-event-id");
 
 pub(crate) struct Delivery {
-    /// Replaced when the config is reloaded.
+    /// The screen and its client. A reload of the config replaces them.
     gate: RwLock<Arc<Gate>>,
     timeout: Duration,
     attempts: u32,
@@ -50,7 +50,7 @@ impl Gate {
 /// A screen that is ready for [`Notifier::set_screen`](crate::Notifier::set_screen).
 pub struct PreparedScreen(Arc<Gate>);
 
-/// Why an event was given up.
+/// The reason why an event was given up.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
     /// Scheme, host and port of the receiver; `None` if its URL was refused.
@@ -59,7 +59,7 @@ pub(crate) struct GivenUp {
     pub(crate) failure: Failure,
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("the config may not be used")]
@@ -71,7 +71,8 @@ pub(crate) enum Failure {
 }
 
 impl Delivery {
-    /// Bytes of an answer that are read, so that the connection can be reused. The content is ignored.
+    /// Number of bytes that are read from an answer. The content is ignored. An answer that was read to its end leaves
+    /// the connection open for the next event.
     const MAX_ANSWER: usize = 4 * 1024;
     const IDLE_CONNECTION: Duration = Duration::from_secs(15);
     const USER_AGENT: &str = concat!("annex/", env!("CARGO_PKG_VERSION"));
@@ -146,7 +147,8 @@ impl Delivery {
 }
 
 impl Failure {
-    /// A refusal by the screen is at the bottom of the error chain of the HTTP client.
+    /// Converts an error of the HTTP client. If the screen refused the address, its refusal is at the bottom of the
+    /// error chain.
     fn of_transport(error: reqwest::Error) -> Self {
         let refused = causes(&error).find_map(|cause| cause.downcast_ref::<UrlRefusal>()).cloned();
         refused.map_or_else(|| Self::Transport(error.without_url()), |refused| Self::Refused(refused.into()))

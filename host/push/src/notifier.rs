@@ -32,12 +32,12 @@ pub struct NotifierConfig {
     pub attempts: u32,
     /// Delay between attempts.
     pub backoff: Backoff,
-    /// A config is suspended after this number of consecutive failed events. Default: 5.
+    /// Number of consecutive failed events after which a config is suspended. Default: 5.
     pub suspend_after: u32,
     /// Events that may wait per config, in addition to the one being sent. Default: 100.
     pub max_queued: usize,
-    /// Size of all waiting and sending events: their bodies plus 1 KiB each. Default: 64 MiB. When the limit is
-    /// reached, a tenant below its fair share may still queue events, up to twice the limit in total.
+    /// Maximum size of all waiting and sending events together: their bodies and 1 KiB per event. Default: 64 MiB. A
+    /// tenant below its fair share may queue events beyond this limit, up to twice the limit in total.
     pub max_queued_bytes: usize,
     /// Concurrent requests. Default: 128.
     pub max_concurrent: usize,
@@ -76,20 +76,20 @@ pub struct Event {
     pub(crate) is_last: bool,
     pub(crate) id: Option<HeaderValue>,
     pub(crate) media_type: HeaderValue,
-    /// Receives the outcome, if the caller waits for one.
+    /// Gets the outcome of the event. `None` if the caller does not wait for the outcome.
     done: Option<UnboundedSender<Fate>>,
 }
 
 impl Event {
-    /// Creates an event that is followed by others, from JSON. When a queue overflows, the oldest such events are
+    /// Creates an event from JSON. Other events of the task follow it. If a queue overflows, the oldest such events are
     /// dropped first.
     pub fn update(json: Arc<str>) -> Self {
         let body = Bytes::from_owner(Body(json));
         Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, done: None }
     }
 
-    /// Creates an event that puts the task into a terminal or interrupted state, from JSON. The receiver waits for
-    /// this event, so it is dropped only if a queue has no other events.
+    /// Creates an event from JSON that ends or interrupts the task. The receiver waits for this event, so it is dropped
+    /// only if a queue has no other events.
     pub fn last(json: Arc<str>) -> Self {
         Self { is_last: true, ..Self::update(json) }
     }
@@ -150,7 +150,7 @@ pub struct Counts {
     pub dropped: u64,
 }
 
-/// Why a notifier could not be created.
+/// The reason why a notifier could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NotifierError {
     /// The HTTP client could not be created.
@@ -205,7 +205,7 @@ impl Notifier {
         Ok(Self { shared: Arc::new(shared), workers, runtime, cancel, max_body: config.max_body })
     }
 
-    /// Prepares a new screen from `config`; its other settings are ignored.
+    /// Prepares a new screen from `config`. Only the screen of `config` is used.
     ///
     /// # Errors
     /// The HTTP client cannot be created.
@@ -279,7 +279,7 @@ impl Notifier {
         add(&self.shared.dropped, self.shared.queues.remove(&key(task, config_id)));
     }
 
-    /// Numbers of events so far.
+    /// Numbers of events since the start.
     pub fn counts(&self) -> Counts {
         // Relaxed: no decision depends on these numbers, and they need not be consistent with each other.
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -292,7 +292,7 @@ impl Notifier {
         self.shared.queues.len()
     }
 
-    /// Accepts no more events, sends queued events for up to `max_wait`, and gives up the rest.
+    /// Accepts no more events, sends queued events for up to `max_wait`, and gives up the remaining ones.
     pub async fn close(&self, max_wait: Duration) {
         // Close the queues first, then the tracker: no worker may start after the tracker is closed.
         self.shared.queues.close();

@@ -81,7 +81,7 @@ struct QueueTable {
     queues: HashMap<Key, Queue>,
     /// Bytes of queued events, by tenant.
     tenants: Tenants,
-    /// Number of consecutive failed events, by config.
+    /// Number of consecutive failed events of each config.
     failures: LruCache<Key, u32>,
     tickets: u64,
     closed: bool,
@@ -98,8 +98,8 @@ struct Queue {
 }
 
 impl Queues {
-    /// Number of configs whose failures are remembered. Beyond it, the oldest entry is forgotten, and its suspension
-    /// ends.
+    /// Number of configs whose failures are remembered. If more configs fail, the config that failed least recently is
+    /// forgotten, and a suspension of that config ends.
     const REMEMBERED_FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
     pub(crate) fn new(config: &NotifierConfig, cancel: CancellationToken) -> Self {
@@ -265,7 +265,7 @@ impl QueueTable {
 }
 
 impl Queue {
-    /// Drops the oldest event that is not the last of its task, or else the oldest event.
+    /// Drops the oldest event that does not end or interrupt its task. If there is none, drops the oldest event.
     fn drop_oldest(&mut self) -> Option<QueuedEvent> {
         let oldest = self.waiting.iter().position(|pending| !pending.event.is_last).unwrap_or(0);
         self.waiting.remove(oldest)
@@ -278,13 +278,13 @@ impl Queue {
 
 /// The room that an event takes. Dropping the charge frees it.
 struct Charge {
-    /// Counters of all events and of the tenant's events.
+    /// The number of bytes of all events, and the number of bytes of the tenant's events.
     counts: [Arc<AtomicUsize>; 2],
     bytes: usize,
 }
 
 impl Charge {
-    /// Memory per event in addition to its body. It also bounds the number of queues.
+    /// Memory per event in addition to its body. As each queue has an event, this also bounds the number of queues.
     const OVERHEAD: usize = 1024;
 
     fn new(counts: [&Arc<AtomicUsize>; 2], body: usize) -> Self {

@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::invalid::InvalidConfig;
 
-/// Longest token, and longest authentication, in bytes.
+/// Maximum size of a token, and of an authentication, in bytes.
 const MAX_SECRET: usize = 8 * 1024;
 // The header that the official SDKs send. Specification 1.0.1 describes the token and names no header.
 const TOKEN: HeaderName = HeaderName::from_static("x-a2a-notification-token");

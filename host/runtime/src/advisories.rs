@@ -17,7 +17,7 @@ pub struct Advisory {
     pub about: &'static str,
     /// First version of the release line with a fix.
     pub mended: EngineVersion,
-    /// Why guests cannot reach the fault in this program. `None` if they may.
+    /// Why guests cannot reach the fault in this program. `None` if they can.
     pub kept_off: Option<&'static str>,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for EngineVersion {
 }
 
 impl EngineVersion {
-    /// Parses a version. Text that is not a version counts as the oldest, so that it does not pass for a fixed one.
+    /// Parses a version. Text that is not a version counts as version 0.0.0, so that no advisory is taken for fixed.
     fn read(text: &str) -> Self {
         let mut numbers = text.split(['.', '-', '+']).map(|number| number.parse().unwrap_or_default());
         let mut next = || numbers.next().unwrap_or_default();

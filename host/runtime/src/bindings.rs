@@ -18,7 +18,7 @@ use crate::hook::Hook;
 
 pub(crate) mod v0_1;
 
-/// The package whose interfaces are hooks and Annex's own capabilities.
+/// The WIT package of the contract. Its interfaces are the hooks, and the imports that Annex itself defines.
 pub(crate) const PACKAGE: &str = "annex:extension";
 
 /// Supported versions of [`PACKAGE`], newest first.
@@ -46,8 +46,8 @@ pub(crate) fn offers() -> impl Iterator<Item = &'static Offer> {
     v0_1::imports::OFFERS.iter()
 }
 
-/// A turn's request, converted for the hooks. All hooks of a turn get the same request, so it is converted once. A
-/// second contract version would add a field here.
+/// The request of a turn, converted for the hooks. All hooks of a turn get this one conversion. A second contract
+/// version would add a field here.
 pub(crate) struct SeenRequest {
     v0_1: v0_1::convert::Request,
 }
@@ -58,7 +58,7 @@ impl From<Request> for SeenRequest {
     }
 }
 
-/// The beginning of a turn, converted for the hooks; like [`SeenRequest`].
+/// The beginning of a turn, converted for the hooks. All hooks `transition` of a turn get this one conversion.
 pub(crate) struct SeenBeginning {
     v0_1: v0_1::convert::Beginning,
 }
@@ -69,7 +69,8 @@ impl From<Beginning> for SeenBeginning {
     }
 }
 
-/// The result of a call. The outer result fails with a trap or a limit. The inner result is what the hook returns.
+/// The result of calling a hook. The outer error is a trap or an exceeded limit. The inner result is the hook's own
+/// result.
 type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
 /// The hooks of a component, by its contract version.
@@ -78,7 +79,7 @@ pub(crate) enum Hooks {
 }
 
 impl Hooks {
-    /// Looks up the exported hooks.
+    /// Looks up the functions of the exported hooks.
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         v0_1::exports::Exports::of(component, exported).map(Self::V0_1)
     }
@@ -86,7 +87,7 @@ impl Hooks {
     /// Compares the types of all exported functions with the contract.
     ///
     /// # Errors
-    /// The hook whose type differs, and the position in the type.
+    /// Returns the first hook whose type differs, and the position of the difference in the type.
     pub(crate) fn check_types(
         &self,
         store: &mut Store<HostState>,

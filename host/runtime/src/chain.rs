@@ -33,9 +33,9 @@ pub(crate) use method_call::{MethodAnswer, MethodCall};
 pub struct TurnRequest<'a> {
     /// The A2A operation, or the method of an extension.
     pub operation: &'a str,
-    /// The conversation, if known.
+    /// Id of the conversation. `None` for a method call.
     pub context_id: Option<&'a ContextId>,
-    /// The task that the message continues.
+    /// Id of the task that the message continues. `None` if the message begins a new task.
     pub task_id: Option<&'a TaskId>,
     /// Every extension URI that the client requested.
     pub requested: &'a [ExtensionUri],
@@ -43,10 +43,10 @@ pub struct TurnRequest<'a> {
     pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
-    /// The turn. Extensions see the parts that they have grants for.
+    /// The data and services of the turn. The grants of an extension decide which of them it can access.
     pub view: Arc<dyn TurnView>,
-    /// True if the message was accepted in an earlier turn, and its task is resumed. On the way in, only `activation`
-    /// runs then.
+    /// True if an earlier turn has accepted the message, and this turn resumes its task. On the way in, a resumed turn
+    /// runs only the hook `activation`.
     pub resumed: bool,
 }
 
@@ -156,8 +156,9 @@ impl Chain {
         Ok(outcome)
     }
 
-    /// Asks each extension in order about a change of the task's state. Afterwards `update` has their annotations, or
-    /// is another change.
+    /// Asks each extension in order about a change of the task's state. An extension can annotate, interrupt or veto
+    /// the change. `update` has the result afterwards: the change with the annotations, or the state that replaces the
+    /// change.
     ///
     /// # Errors
     /// A required extension fails. The change must not happen then.
@@ -223,8 +224,8 @@ impl Chain {
         uris.iter().all(|uri| self.active().any(|active| active == uri))
     }
 
-    /// Checks an extension whose dependency is inactive or was skipped. It stays inactive too, unless it is required,
-    /// which is an error.
+    /// Decides about an extension whose dependency is inactive or was skipped. An extension that is not required stays
+    /// inactive. A required extension is an error.
     fn check_optional(extension: &Extension) -> Result<(), Fault> {
         if !extension.is_required() {
             return Ok(());

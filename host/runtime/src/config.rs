@@ -30,17 +30,18 @@ pub struct RuntimeConfig {
     pub compile_processes: u32,
     /// The program that compiles.
     pub compiler: CompilerProcess,
-    /// Traps report file and line for components with debug information. The host then reads that information at each
-    /// trap, which no limit covers. Use this for trusted components only.
+    /// True if traps report file and line for components with debug information. The host then reads that information
+    /// at each trap, and no limit covers the reading. Use this for trusted components only.
     pub debug_info: bool,
-    /// Counts the instructions of guests, which makes them about half as fast.
+    /// True if the instructions of guests are counted. Counting makes guests about half as fast.
     pub count_instructions: bool,
-    /// Compiled code runs on every processor of the architecture, without features that only this machine has.
+    /// True if compiled code is to run on every processor of the architecture. The code then uses no features that only
+    /// this machine has.
     pub any_processor: bool,
-    /// An extension that keeps failing is not called for a while. Turn this off while developing an extension.
+    /// True if an extension that keeps failing is not called for a while. Use `false` while developing an extension.
     pub quarantine: bool,
-    /// Replacements of host services (clock, random, HTTP), for turns without their own and for loading. Empty in a
-    /// server.
+    /// Replacements of host services, such as a fixed clock. They apply to loading, and to turns whose view has no
+    /// replacements. Empty in a server.
     pub overrides: ServiceOverrides,
     /// The key-value store for extensions with the grant `keyvalue`.
     pub keyvalue: Arc<dyn KeyValueStore>,
@@ -49,9 +50,13 @@ pub struct RuntimeConfig {
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second to wait for one, no cache (else of 1 GiB), 60 seconds and 512 MiB to compile a
-    /// component, two compilations at once by this program, no debug information, no counting of instructions, code
-    /// for this machine's processor, quarantine, keys in memory, the resolver of the operating system.
+    /// The defaults are:
+    ///
+    /// - 1,000 instances, and a wait of at most one second for an instance
+    /// - no cache for compiled code; with a folder, its limit is 1 GiB
+    /// - 60 seconds and 512 MiB for each compilation, and two compilations at the same time by this program
+    /// - neither debug information nor counting of instructions, and code for this machine's processor only
+    /// - quarantine, keys in memory, and the resolver of the operating system
     fn default() -> Self {
         Self {
             instances: 1_000,

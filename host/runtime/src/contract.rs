@@ -10,11 +10,11 @@ pub(crate) type Entries = Vec<(String, String)>;
 /// Kinds of outgoing events that an extension subscribes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// A Message as the agent's answer.
+    /// True if the extension gets a Message that is the agent's answer.
     pub message: bool,
-    /// Changes of the task's state.
+    /// True if the extension gets changes of the task's state.
     pub status: bool,
-    /// New artifacts, and new pieces of one.
+    /// True if the extension gets new artifacts, and further pieces of an artifact.
     pub artifact: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Description {
 /// A component's changes to its entry on the card.
 pub(crate) struct CardEntry {
     pub(crate) description: Option<String>,
-    /// A JSON object.
+    /// The parameters of the entry: a JSON object as text.
     pub(crate) params: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Decision {
 pub(crate) struct ExtensionError {
     pub(crate) code: i32,
     pub(crate) message: String,
-    /// JSON text.
+    /// The data of the error as JSON text.
     pub(crate) data: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Rejection {
     Error(ExtensionError),
 }
 
-/// Where a metadata entry stands in a request.
+/// The metadata that an entry belongs to: that of the message, or that of the request.
 #[derive(Clone, Copy)]
 pub(crate) enum Location {
     Message,
@@ -78,7 +78,7 @@ pub(crate) enum Location {
 pub(crate) struct MetadataEntry {
     pub(crate) location: Location,
     pub(crate) key: String,
-    /// JSON text.
+    /// The value of the entry as JSON text.
     pub(crate) value: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct MetadataEntry {
 pub(crate) struct Rewrite {
     /// Index of the part, from 0.
     pub(crate) part: u32,
-    /// Parts as JSON text.
+    /// The parts that replace the part at this index, each as JSON text.
     pub(crate) replacement: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Rewrite {
 pub(crate) struct Beginning {
     pub(crate) task_id: String,
     pub(crate) context_id: String,
-    /// Name of the state that the task waits in, if it waits.
+    /// Name of the state in which the task waits; `None` if it does not wait.
     pub(crate) waits_in: Option<String>,
     pub(crate) resumed: bool,
 }
@@ -109,9 +109,9 @@ pub(crate) struct StateChange {
     pub(crate) message: Option<String>,
 }
 
-/// A request that the task waits for the client.
+/// A demand of an extension that the task waits for input or authorization from the client.
 pub(crate) struct Wait {
-    /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
+    /// The waiting state: `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub(crate) state: TaskState,
     pub(crate) text: String,
     pub(crate) metadata: Entries,
@@ -147,9 +147,9 @@ pub(crate) struct Event {
     pub(crate) task_state: Option<String>,
     pub(crate) has_message: bool,
     pub(crate) last_chunk: bool,
-    /// The extension's own keys that already exist.
+    /// The extension's keys that the metadata of the event already contains.
     pub(crate) present: Vec<String>,
-    /// A StreamResponse as JSON text.
+    /// The event as the JSON text of a StreamResponse.
     pub(crate) payload: Option<String>,
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct MethodDeclaration {
 
 /// The answer of a method.
 pub(crate) enum MethodReply {
-    /// JSON text.
+    /// The only result, as JSON text.
     Value(String),
     /// A stream, which the host reads one result at a time.
     Results,
@@ -174,9 +174,9 @@ pub(crate) enum MethodReply {
 pub(crate) struct ClientRequest {
     pub(crate) operation: String,
     pub(crate) agent: String,
-    /// An AgentExtension as JSON text.
+    /// The extension's entry on the card, as the JSON text of an AgentExtension.
     pub(crate) declaration: Option<String>,
-    /// JSON text.
+    /// The program's input for the extension, as JSON text.
     pub(crate) input: Option<String>,
     /// The message as JSON text.
     pub(crate) message: Option<String>,
@@ -191,7 +191,7 @@ pub(crate) struct ClientAddition {
 /// An event of the answer to a client.
 pub(crate) struct ClientEvent {
     pub(crate) active: bool,
-    /// A StreamResponse as JSON text.
+    /// The event as the JSON text of a StreamResponse.
     pub(crate) event: String,
     pub(crate) metadata: Entries,
 }

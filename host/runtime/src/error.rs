@@ -88,7 +88,7 @@ pub enum LoadError {
     /// A secret has the same name as a parameter.
     #[error("the secret {name} has the name of a parameter; rename one of them")]
     SharedName {
-        /// The common name.
+        /// The name that the secret and the parameter share.
         name: String,
     },
     /// The HTTP client for the extension's requests cannot be created.
@@ -106,11 +106,11 @@ pub enum LoadError {
     /// The component exceeds a limit on its structure.
     #[error("the component has {found} {what}; this host compiles at most {limit}")]
     TooComplex {
-        /// The counted parts, such as `functions`.
+        /// The kind of part that was counted, such as `functions`.
         what: Cow<'static, str>,
-        /// Number of parts that were counted before counting stopped.
+        /// The count at which counting stopped.
         found: u64,
-        /// The most parts that this host compiles.
+        /// The limit for this kind of part.
         limit: u64,
     },
     /// Compiling took too long.
@@ -226,25 +226,25 @@ pub enum LoadError {
     /// Two installed extensions have the same URI.
     #[error("two installed extensions have the URI {uri}")]
     Duplicate {
-        /// The common URI.
+        /// The URI that both extensions have.
         uri: ExtensionUri,
     },
     /// Two installed extensions own the same metadata key.
     #[error("the extensions {uri} and {other} both own the metadata key {key:?}")]
     SharedKey {
-        /// The later extension.
+        /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The earlier extension.
+        /// The extension that comes earlier.
         other: ExtensionUri,
-        /// The common key.
+        /// The key that both extensions own.
         key: String,
     },
     /// Two installed extensions have a method with the same name.
     #[error("the extensions {uri} and {other} both have the method {name}")]
     SharedMethod {
-        /// The later extension.
+        /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The earlier extension.
+        /// The extension that comes earlier.
         other: ExtensionUri,
         /// Name of the method.
         name: String,
@@ -252,11 +252,11 @@ pub enum LoadError {
     /// Two installed extensions with methods have the same name, which is part of the HTTP paths of their methods.
     #[error("the extensions {uri} and {other} are both called {name:?}, and both have methods")]
     SharedPath {
-        /// The later extension.
+        /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,
-        /// The earlier extension.
+        /// The extension that comes earlier.
         other: ExtensionUri,
-        /// The common name.
+        /// The name that both extensions have.
         name: String,
     },
     /// Extensions depend on each other in a circle.
@@ -270,7 +270,7 @@ pub enum LoadError {
     Dependency {
         /// The dependent extension.
         uri: ExtensionUri,
-        /// The missing extension.
+        /// The dependency that is missing or comes later.
         needs: ExtensionUri,
     },
     /// A required extension depends on one that may be skipped.
@@ -440,7 +440,8 @@ impl Fault {
         }
     }
 
-    /// True if the guest caused the failure. False for overload of the host and for events of the agent.
+    /// True if the guest caused the failure. False for an overload of the host, and for an event of the agent that is
+    /// too large.
     pub(crate) fn is_of_guest(&self) -> bool {
         match self {
             Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,

@@ -16,7 +16,8 @@ const MAX_CARD_ENTRIES: usize = 256 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct Installed {
     extensions: Vec<Arc<Extension>>,
-    /// The present versions of extensions that this set has older versions of. Their selections apply.
+    /// The present version of each extension that this set has in an older version. The present versions decide which
+    /// requests the extensions are active for.
     replaced: Vec<Arc<Extension>>,
 }
 
@@ -72,13 +73,14 @@ impl Installed {
         extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
     }
 
-    /// A dependency of a required extension that may be skipped.
+    /// If `extension` is required, its first dependency that may be skipped.
     fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
         extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())
     }
 
-    /// A dependency that allows fewer callers than `extension`, which would silently stay inactive for the others.
+    /// The first dependency that allows fewer callers than `extension`. For callers that the dependency does not allow,
+    /// `extension` would stay inactive without an error.
     fn withheld<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_for_fewer = |needs: &&ExtensionUri| {
             let selection = self.selection_of(extension);
@@ -87,7 +89,8 @@ impl Installed {
         extension.descriptor.depends_on.iter().find(is_for_fewer)
     }
 
-    /// Extensions that depend on each other in a circle: each on the next, the last on the first.
+    /// Finds extensions that depend on each other in a circle: each depends on the next, and the last on the first.
+    /// `None` if there is no circle.
     #[must_use]
     pub fn cycle(extensions: &[Arc<Extension>]) -> Option<Vec<ExtensionUri>> {
         let find = |uri: &ExtensionUri| extensions.iter().find(|extension| extension.uri() == uri);
@@ -114,7 +117,8 @@ impl Installed {
         }
     }
 
-    /// The same set, with the given versions in place of those with the same URI. Selections stay the same.
+    /// Returns this set with older versions of some extensions. An entry of `others` replaces the extension with its
+    /// URI. The selections of the present versions still apply.
     ///
     /// # Errors
     /// As [`Installed::new`]. For example, an older version may depend on a removed extension, or own a key that
@@ -131,14 +135,16 @@ impl Installed {
         Self::fitting(extensions, replaced)
     }
 
-    /// The selection of an extension in this set: the operator's present one, even for an older version.
+    /// The requests that an extension is active for. For an older version, these are the requests that the operator has
+    /// configured for the present version.
     #[must_use]
     pub fn selection_of<'a>(&'a self, extension: &'a Extension) -> &'a Selection {
         let present = self.replaced.iter().find(|present| present.uri() == extension.uri());
         &present.map_or(extension, Arc::as_ref).selection
     }
 
-    /// A metadata key belongs to one extension. Only the same component under another URI may share it.
+    /// Checks that no other extension owns a metadata key of this one. Only the same component, installed under another
+    /// URI, may own the same key.
     fn check_keys(&self, extension: &Extension) -> Result<(), LoadError> {
         for key in &extension.descriptor.metadata_keys {
             let mut others = self.iter().filter(|other| other.digest != extension.digest);
@@ -152,7 +158,9 @@ impl Installed {
         Ok(())
     }
 
-    /// A method is found by its name, or over HTTP by the names of the extension and the method.
+    /// Checks that requests can tell the methods of all extensions apart: no two methods have the same name. The path
+    /// of a method over HTTP contains the name of its extension, so no two extensions with methods have the same name
+    /// either.
     fn check_methods(&self, extension: &Extension) -> Result<(), LoadError> {
         if extension.methods.is_empty() {
             return Ok(());

@@ -54,8 +54,8 @@ pub(crate) mod program;
 pub(crate) mod selection;
 pub(crate) mod source;
 
-/// Loads components. Owns the engine, its ticker and the instance pool. There is one per process, and one per tenant
-/// that shares the engine and the pool.
+/// Loads components. Owns the engine, its ticker and the instance pool. A process has one runtime, and one more per
+/// tenant, which shares the engine and the pool.
 pub struct Runtime {
     engine: Engine,
     slots: Slots,
@@ -118,14 +118,14 @@ impl Runtime {
         }
     }
 
-    /// Adds the thread time of all calls to `busy`.
+    /// Returns this runtime with `busy` as the counter to which all calls add their thread time.
     #[must_use]
     pub fn counting_in(self, busy: BusyTime) -> Self {
         Self { metrics: Arc::new(self.metrics.of_tenant(busy)), ..self }
     }
 
-    /// A runtime for components that run as shadows, in addition to the installed ones. Their metrics are separate,
-    /// their turns provide the services that they call, and they only use instances that are free.
+    /// A runtime for components that run as shadows, in addition to the installed ones. Its metrics are separate, and
+    /// it only uses instances that are free. The view of each turn provides the services that a shadow calls.
     #[must_use]
     pub fn aside(&self) -> Self {
         // No turn exists while a shadow is loaded, so its requests fail then.
@@ -257,7 +257,7 @@ fn check_secrets(installation: &Installation) -> Result<(), LoadError> {
     }
 }
 
-/// Calls `describe`. The URI is unknown before, so faults of this call have a placeholder.
+/// Calls `describe`. The URI is not known before this call, so faults of the call show a placeholder.
 async fn describe(
     program: &Program,
     installation: &Installation,
@@ -303,8 +303,8 @@ const MAX_NAMES: usize = 64;
 const MAX_WORDS: usize = 4 << 10;
 /// Longest URI, metadata key or name of a grant, in bytes.
 const MAX_NAME: usize = 2 << 10;
-/// Largest card entry of an extension, in bytes of JSON. Clients read cards of one mebibyte, which must hold all
-/// entries.
+/// Largest card entry of an extension, in bytes of JSON. Clients read cards of at most 1 MiB, and a card contains the
+/// entries of all extensions.
 const MAX_CARD_ENTRY: usize = 32 << 10;
 
 fn check_descriptor(described: Description, installation: &Installation) -> Result<Descriptor, LoadError> {
@@ -416,8 +416,8 @@ async fn declare(
     finished_entry(card, installation)
 }
 
-/// Completes the description, and refuses an entry that is too large: clients that cannot read the card cannot reach
-/// the agent.
+/// Completes the description of a card entry, and refuses an entry that is too large. Clients could not read a card
+/// with such an entry, and could not reach the agent.
 fn finished_entry(mut entry: AgentExtension, installation: &Installation) -> Result<AgentExtension, LoadError> {
     entry.description = installation.selection.described(&entry.description);
     let size = entry_bytes(&entry);

@@ -35,7 +35,8 @@ pub trait TurnObserver: Send + Sync {
     /// called for each such turn.
     fn wants(&self) -> bool;
 
-    /// Another version that will replay the turn. Data that only that version sees is recorded too.
+    /// The events and data that another version receives, if it will replay the turn. Data that only that version
+    /// receives is recorded too. `None` if there is no other version.
     fn beside(&self) -> Option<&Attention> {
         None
     }
@@ -45,10 +46,10 @@ pub trait TurnObserver: Send + Sync {
         false
     }
 
-    /// A turn has ended.
+    /// Called with each recorded turn when the turn has ended.
     fn ended(&self, turn: RecordedTurn);
 
-    /// A turn is not recorded: it was too large, or was cancelled before a step ended.
+    /// Called for a turn that is not recorded: it was too large, or was cancelled before a step ended.
     fn left_out(&self) {}
 }
 
@@ -57,11 +58,11 @@ pub trait TurnObserver: Send + Sync {
 pub struct Attention {
     /// Metadata keys that the extension owns.
     pub metadata_keys: Vec<String>,
-    /// Parts of messages.
+    /// True if the extension receives the parts of messages.
     pub message: bool,
-    /// Changes of the task's state.
+    /// True if the extension receives changes of the task's state.
     pub transition: bool,
-    /// Outgoing events.
+    /// The kinds of outgoing events that the extension receives.
     pub events: Events,
     /// True if outgoing events include their content.
     pub payload: bool,
@@ -71,11 +72,11 @@ pub struct Attention {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingLine {
-    /// The recorded extension.
+    /// The first line: the recorded extension.
     Recording(RecordingHead),
-    /// A turn that has ended.
+    /// A recorded turn.
     Turn(RecordedTurn),
-    /// Why the recording ended.
+    /// The last line: why the recording ended.
     End(RecordingEnd),
 }
 
@@ -212,7 +213,7 @@ pub enum StepResult {
     Inactive,
     /// The extension accepts the request.
     Active {
-        /// State delta.
+        /// The keys of session state that the extension sets, with their new values.
         #[serde(default)]
         delta: JsonObject,
         /// The parts of the message, if the extension rewrote them.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::overrides::ServiceOverrides;
 use crate::recording::TurnObserver;
 
-/// A turn, or a method call, as guests see it. The default of each method is that the data does not exist.
+/// A turn or a method call, as guests see it. By default each method answers as if its data did not exist.
 ///
-/// Guests wait while a method runs. Methods that are not `async` must not block.
+/// While a method runs, the guest waits. A method that is not `async` must not block.
 #[async_trait]
 pub trait TurnView: Send + Sync {
     /// Ids of the turn for the log. They must not change during the turn.
@@ -20,7 +20,7 @@ pub trait TurnView: Send + Sync {
         TurnIds::default()
     }
 
-    /// Replacements of host services.
+    /// Replacements of host services in this turn. `None` for the services of the runtime.
     fn overrides(&self) -> Option<&ServiceOverrides> {
         None
     }
@@ -64,7 +64,7 @@ pub trait TurnView: Send + Sync {
         "[]".to_owned()
     }
 
-    /// Requests that a task that this extension interrupted is resumed.
+    /// Requests that a task is resumed. `extension` must have interrupted this task.
     ///
     /// # Errors
     /// Why the task cannot be resumed, as text for the extension.

@@ -1,23 +1,25 @@
 //! The cost of a schema, known before it is compiled.
 //!
-//! Validation runs on the host, where guest deadlines do not apply. Every admitted keyword does work in proportion to
-//! one of the sizes of the instance. So a schema is a few counts, and the work is their product with those sizes. The
-//! factors are nanoseconds of one core, measured with the slowest known instances and rounded up; the test
-//! `no_validation_costs_more_than_its_bound` checks them.
+//! Validation runs on the host, where guest deadlines do not apply. The work of every admitted keyword is proportional
+//! to one of the sizes of the instance. So the cost of a schema is a number of keywords per kind of work. The work of a
+//! validation is at most the sum of these numbers, each multiplied by the size that it depends on and by a factor.
+//!
+//! The factors are nanoseconds of one core. They were measured with the slowest known instances and rounded up. The
+//! test `no_validation_costs_more_than_its_bound` checks them.
 
 use crate::size::Size;
 
-/// Checking one value with one part of a schema.
+/// Nanoseconds for checking one value with one part of a schema.
 const VISIT: u64 = 60;
-/// Reading one byte of a string or key.
+/// Nanoseconds for reading one byte of a string or key.
 const BYTE: u64 = 3;
-/// Reading one byte for `format`, `contentEncoding` or `contentMediaType`.
+/// Nanoseconds for reading one byte for `format`, `contentEncoding` or `contentMediaType`.
 const FORMAT_BYTE: u64 = 40;
-/// Comparing one byte of two items.
+/// Nanoseconds for comparing one byte of two items.
 const COMPARED_BYTE: u64 = 12;
-/// Reading one byte of text, per 16 bytes of automaton.
+/// Nanoseconds for reading one byte of text, per 16 bytes of a pattern's automaton.
 const AUTOMATON_BYTE: u64 = 24;
-/// Copying one byte into a violation.
+/// Nanoseconds for copying one byte into a violation.
 const COPIED_BYTE: u64 = 1;
 /// Bytes of a violation, without the path and the value that it quotes.
 const VIOLATION_BYTES: u64 = 512;
@@ -31,15 +33,15 @@ pub(crate) const MATCHER_TABLES: u64 = 160 << 10;
 /// Counts for a schema in which every `$ref` is replaced by its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Parts that check a value.
+    /// Number of parts that check a value.
     pub(crate) parts: u64,
-    /// Keywords that a value can violate.
+    /// Number of keywords that a value can violate.
     pub(crate) assertions: u64,
-    /// Keywords that read strings or keys.
+    /// Number of keywords that read strings or keys.
     pub(crate) texts: u64,
-    /// Keywords that decode strings.
+    /// Number of keywords that decode strings.
     pub(crate) formats: u64,
-    /// Keywords that compare the items of an array.
+    /// Number of keywords that compare the items of an array.
     pub(crate) uniques: u64,
     /// Bytes of the automata of all patterns.
     pub(crate) automata: u64,
@@ -47,7 +49,7 @@ pub(crate) struct Cost {
     pub(crate) patterns: u64,
     /// Bytes of the paths of all parts.
     pub(crate) paths: u64,
-    /// Nesting depth.
+    /// Depth of nesting.
     pub(crate) height: u64,
 }
 
@@ -92,8 +94,8 @@ impl Cost {
         self.assertions.saturating_mul(quoted)
     }
 
-    /// Upper bound in nanoseconds for listing all violations. Each branch of `anyOf` and the like is checked before
-    /// its violations are listed.
+    /// Upper bound in nanoseconds for listing all violations. To list those of a branch of `anyOf` and similar
+    /// keywords, the validator first checks the branch again.
     pub(crate) fn to_list(self, size: &Size) -> u64 {
         let judged = self.to_judge(size).saturating_mul(self.height.saturating_add(2));
         judged.saturating_add(self.violations(size).saturating_mul(COPIED_BYTE))

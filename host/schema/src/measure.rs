@@ -1,7 +1,7 @@
-//! Admission: walks a schema, refuses keywords without a bound, and counts the cost of the rest.
+//! Admission: walks a schema, refuses keywords whose work has no bound, and counts the cost of all others.
 //!
-//! The keywords are those of JSON Schema up to 2020-12. Unknown keywords are annotations; the validator ignores them
-//! too.
+//! The known keywords are those of JSON Schema up to 2020-12. The validator ignores unknown keywords, and so does the
+//! measurement.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ use crate::pattern::automaton_bytes;
 
 /// Most parts of a schema in which every `$ref` is replaced by its target.
 const MAX_PARTS: u64 = 10_000;
-/// Most nesting levels of such a schema. The validator recurses.
+/// Most nesting levels of a schema in which every `$ref` is replaced by its target. The limit protects the stack,
+/// because the validator recurses.
 const MAX_HEIGHT: u64 = 100;
 /// Most bytes of a compiled schema.
 const MAX_WEIGHT: u64 = 8 << 20;
@@ -21,7 +22,7 @@ const MAX_AUTOMATA: u64 = 512 << 10;
 /// Most bytes of the text of all distinct patterns.
 const MAX_PATTERN_TEXT: usize = 8 << 10;
 
-/// Supported drafts.
+/// The latest supported draft. All supported drafts are in [`DRAFTS`].
 const LATEST_DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 const DRAFTS: [&str; 5] = [
     LATEST_DRAFT,
@@ -47,13 +48,13 @@ enum Keyword {
     /// Looks members up by name.
     Names,
     Unique,
-    /// A schema, or a list of schemas.
+    /// Contains a schema, or a list of schemas.
     Schema,
-    /// Schemas by name.
+    /// Contains schemas by name.
     Schemas,
-    /// Schemas for members of an object, by name.
+    /// Contains schemas for the members of an object, by name.
     Properties,
-    /// Schemas by pattern.
+    /// Contains schemas for the members of an object, by pattern.
     PatternProperties,
     Unevaluated,
     Reference,
@@ -61,8 +62,8 @@ enum Keyword {
     Refused(&'static str),
 }
 
-/// Keywords that apply further schemas to the same value. `unevaluatedProperties` and `unevaluatedItems` beside them
-/// validate those schemas again, at each level.
+/// Keywords that apply further schemas to the same value. If such a keyword stands next to `unevaluatedProperties` or
+/// `unevaluatedItems`, the validator checks those schemas twice at each level.
 const IN_PLACE: [&str; 11] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "contains"];
 
@@ -94,7 +95,7 @@ fn keyword(name: &str) -> Keyword {
 /// Measures a schema.
 ///
 /// # Errors
-/// Why the schema is refused, as a clause whose subject is "it".
+/// Why the schema is refused, as a clause with the subject "it".
 pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
     let cost =
         Walk { root: schema, known: HashMap::new(), open: Vec::new(), automata: HashMap::new() }.schema(schema, 0)?;
@@ -107,9 +108,9 @@ pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
 
 struct Walk<'a> {
     root: &'a Value,
-    /// Costs of the targets of references, each measured once.
+    /// Costs of the schemas that references lead to, by reference. Each is measured once.
     known: HashMap<&'a str, Cost>,
-    /// References that are being followed.
+    /// References that the walk is inside of. A reference to one of these is circular.
     open: Vec<&'a str>,
     /// Sizes of automata, by pattern. The validator builds each automaton once.
     automata: HashMap<&'a str, u64>,
@@ -202,8 +203,8 @@ impl<'a> Walk<'a> {
         Ok(cost)
     }
 
-    /// Size of a pattern's automaton, and number of new matchers: 1, or 0 for a known pattern, whose matcher is
-    /// shared.
+    /// Size of a pattern's automaton, and the number of matchers that the validator adds: 1, or 0 for a known pattern,
+    /// whose matcher is shared.
     fn automaton(&mut self, pattern: &'a str) -> Result<(u64, u64), String> {
         if let Some(bytes) = self.automata.get(pattern) {
             return Ok((*bytes, 0));
@@ -262,7 +263,8 @@ fn check_height(height: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Number of parts for comparing with a literal: one per value in it, and one per 32 bytes of text.
+/// Number of parts that a comparison with a literal counts as: one per value in the literal, and one per 32 bytes of
+/// text.
 fn literal(value: &Value) -> u64 {
     let text = |text: &str| 1 + u64::try_from(text.len() / 32).unwrap_or(u64::MAX);
     match value {
@@ -275,8 +277,8 @@ fn literal(value: &Value) -> u64 {
     }
 }
 
-/// Refuses the keyword if it has a schema of its own: it would validate twice at each level. In combination with
-/// schemas for the same value it would validate those twice.
+/// Refuses `unevaluatedProperties` or `unevaluatedItems` with a schema: the validator would check the schema twice at
+/// each level, so its work would have no bound. Only true and false are allowed.
 fn unevaluated(name: &str, value: &Value) -> Result<(), String> {
     match value {
         Value::Bool(_) => Ok(()),

@@ -22,11 +22,11 @@ const MAX_VIOLATIONS: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 512;
 /// Longest instance that is parsed, in bytes: parsed values take many times the bytes of the text.
 const MAX_INSTANCE: usize = 1 << 20;
-/// Most work on a thread that serves other requests, in nanoseconds.
+/// Most work for a validation on a thread that serves other requests, in nanoseconds.
 const SMALL_WORK: u64 = 2_000_000;
-/// Longest instance that is parsed on such a thread, in bytes.
+/// Longest instance that is parsed on a thread that serves other requests, in bytes.
 const SMALL_INSTANCE: usize = 16 << 10;
-/// Largest list of violations that is made on such a thread, in bytes.
+/// Largest list of violations that is made on a thread that serves other requests, in bytes.
 const SMALL_LIST: u64 = 4 << 20;
 /// Most work for one validation, in nanoseconds.
 const MAX_WORK: u64 = 1_000_000_000;
@@ -46,12 +46,12 @@ pub struct Violation {
 pub struct Schema {
     validator: Validator,
     cost: Cost,
-    /// Reservation of its bytes, if the schema is cached or pinned.
+    /// Reservation of the schema's bytes, if the schema is cached or pinned.
     _kept: Option<Reservation>,
     is_pinned: bool,
 }
 
-/// The amount of work that is allowed.
+/// The amount of work that a validation may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// Work that is acceptable on a thread that serves other requests.
@@ -140,7 +140,7 @@ impl Schema {
         self.validate_with(instance, Effort::Full).unwrap_or_else(too_large)
     }
 
-    /// Validates with a limited effort. `None` if more effort is needed.
+    /// Validates with at most this effort. `None` if the validation would need more.
     fn validate_with(&self, instance: &str, effort: Effort) -> Option<Result<Vec<Violation>, String>> {
         if instance.len() > MAX_INSTANCE {
             let reason = format!("it has {} bytes; at most {MAX_INSTANCE} are allowed", instance.len());
@@ -179,7 +179,7 @@ impl Schema {
 }
 
 impl Effort {
-    /// Nanoseconds of work, and bytes of violations.
+    /// The limits on nanoseconds of work, and on bytes of violations.
     fn limits(self) -> (u64, u64) {
         match self {
             Self::Small => (SMALL_WORK, SMALL_LIST),

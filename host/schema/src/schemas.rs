@@ -1,5 +1,5 @@
-//! The validators of one stranger: compiled once, cached by the text of the schema, limited in memory, and run on
-//! worker threads.
+//! The validators of one untrusted party: compiled once, cached by the text of the schema, limited in memory, and run
+//! on worker threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use crate::budget::ValidatorBudget;
 use crate::schema::{Attempt, Schema, Violation};
 
-/// Most validators cached for one stranger, regardless of their size.
+/// Most validators in one cache, regardless of their size.
 const MAX_SCHEMAS: usize = 64;
-/// Most bytes of validators cached for one stranger.
+/// Most bytes of the validators in one cache.
 const MAX_KEPT: usize = 8 << 20;
 
 /// Longest wait for a worker.
@@ -33,7 +33,7 @@ pub enum SchemaError {
     Busy,
 }
 
-/// Worker threads, shared by all strangers of a process. Waiting tenants are served round robin.
+/// The worker threads of a process, shared by all caches. Waiting tenants are served round robin.
 #[derive(Clone, Debug)]
 pub struct Workers {
     places: FairPlaces,
@@ -47,7 +47,7 @@ impl Workers {
         Self { places: FairPlaces::new(count.max(1)), tenant: Arc::default() }
     }
 
-    /// The same threads for another tenant.
+    /// The same threads, for the work of another tenant.
     #[must_use]
     pub fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         Self { places: self.places.clone(), tenant: Arc::clone(tenant) }
@@ -59,21 +59,22 @@ impl Workers {
 }
 
 impl Default for Workers {
-    /// One worker per core, and at least two, so that one stranger cannot block all others.
+    /// One worker per core, and at least two, so that one party cannot block all others.
     fn default() -> Self {
         Self::new(std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)))
     }
 }
 
-/// Validators by the text of their schema. Schemas and instances may come from strangers: the cost of each is bounded
-/// before the work begins.
+/// A cache of validators, by the text of their schema. Schemas and instances need not be trusted: the cost of each is
+/// bounded before the work begins.
 pub struct Schemas {
     kept: Mutex<Vec<(String, Arc<Schema>)>>,
     budget: Arc<ValidatorBudget>,
     workers: Workers,
-    /// One piece of work at a time, so that a stranger takes at most one worker.
+    /// Allows one piece of work at a time, so that an untrusted party takes at most one worker.
     place: Arc<Semaphore>,
-    /// Like `place`, for pinned schemas, whose instances come from other parties.
+    /// Allows one piece of work with a pinned schema at a time. The instances for pinned schemas come from other
+    /// parties.
     pinned_place: Arc<Semaphore>,
 }
 
@@ -87,9 +88,9 @@ impl Schemas {
         Self { kept, budget, workers, place: place(), pinned_place: place() }
     }
 
-    /// Validates an instance and returns the violations, up to a limit. Work that is not small runs on a worker for
-    /// at most `allowed`. After that it is abandoned; the worker ends by itself within a second. `spent` increases by
-    /// the time of the worker.
+    /// Validates an instance and returns the violations, up to a limit. Small work runs at once on this thread. Other
+    /// work runs on a worker for at most `allowed`, and is abandoned after that time. An abandoned worker ends within a
+    /// second. The time of finished work is added to `spent`.
     ///
     /// # Errors
     /// The schema or the instance is unusable, the work took too long, or no worker was free.
@@ -150,8 +151,8 @@ impl Schemas {
         Ok(self.keep(schema, compiled))
     }
 
-    /// Compiles a validator that lives for as long as the caller holds it. It is charged to `budget`, so that cached
-    /// validators cannot take its room.
+    /// Compiles a validator that lives for as long as the caller holds it. Its bytes count in `budget` and not in the
+    /// cache's own budget, so cached validators cannot use up its memory.
     ///
     /// # Errors
     /// As [`Self::compile`], or the budget is exhausted.
@@ -228,8 +229,8 @@ impl Schemas {
         kept.iter().find(|(known, _)| known == text).map(|(_, schema)| Arc::clone(schema))
     }
 
-    /// Caches a validator and evicts the oldest ones if needed. If there is no room even then, the validator is
-    /// returned without being cached.
+    /// Caches a validator, and evicts the oldest ones if needed. If there is still no room, the validator is returned
+    /// without being cached.
     fn keep(&self, text: &str, schema: Schema) -> Arc<Schema> {
         let weight = schema.weight().saturating_add(text.len());
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,12 +23,12 @@ mod numbers;
 use body::WatchedBody;
 pub(crate) use numbers::RequestNumbers;
 
-/// The bindings by their names on the card.
+/// The names of the bindings, spelled as on the Agent Card.
 pub(crate) const JSONRPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 pub(crate) const GRPC: &str = "GRPC";
 
-/// Reading the public card, which is not an operation of A2A.
+/// The operations that the log names but A2A does not define. This one is a request for the public card.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
 /// A preflight request of a browser (CORS).
 pub(crate) const PREFLIGHT: &str = "Preflight";
@@ -36,18 +36,18 @@ pub(crate) const PREFLIGHT: &str = "Preflight";
 pub(crate) const HEALTH: &str = "Health";
 /// A method of an extension.
 const EXTENSION_METHOD: &str = "ExtensionMethod";
-/// A request for an unknown operation, or one that was refused before its operation was read. JSON-RPC has the
-/// operation in the body, which is read only if the caller is known.
+/// A request for an unknown operation, or a request that was refused before its operation was read. The operation of a
+/// JSON-RPC request is in the body, which the server reads only after it has authenticated the caller.
 const UNKNOWN: &str = "Unknown";
 
-/// Reasons for refusing a request before an operation is called.
+/// The reasons for refusing a request before an operation is called.
 pub(crate) const MALFORMED: &str = "malformed";
 pub(crate) const FOREIGN_HOST: &str = "foreign_host";
 pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
 pub(crate) const UNKNOWN_TENANT: &str = "unknown_tenant";
 pub(crate) const CONTENT_TYPE: &str = "content_type";
 
-/// The most bytes of a client's text in a line, such as the id of a task.
+/// The most bytes of one text from a client in a log line, such as a task id. Longer texts are cut.
 const MAX_TEXT: usize = 256;
 
 /// The access log and the request metrics of a server.
@@ -66,7 +66,7 @@ impl AccessLog {
         self.share.set(share);
     }
 
-    /// Begins a request of this peer.
+    /// Starts the measurement and the log entry of a request from `peer`.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Exchange {
         let is_logged = tracing::enabled!(target: ACCESS_TARGET, tracing::Level::INFO) && self.share.get().takes_one();
         let request = Request::begin(is_logged);
@@ -80,14 +80,15 @@ impl AccessLog {
     }
 }
 
-/// A request and its answer. Dropping this value before the end counts as a disconnected client.
+/// A request and its answer. The request counts as ended by a disconnected client if this value is dropped before the
+/// answer ends.
 pub(crate) struct Exchange {
     log: Arc<AccessLog>,
     request: Arc<Request>,
     peer: IpAddr,
-    /// `None` before the answer.
+    /// The status of the answer. `None` until there is an answer.
     status: Option<StatusCode>,
-    /// Bytes of the answer's body that were sent.
+    /// The bytes of the answer's body that were sent so far.
     sent: u64,
 }
 
@@ -120,7 +121,7 @@ impl Exchange {
         }
     }
 
-    /// The outcome of the request, with a reason unless it succeeded.
+    /// The outcome of the request. All outcomes except success have a reason.
     fn verdict(&self) -> (Outcome, Option<&'static str>) {
         if let Some(&(outcome, reason)) = self.request.verdict.get() {
             return (outcome, Some(reason));
@@ -238,7 +239,7 @@ pub(crate) fn names_tenant(tenant: &str) {
     with(|request| note(&request.tenant, cut(tenant).into()));
 }
 
-/// Notes the counters of the request's tenant.
+/// Notes the counters of the request's tenant. The end of the request is counted there as well.
 pub(crate) fn counts_in(counts: &Arc<OutcomeCounts>) {
     with(|request| note(&request.counts, Arc::clone(counts)));
 }

@@ -2,8 +2,8 @@
 //! types.
 //!
 //! `Text` is the type of texts in an answer. The server writes a [`String`]. A program that shows answers to people can
-//! read into a type that escapes control characters. Fields with a default are not shown by the command, so it can read
-//! answers without them.
+//! read into a type that escapes control characters. Fields with a default may be missing in an answer that the command
+//! reads: the command does not show them.
 
 use serde::{Deserialize, Serialize};
 

@@ -75,7 +75,7 @@ pub struct App {
     /// The other processes on the database. `None` without a shared database.
     pub(crate) peers: Option<Peers>,
     pub(crate) admin: Option<Arc<Admin>>,
-    /// The stores of tenants, which the end of the process closes.
+    /// The stores of tenants. They are closed when the process ends.
     pub(crate) tenant_stores: TenantStores,
     /// The settings that a reload of the config changes.
     pub(crate) settings: Arc<Settings>,
@@ -87,7 +87,8 @@ impl App {
     /// server.
     ///
     /// # Errors
-    /// The config key, or the component with the step that refused it.
+    /// When the config is wrong, or when a part cannot be loaded. The error names the config key, or the component and
+    /// the step that failed.
     pub fn load<'a>(
         config: &'a Config,
         locations: &'a Locations,
@@ -101,8 +102,8 @@ impl App {
         })
     }
 
-    /// Like [`App::load`], with an agent that is compiled into the program. The config needs no `[agent]`, and an
-    /// existing one is ignored. The program's `main` must begin with [`annex_runtime::compile_if_asked`], because the
+    /// Like [`App::load`], with an agent that is compiled into the program. The config needs no `[agent]`. An existing
+    /// `[agent]` is ignored. The program's `main` must begin with [`annex_runtime::compile_if_asked`], because the
     /// program starts itself as a child process to compile components.
     ///
     /// # Errors
@@ -176,7 +177,8 @@ impl App {
         }
     }
 
-    /// Ends the turns that no process works on, and returns those that can go on.
+    /// Takes over the turns that no process works on. Ends the turns that nothing can continue, and returns the turns
+    /// that can continue.
     pub(crate) async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, AppError> {
         Ok(self.process.tasks.end_turns_of_others().await?)
     }
@@ -265,7 +267,7 @@ struct SharedParts {
 }
 
 impl SharedParts {
-    /// Opens the stores and creates the shared parts. `names` is filled with the agents as they are loaded.
+    /// Opens the stores and creates the shared parts. Agents that are loaded later are added to `names`.
     async fn open(
         config: &Config,
         locations: &Locations,

@@ -78,8 +78,8 @@ pub struct Config {
     /// The agent that answers. [`App::load`](crate::App::load) needs this table,
     /// [`App::with_agent`](crate::App::with_agent) does not.
     pub agent: Option<AgentConfig>,
-    /// The authentication of callers. Without this table callers are anonymous, and the server listens on loopback
-    /// addresses only unless `server.allow_anonymous` is set.
+    /// The authentication of callers. Without this table callers are anonymous. The server then listens only on
+    /// loopback addresses, unless `server.allow_anonymous` is set.
     pub auth: Option<AuthConfig>,
     /// Push notifications. Without this table the server sends none.
     pub push: Option<PushConfig>,
@@ -139,7 +139,7 @@ fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AllowedDest
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
-/// `[keyvalue]`
+/// The table `[keyvalue]`: the store for the keys of extensions.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueConfig {
@@ -175,8 +175,8 @@ impl Config {
         document.into_checked(config)
     }
 
-    /// Decodes the config and notes all mistakes in `document`. Entries with a mistake are ignored. `None` if the rest
-    /// is not a config.
+    /// Decodes the config and notes all mistakes in `document`. Entries with a mistake are ignored. `None` if the
+    /// remaining entries do not make up a config.
     pub(crate) fn decode(document: &mut Document<'_>) -> Option<Self> {
         let mut config: Self = document.decode()?;
         config.check(document);
@@ -201,8 +201,8 @@ impl Config {
         self.agent.as_ref().ok_or_else(|| ConfigError::Problems(vec![missing()]))
     }
 
-    /// Checks that tasks, sessions and keys have at most one store each, and that keys for replicas are used only with
-    /// PostgreSQL.
+    /// Checks that tasks, sessions and extension keys have at most one store each, and that sessions have the store of
+    /// the tasks. Also checks the settings that depend on whether the tasks are in PostgreSQL.
     fn check_homes(&self, document: &mut Document<'_>) {
         let homes = [
             ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),
@@ -302,7 +302,7 @@ pub(crate) const NO_AGENT: &str =
 const NOT_ON_CARD: &str = "is missing; write it under [card]: clients and people read it on the agent card. Only with [agent] \
                            kind = \"upstream\" it can be left out, because that agent has a card of its own";
 
-/// Checks the base URL of the card and of its links.
+/// Checks a base URL, which the card and the links on the card begin with. The error is the reason.
 fn check_url(url: &str) -> Result<(), String> {
     let parsed: Result<Uri, _> = url.parse();
     let is_whole = parsed.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some());

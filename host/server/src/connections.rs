@@ -1,4 +1,5 @@
-//! Connections, and what callers may make the process hold: bodies that are read, answers that are not read, streams.
+//! Connections, and the limits on the memory and streams of callers: request bodies that are not complete, answers that
+//! are not read, and open streams.
 
 pub(crate) mod budget;
 pub(crate) mod caller;

@@ -1,6 +1,6 @@
-//! The checks behind `annex doctor`, run before a server starts: the config, folders and their permissions, keys,
-//! databases, upstream agents, ports, the clock, limits of the machine, and known faults of the engine. The checks
-//! change nothing.
+//! The checks behind `annex doctor`, run before a server starts. They examine the config, folders and their
+//! permissions, keys, databases, upstream agents, ports, the clock, limits of the machine, and known faults of the
+//! engine. The checks change nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ mod ports;
 
 pub use finding::{Finding, Gravity};
 
-/// Runs all checks. Findings about causes come before findings about their consequences, such as the config before
-/// folders.
+/// Runs all checks. A finding about a cause comes before the findings about its consequences. For example, the config
+/// comes before the folders.
 pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
     let mut findings = config(path, locations).await;
     // `app::check` also loads components and reads keys. The checks below need only a config that parses.
@@ -52,8 +52,8 @@ async fn config(path: &Path, locations: &Locations) -> Vec<Finding> {
     findings
 }
 
-/// The known faults of the engine that an extension may reach, one finding each. One more finding counts the other
-/// faults.
+/// One finding for each known fault of the engine that an extension may reach, and one finding with the number of all
+/// other known faults.
 fn engine() -> Vec<Finding> {
     let version = annex_runtime::ENGINE_VERSION;
     let (kept_off, reached): (Vec<_>, Vec<_>) =

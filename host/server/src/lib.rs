@@ -1,8 +1,8 @@
 //! The A2A server: bindings, connections, installation of extensions, the admin API, stores, and the life of the
 //! process.
 //!
-//! A message takes a straight line: `process/routes.rs` → a binding → `operations.rs` → the operations of
-//! `annex-operations` → the binding again. `app.rs` is the only place where all parts are connected.
+//! A message goes through `process/routes.rs`, a binding, `operations.rs` and the operations of `annex-operations`. The
+//! answer leaves through the same binding. `app.rs` is the only place where all parts are connected.
 
 // The future of a request contains the futures of all its steps, which exceeds the default recursion limit.
 #![recursion_limit = "256"]

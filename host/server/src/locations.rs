@@ -2,28 +2,29 @@
 
 use std::path::PathBuf;
 
-/// The most files in the folder of shipped components that are read.
+/// The most files in the folder of shipped components that are listed.
 const MAX_SHIPPED: usize = 1_000;
 
 /// The folders of the config, the shipped components and the cache.
 #[derive(Clone, Debug)]
 pub struct Locations {
-    /// The folder of the config, where relative paths start.
+    /// The folder of the config. Relative paths in the config start there.
     pub config: PathBuf,
     /// The folder of the components that ship with Annex.
     pub components: PathBuf,
-    /// The folder for compiled components, unless the config names one. `None` disables the cache.
+    /// The folder for compiled components, if the config names none. `None` disables the cache.
     pub cache: Option<PathBuf>,
 }
 
 impl Locations {
-    /// The file of a component. A bare name such as `timestamp` is a shipped component, anything else a path.
+    /// The path of a component's file. A bare name such as `timestamp` stands for a shipped component. Any other name
+    /// is a path.
     #[must_use]
     pub fn component(&self, name: &str) -> PathBuf {
         if Self::ships(name) { self.components.join(name).with_extension("wasm") } else { self.config.join(name) }
     }
 
-    /// A hint for the error about an unknown component: the shipped components to name instead. Empty for a path.
+    /// A hint for the error about an unknown component: the names of the shipped components. Empty if `name` is a path.
     pub(crate) fn instead(&self, name: &str) -> String {
         if !Self::ships(name) {
             return String::new();

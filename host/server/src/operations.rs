@@ -19,7 +19,7 @@ use crate::tenants::Tenants;
 pub(crate) struct Operations<'a> {
     tenants: &'a Tenants,
     headers: &'a HeaderMap,
-    /// The tenant in the path, for a request that also has a field for the tenant.
+    /// The tenant in the path. Only set for a request that also has a field for the tenant.
     of_path: Option<&'a str>,
 }
 
@@ -28,7 +28,8 @@ pub(crate) struct Reply {
     pub(crate) result: OperationResult,
     /// The extensions that were active.
     pub(crate) active: Vec<ExtensionUri>,
-    /// The stream's place in the caller's limit. The stream must hold it until it ends.
+    /// The stream's place in the caller's limit. The stream must hold the place until it ends. `None` unless the result
+    /// is a stream.
     pub(crate) place: Option<StreamPlace>,
 }
 
@@ -38,7 +39,7 @@ impl<'a> Operations<'a> {
         Self { tenants, headers, of_path: None }
     }
 
-    /// The operations for a request whose path names the tenant. The request's own field may repeat the name.
+    /// The operations for a request whose path may name the tenant. A field of the request may repeat the name.
     pub(crate) fn at_path(self, tenant: Option<&'a str>) -> Self {
         Self { of_path: tenant, ..self }
     }
@@ -67,7 +68,7 @@ impl<'a> Operations<'a> {
         Ok(Reply { result, active, place })
     }
 
-    /// The handler of the tenant, and the call with the tenant in its owner.
+    /// Finds the handler of the tenant. Returns the handler, and the call with the tenant set in its owner.
     async fn serving(
         &self,
         mut call: ServiceParameters,
@@ -91,8 +92,8 @@ impl<'a> Operations<'a> {
         Ok((handler, call.with_headers(headers)))
     }
 
-    /// The call of an extension's method by a binding whose only place for the tenant is the parameters. If the path
-    /// names the tenant, or if there are no tenants, all parameters belong to the extension.
+    /// The call of an extension's method by a binding that takes the tenant from the parameters. If the path names the
+    /// tenant, or if the server has no tenants, all parameters belong to the extension.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for a tenant that is not a string.
@@ -105,7 +106,7 @@ impl<'a> Operations<'a> {
     }
 }
 
-/// Splits parameters into the tenant and the rest.
+/// Takes the tenant out of the parameters. Returns the tenant and the remaining parameters.
 fn tenant_in(params: Json) -> Result<(Option<String>, Json), A2aError> {
     // Parameters that are not an object are refused later, where the method is called.
     let Ok(mut object) = JsonObject::parse(params.get()) else { return Ok((None, params)) };

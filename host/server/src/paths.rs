@@ -6,5 +6,5 @@ pub(crate) const JSONRPC_PATH: &str = "/a2a/jsonrpc";
 pub(crate) const REST_PATH: &str = "/a2a/rest";
 /// The well-known path of the card (A2A 1.0 section 8.2).
 pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";
-/// The well-known path of the card in A2A 0.2 (section 5.3), whose clients read the card of 0.3.
+/// The well-known path of the card in A2A 0.2 (section 5.3). Clients of 0.2 can read the card of 0.3.
 pub(crate) const OLD_CARD_PATH: &str = "/.well-known/agent.json";

@@ -7,25 +7,26 @@ mod secret_names;
 
 /// The text that stands in the place of a hidden value.
 const HIDDEN: &str = "[hidden]";
-/// The depth to which redaction parses strings that contain JSON. A string below it is hidden as a whole.
+/// The most levels of JSON texts inside JSON texts that redaction parses. A text at a deeper level is hidden as a
+/// whole.
 const MAX_TEXTS: usize = 4;
 /// The largest text, in bytes, that redaction parses as JSON. A longer text that begins like JSON is hidden as a whole.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The keys of an entry in a list: `{"name": "Cookie", "value": "…"}`.
+/// The keys for the name of a list entry, such as `{"name": "Cookie", "value": "…"}`.
 const NAMES: [&str; 2] = ["name", "key"];
 const VALUE: &str = "value";
 
 /// Hides values by the names of their keys, at any depth, and in texts that are themselves JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Redaction {
-    /// `None` for the usual names of secrets.
+    /// The patterns of hidden keys, in lower case. `None` if the usual names of secrets are hidden.
     patterns: Option<Vec<String>>,
 }
 
 impl Redaction {
-    /// Hides the values whose keys match one of these patterns, and no other value. The default hides the usual names
-    /// of secrets in each spelling.
+    /// Hides the values whose keys match one of these patterns, and no other value. The default of this type hides the
+    /// usual names of secrets in each spelling.
     ///
     /// A pattern is a key in which `*` stands for any characters. Upper and lower case are the same. The key includes
     /// the prefix of its scope, as in `user:email`.
@@ -42,12 +43,13 @@ impl Redaction {
         }
     }
 
-    /// Like [`Self::state`], for any JSON. Numbers, the order of keys and all other values stay as they are.
+    /// A copy of any JSON in which hidden values are replaced by [`HIDDEN`]. Numbers, the order of keys and all other
+    /// values stay the same.
     pub(crate) fn json(&self, value: &Json) -> Json {
         self.json_and_texts(value, &str::to_owned)
     }
 
-    /// Like [`Self::json`], and replaces each text in the value by the result of `text`.
+    /// Like [`Self::json`], but also replaces each text in the value by the result of `text`.
     pub(crate) fn json_and_texts(&self, value: &Json, text: &dyn Fn(&str) -> String) -> Json {
         self.without(value, Texts { change: text, depth: MAX_TEXTS }).unwrap_or_else(|| value.clone())
     }
@@ -64,7 +66,8 @@ impl Redaction {
         patterns.iter().any(|pattern| matches(pattern, &key))
     }
 
-    /// A redacted copy of the value. `None` if nothing is hidden, so that the caller keeps the original spelling.
+    /// A redacted copy of the value. `None` if nothing is hidden: the caller can then use the value itself with its
+    /// spelling.
     fn without(&self, value: &Json, texts: Texts<'_>) -> Option<Json> {
         let shown = match value.get().as_bytes().first() {
             Some(b'{') => JsonObject::parse(value.get())
@@ -92,7 +95,7 @@ impl Redaction {
         is_changed.then_some(shown)
     }
 
-    /// True for a list entry whose name is secret, such as `{"name": "Cookie", "value": "…"}`.
+    /// True for a list entry whose name is the name of a secret, such as `{"name": "Cookie", "value": "…"}`.
     fn names_hidden(&self, object: &JsonObject) -> bool {
         let named =
             |key| object.get(key).and_then(|name| name.to::<String>().ok()).is_some_and(|name| self.hides(&name));
@@ -134,17 +137,17 @@ impl Redaction {
     }
 }
 
-/// The treatment of texts.
+/// The changes that redaction makes to texts.
 #[derive(Clone, Copy)]
 struct Texts<'a> {
-    /// Changes a text.
+    /// The function that replaces each text.
     change: &'a dyn Fn(&str) -> String,
     /// The number of further levels at which texts are parsed as JSON.
     depth: usize,
 }
 
 impl Texts<'_> {
-    /// The treatment of texts inside a JSON text. `None` at the maximum depth.
+    /// The changes to texts inside a JSON text. `None` if the maximum depth is reached.
     fn inner(self) -> Option<Self> {
         Some(Self { depth: self.depth.checked_sub(1)?, ..self })
     }
@@ -155,7 +158,7 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// True if the text matches the pattern. Both are in lower case.
+/// True if the text matches the pattern. Both must be in lower case.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut left) = text.strip_prefix(start) else { return false };

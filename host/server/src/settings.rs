@@ -23,27 +23,28 @@ use crate::stores::conversation_store;
 
 /// The current settings, and the parts of the process that use them.
 pub(crate) struct Settings {
-    /// The folder of the config, where relative paths start.
+    /// The folder of the config. Relative paths in the config start there.
     folder: PathBuf,
     config: Mutex<Arc<Config>>,
     authentication: Option<Authentication>,
     access: Option<Access>,
     process: Arc<ProcessParts>,
-    /// Applies a config to the listener, which exists before the settings.
+    /// Applies a new config to the listener of the server. Set by [`attach`](Settings::attach), because the listener
+    /// exists before the settings.
     listener: OnceLock<ConfigListener>,
 }
 
-/// Applies a config to a part of the process.
+/// A function that applies a new config to a part of the process.
 pub(crate) type ConfigListener = Box<dyn Fn(&Config) + Send + Sync>;
 
-/// The parts of the process whose settings change.
+/// The parts of the process whose settings a reload changes.
 pub(crate) struct SettingsOf {
     pub(crate) authentication: Option<Authentication>,
     pub(crate) access: Option<Access>,
     pub(crate) process: Arc<ProcessParts>,
 }
 
-/// CheckReport settings, ready to be applied.
+/// Checked settings, ready to be applied.
 pub(crate) struct PreparedSettings {
     /// The config with the checked settings.
     pub(crate) config: Arc<Config>,
@@ -53,14 +54,14 @@ pub(crate) struct PreparedSettings {
     screen: Option<PreparedScreen>,
 }
 
-/// The changes that affect agents. The caller applies them to each agent.
+/// The effects of new settings on the agents. The caller applies them to each agent.
 pub(crate) struct SettingsChange {
     /// True if any setting changed.
     pub(crate) is_any: bool,
     pub(crate) turns: TurnBounds,
-    /// The new part of the cards about authentication. `None` if unchanged.
+    /// The new security schemes and requirements of the cards. `None` if unchanged.
     pub(crate) security: Option<SecurityDeclaration>,
-    /// True if a setting changed that added tenants were loaded with.
+    /// True if a setting changed that the load of an added tenant depends on.
     pub(crate) concerns_added: bool,
 }
 
@@ -71,21 +72,21 @@ impl Settings {
         Self { folder, config, authentication, access, process, listener }
     }
 
-    /// Registers the listener. Later configs are applied to it.
+    /// Registers the listener of the server. Each later config is applied to the listener.
     pub(crate) fn attach(&self, listener: ConfigListener) {
         // The process has one listener, so the first registration stays.
         let _ = self.listener.set(listener);
     }
 
-    /// The current config: that of the start, with the changes of all reloads.
+    /// The current config: the config of the start, with the changes of all reloads since.
     pub(crate) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Creates everything that the config `read` needs, without applying it.
+    /// Checks the config `read`, and creates everything that the config needs. Applies nothing.
     ///
     /// # Errors
-    /// The unusable table and the reason.
+    /// The table that cannot be used, and the reason.
     pub(crate) fn prepare(&self, read: &Config) -> Result<PreparedSettings, InstallError> {
         let config = self.config().with_live(read);
         let authenticator = match (&self.authentication, &config.auth) {
@@ -110,7 +111,7 @@ impl Settings {
         Ok(PreparedSettings { config: Arc::new(config), authenticator, access, screen })
     }
 
-    /// Applies prepared settings. They affect later requests.
+    /// Applies prepared settings. Later requests are served with the new settings.
     pub(crate) fn put(&self, prepared: PreparedSettings) -> SettingsChange {
         let PreparedSettings { config, authenticator, access, screen } = prepared;
         if let (Some(sender), Some(screen)) = (&self.process.push, screen) {
@@ -161,7 +162,7 @@ pub(crate) fn turn_bounds(config: &ServerConfig) -> TurnBounds {
     }
 }
 
-/// The limits on tasks, and on what is kept.
+/// The limits on the size of tasks, and on the age and number of stored sessions and tasks.
 pub(crate) fn task_bounds(config: &Config) -> TaskBounds {
     TaskBounds {
         limits: conversation_store::limits(&config.tasks),
@@ -169,12 +170,12 @@ pub(crate) fn task_bounds(config: &Config) -> TaskBounds {
     }
 }
 
-/// The rule for the addresses of push notifications.
+/// The config of the sender of push notifications: the addresses that may get notifications.
 pub(crate) fn notifier_config(push: &PushConfig) -> NotifierConfig {
     NotifierConfig::new(Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only }))
 }
 
-/// The same config with absolute paths of its files.
+/// A copy of the config in which the paths of files start with `folder`.
 pub(crate) fn located(auth: &AuthConfig, folder: &Path) -> AuthConfig {
     let mut auth = auth.clone();
     let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());

@@ -1,5 +1,5 @@
-//! Opens the stores that the config names, for conversations and their tasks, tenants and keys of extensions, and the
-//! channel over which processes with a shared database wake each other.
+//! Opens the stores that the config names: for conversations and tasks, for tenants, and for keys of extensions. Also
+//! opens the channel over which the processes on a shared database wake each other.
 
 pub(crate) mod conversation_store;
 pub(crate) mod editions;
@@ -15,8 +15,8 @@ pub(crate) mod wake;
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Opens a store on a thread of its own, because it creates files and because the future of sqlx's migrations is not
-/// `Send`.
+/// Opens a store on a thread of its own. The thread is needed because opening creates files, and because the future of
+/// sqlx's migrations is not `Send`.
 ///
 /// # Errors
 /// When the process ends while the store opens.

@@ -34,7 +34,7 @@ pub(crate) use serving::Serving;
 #[derive(Clone)]
 pub(crate) struct OtherTenants {
     pub(crate) named: Arc<Directory<Serving>>,
-    /// `None` where the config has no `[tenants]`.
+    /// The tenants that were added over the API. `None` if the config has no `[tenants]`.
     pub(crate) added: Option<Arc<AddedTenants<Serving>>>,
 }
 
@@ -43,9 +43,9 @@ impl OtherTenants {
         self.added.is_none() && self.named.is_empty()
     }
 
-    /// The serving parts of a tenant, or the reason why it is not served. `None` if no tenant has the name or `caller`
-    /// may not call it. Without a `caller` no permission is checked. A tenant of the config takes precedence over an
-    /// added one.
+    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name or
+    /// `caller` may not call it. Without a `caller` no permission is checked. A tenant of the config takes precedence
+    /// over an added tenant of the same name.
     async fn find(&self, name: &str, caller: Option<&str>) -> Option<Result<Serving, TenantFailure>> {
         match &self.added {
             Some(added) if !self.named.has(name) => added.find(name, caller).await,
@@ -77,7 +77,7 @@ impl Tenants {
         &self.own
     }
 
-    /// True if the config names tenants or has `[tenants]`, so that some can be added.
+    /// True if the config names tenants, or if tenants can be added because the config has `[tenants]`.
     pub(crate) fn has_others(&self) -> bool {
         !self.others.is_empty()
     }
@@ -115,7 +115,7 @@ impl Tenants {
         }
     }
 
-    /// Closes the agents of all tenants at the same time, because each may wait for peers.
+    /// Closes the agents of all tenants at the same time, because closing one agent may wait for its peers.
     pub(crate) async fn close_agents(&self) {
         let others = self.others.serving().into_iter().map(|(_, serving)| serving.handler);
         let handlers = iter::once(Arc::clone(&self.own)).chain(others);
@@ -134,7 +134,8 @@ fn unknown(name: &str) -> String {
     format!("{name:?} is not known here; take it from the agent card")
 }
 
-/// The installer of the config's own agent, the installers of all served tenants, and the failures of the others.
+/// The installer of the config's own agent, and the installers of all served tenants. Also has the failures of the
+/// tenants that are not served.
 pub struct Installers {
     own: Arc<Installer>,
     /// The turn limiter of the agent of the config itself.
@@ -146,7 +147,7 @@ pub struct Installers {
 }
 
 impl Installers {
-    /// Builds the set. `own` serves the agent of the config itself.
+    /// Combines the parts. `own` serves the agent of the config itself.
     pub(crate) fn new(own: &Serving, others: OtherTenants, settings: Arc<Settings>) -> Self {
         let own_turns = Arc::clone(&own.handler.turn_limiter);
         Self { own: Arc::clone(&own.installer), own_turns, others, settings, door: tokio::sync::Mutex::default() }
@@ -167,8 +168,8 @@ impl Installers {
         &self.others
     }
 
-    /// The installer of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name. Without
-    /// a name, the installer of the agent of the config itself. An added tenant is loaded for this.
+    /// The installer of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name. If
+    /// `tenant` is `None`, the installer of the agent of the config itself. An added tenant is loaded first.
     pub async fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
         let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
         Some(self.others.find(name, None).await?.map(|serving| serving.installer))
@@ -186,23 +187,23 @@ impl Installers {
         self.others.named.names().into_iter().chain(added.map(|(name, _)| name)).collect()
     }
 
-    /// The installers of all served tenants, by name. Added tenants are included while they are loaded.
+    /// The installers of all served tenants, by name. Of the added tenants, only loaded ones are included.
     #[must_use]
     pub fn tenants(&self) -> Vec<(String, Arc<Installer>)> {
         self.others.serving().into_iter().map(|(name, serving)| (name, serving.installer)).collect()
     }
 
-    /// The serving parts of all served tenants, by name. Added tenants are included while they are loaded.
+    /// The serving parts of all served tenants, by name. Of the added tenants, only loaded ones are included.
     pub(crate) fn tenants_served(&self) -> Vec<(String, Serving)> {
         self.others.serving()
     }
 
-    /// The installers of all served agents, the one of the config itself first.
+    /// The installers of all served agents. The installer of the config's own agent is the first.
     pub(crate) fn serving(&self) -> Vec<Arc<Installer>> {
         iter::once(Arc::clone(&self.own)).chain(self.tenants().into_iter().map(|(_, installer)| installer)).collect()
     }
 
-    /// The tenants that are not served, with the reasons. An added tenant is included if loading it was tried and
+    /// The tenants that are not served, with the reasons. Of the added tenants, only those are included whose last load
     /// failed.
     #[must_use]
     pub fn failing(&self) -> Vec<(String, TenantFailure)> {
@@ -210,8 +211,8 @@ impl Installers {
         self.others.named.failing().into_iter().chain(added).collect()
     }
 
-    /// Starts the background work: watches the files of all agents, retries failed tenants, and follows what other
-    /// processes change about added tenants.
+    /// Starts the background work: watches the files of all agents, retries failed tenants, and follows the changes of
+    /// added tenants by other processes.
     pub(crate) fn keep_house(&self, stop: &CancellationToken) {
         // The watch began before the first load, so the files that changed during the load are read when the watch
         // runs.
@@ -226,7 +227,7 @@ impl Installers {
         }
     }
 
-    /// Reads all configs again. The caller holds `door`.
+    /// Reads all configs again. The caller must hold `door`.
     async fn reload_all(&self) -> Result<ReloadOutcome, InstallError> {
         let reloaded = self.reload_own().await;
         if reloaded.is_err() {
@@ -279,7 +280,7 @@ impl Installers {
         whole
     }
 
-    /// Loads served tenants again because keys besides their extensions have changed.
+    /// Loads tenants again that are served but whose other keys than `[[extension]]` have changed.
     async fn load_again(&self, names: Vec<String>) -> Vec<(String, Result<(), TenantFailure>)> {
         let mut tried = Vec::new();
         for name in names {
@@ -303,7 +304,7 @@ impl ReloadOutcome {
     }
 }
 
-/// Prefixes a text with the tenant that it is about.
+/// Puts the name of the tenant in front of a text about the tenant.
 fn of_tenant(tenant: &str, text: &str) -> String {
     format!("tenant {tenant}: {text}")
 }

@@ -7,15 +7,15 @@ use uuid::Uuid;
 use crate::scope::ids;
 use crate::{LOG_TARGET, with};
 
-/// The most bytes of one fault in the log. A trap brings the stack of the guest.
+/// The most bytes of one fault in the log. The text of a trap contains the guest's stack, which may be long.
 const MAX_LOGGED: usize = 8 << 10;
 
-/// Logs the fault with its causes, for a reader of the log alone.
+/// Logs the fault with its causes, under an error id that no client receives.
 pub fn log(fault: &(dyn Error + 'static)) {
     log_with_id(Uuid::new_v4(), fault);
 }
 
-/// Logs the fault with its causes. Returns a new error id, under which the fault stands in the log.
+/// Logs the fault with its causes under a new error id. Returns that id for the client.
 #[must_use]
 pub fn log_for_client(fault: &(dyn Error + 'static)) -> String {
     let error_id = Uuid::new_v4();
@@ -23,7 +23,7 @@ pub fn log_for_client(fault: &(dyn Error + 'static)) -> String {
     error_id.to_string()
 }
 
-/// Logs the fault with its causes under an error id that is known already.
+/// Logs the fault with its causes under an existing error id.
 pub fn log_with_id(error_id: Uuid, fault: &(dyn Error + 'static)) {
     let ids = ids();
     let (tenant, context, task) = ids.all();
@@ -31,7 +31,7 @@ pub fn log_with_id(error_id: Uuid, fault: &(dyn Error + 'static)) {
     with(|request| drop(request.error_id.set(error_id.to_string().into())));
 }
 
-/// The error and its causes in one line. A guest may have written parts of them, so the line is escaped and cut.
+/// The error and its causes in one line. A guest may have written parts of the text, so it is escaped and cut.
 #[must_use]
 pub fn text(error: &(dyn Error + 'static)) -> String {
     annex_text::line_within(&annex_text::with_causes(error), MAX_LOGGED)

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets in milliseconds: from requests that wait for nothing to turns of a minute.
+/// The upper bounds of the buckets in milliseconds. They range from requests that wait for nothing to turns of a
+/// minute.
 const BOUNDS: [u64; 14] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
 
-/// Counts durations in buckets. Adding one takes no lock and allocates nothing.
+/// Counts durations in buckets. Adding a duration takes no lock and allocates nothing.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// Durations per bucket, not cumulative. The last bucket has no upper bound.
+    /// The number of durations in each bucket, not cumulative. The last bucket has no upper bound.
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
@@ -17,11 +18,11 @@ pub struct Histogram {
 /// The state of a histogram at one moment.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// Cumulative counts: upper bound, and number of durations below or equal, in ascending order.
+    /// For each bound, in ascending order, the number of durations that are not longer than the bound.
     pub within: Vec<(Duration, u64)>,
-    /// Number of all durations.
+    /// The number of all durations.
     pub count: u64,
-    /// Sum of all durations.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 
@@ -36,7 +37,7 @@ impl Histogram {
         self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Returns the distribution of all values so far.
+    /// Returns the distribution of all durations so far.
     #[must_use]
     pub fn read(&self) -> Distribution {
         let mut count = 0;

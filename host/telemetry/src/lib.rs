@@ -1,5 +1,5 @@
-//! The record of a request while it is served: its sender, its operation, its end, and the time of each stage. Also
-//! [`fault`]s in the log, and histograms for Prometheus.
+//! The record of a request while the request is served: who sent it, which operation it calls, how it ends, and how
+//! long each stage takes. This crate also logs [`fault`]s, and has histograms for Prometheus.
 //!
 //! Code that works on a request finds the record in its tokio task, so that no call has to pass it on. This crate knows
 //! neither the operations of the server nor the form of an access-log line or a page of metrics.
@@ -21,5 +21,5 @@ pub use request::Request;
 pub use scope::{Ids, enter, enter_at, ids, in_request, of_request, of_same_request, with};
 pub use stages::{Stage, StageGuard, StageTimes};
 
-/// The target of the server's log lines, for filters. All crates of the server log under this target.
+/// The target under which all crates of the server log. Filters name this target.
 pub const LOG_TARGET: &str = "annex_server";

@@ -1,11 +1,11 @@
-//! The common parts of log lines for requests and turns.
+//! The parts that log lines for requests and log lines for turns have in common.
 
 use std::time::Duration;
 
-/// The target of the lines, for filters such as `ANNEX_LOG=info,annex_server::access=off`.
+/// The target of the access log, for filters such as `ANNEX_LOG=info,annex_server::access=off`.
 pub const ACCESS_TARGET: &str = "annex_server::access";
 
-/// Milliseconds with three decimals, because the clock counts microseconds.
+/// The milliseconds of a duration, with three decimals, because the clock counts microseconds.
 #[must_use]
 pub fn millis(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e3

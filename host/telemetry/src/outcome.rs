@@ -1,4 +1,4 @@
-//! Outcomes of requests, and their counters.
+//! The outcomes of requests, and counters of outcomes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Outcome {
     /// The request was answered.
     Ok,
-    /// The client must change the request or try again later.
+    /// The request was refused. The client must change the request or send it again later.
     Refused,
     /// The server, the agent or an extension failed.
     Failed,
@@ -19,7 +19,7 @@ impl Outcome {
     /// All outcomes. The position of each equals its discriminant.
     pub const ALL: [Self; 4] = [Self::Ok, Self::Refused, Self::Failed, Self::Gone];
 
-    /// Name in log lines and metric labels.
+    /// The name of the outcome in log lines and metric labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Outcome {
     }
 }
 
-/// Number of requests per outcome.
+/// Counts requests by their outcome.
 #[derive(Debug, Default)]
 pub struct OutcomeCounts([AtomicU64; Outcome::ALL.len()]);
 
@@ -44,7 +44,7 @@ impl OutcomeCounts {
         }
     }
 
-    /// Number of requests so far, per outcome.
+    /// The number of requests so far with each outcome.
     pub fn read(&self) -> impl Iterator<Item = (Outcome, u64)> {
         Outcome::ALL.into_iter().zip(self.0.iter().map(|count| count.load(Ordering::Relaxed)))
     }

@@ -7,45 +7,45 @@ use std::time::{Duration, Instant};
 use crate::outcome::{Outcome, OutcomeCounts};
 use crate::stages::{StageTimes, Stages};
 
-/// A request, or a turn that continues without one. Each fact is set by the first code that learns it; later values
-/// are ignored.
+/// The facts about a request, or about a turn that continues without a request. The first code that learns a fact sets
+/// it; later values are ignored.
 pub struct Request {
     stages: Stages,
     is_logged: bool,
     received: AtomicU64,
     is_over: AtomicBool,
-    /// Tenant named in the request, whether it exists or not.
+    /// The tenant that the request names, whether it exists or not.
     pub tenant: OnceLock<Arc<str>>,
-    /// Authenticated principal, if any.
+    /// The authenticated principal; not set for an anonymous caller.
     pub caller: OnceLock<Arc<str>>,
-    /// Binding, such as JSON-RPC or gRPC.
+    /// The protocol binding, such as JSON-RPC or gRPC.
     pub binding: OnceLock<&'static str>,
-    /// Protocol version of the request.
+    /// The protocol version of the request.
     pub version: OnceLock<&'static str>,
-    /// Requested operation.
+    /// The operation that the request calls.
     pub operation: OnceLock<&'static str>,
-    /// Extension method that the request calls.
+    /// The method of an extension that the request calls.
     pub method: OnceLock<Arc<str>>,
-    /// Id of the conversation.
+    /// The id of the conversation.
     pub context: OnceLock<Arc<str>>,
-    /// Id of the task.
+    /// The id of the task.
     pub task: OnceLock<Arc<str>>,
-    /// Active extensions, in the format of the header `A2A-Extensions`.
+    /// The active extensions, in the format of the header `A2A-Extensions`.
     pub extensions: OnceLock<Box<str>>,
-    /// Outcome other than `Ok`, and the reason in one word.
+    /// The outcome and its reason in one word. Not set if the outcome is `Ok`.
     pub verdict: OnceLock<(Outcome, &'static str)>,
-    /// Extensions that refused or failed the request, or were missing.
+    /// The extensions that refused the request, failed in it, or were missing.
     pub blamed: OnceLock<Box<str>>,
-    /// Name of the quota that the request exceeded, if any.
+    /// The name of the quota that the request exceeded.
     pub quota: OnceLock<&'static str>,
-    /// Error id that the log has for the fault.
+    /// The error id under which the log has the fault.
     pub error_id: OnceLock<Box<str>>,
-    /// Request counters of the tenant.
+    /// The request counters of the tenant.
     pub counts: OnceLock<Arc<OutcomeCounts>>,
 }
 
 impl Request {
-    /// Begins a request now. With `is_logged`, the time per stage is measured for its log line.
+    /// Begins a request at the current time. With `is_logged`, the time in each stage is measured for its log line.
     #[must_use]
     pub fn begin(is_logged: bool) -> Arc<Self> {
         Arc::new(Self {
@@ -81,24 +81,25 @@ impl Request {
         !self.is_over.swap(true, Ordering::Relaxed)
     }
 
-    /// True once the request has ended. Its turn may still run.
+    /// True if the request has ended. Its turn may still run.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Adds to the received bytes of the body.
+    /// Adds `bytes` to the number of received bytes of the body.
     pub fn add_received(&self, bytes: usize) {
         self.received.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Received bytes of the body.
+    /// The number of received bytes of the body.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Time since the beginning, and time per stage. The latter is zero if the request gets no log line.
+    /// The time since the beginning, and the time in each stage. If the request gets no log line, the times of stages
+    /// are zero.
     #[must_use]
     pub fn spent(&self) -> (Duration, StageTimes) {
         let now = Instant::now();
@@ -106,7 +107,7 @@ impl Request {
         (all, if self.is_logged { self.stages.spent(now) } else { StageTimes::default() })
     }
 
-    /// Sets the conversation and the task.
+    /// Sets the ids of the conversation and of the task. `None` sets nothing.
     pub fn is_about(&self, context: Option<Arc<str>>, task: Option<Arc<str>>) {
         // The first value stays, here and below.
         if let Some(context) = context {
@@ -117,12 +118,12 @@ impl Request {
         }
     }
 
-    /// Sets the outcome to `Refused` with a reason in one word.
+    /// Sets the outcome to `Refused`. `reason` is one word.
     pub fn refuse(&self, reason: &'static str) {
         let _ = self.verdict.set((Outcome::Refused, reason));
     }
 
-    /// Sets the extensions that caused the failure.
+    /// Sets the extensions that refused the request, failed in it, or were missing.
     pub fn blame(&self, extensions: impl Into<Box<str>>) {
         let _ = self.blamed.set(extensions.into());
     }

@@ -17,7 +17,7 @@ pub fn of_request<F: Future>(request: Arc<Request>, done: F) -> impl Future<Outp
     CURRENT.scope(request, done)
 }
 
-/// Runs a future for the current request. Use this to spawn a task that stays with the request. If there is no
+/// Runs a future for the current request. Wrap a spawned task in this if it works for the request. If there is no
 /// current request, a new one begins that is not logged.
 pub fn of_same_request<F: Future>(done: F) -> impl Future<Output = F::Output> {
     of_request(current().unwrap_or_else(|| Request::begin(false)), done)
@@ -38,12 +38,13 @@ fn current() -> Option<Arc<Request>> {
     CURRENT.try_with(Arc::clone).ok()
 }
 
-/// Enters a stage of the current request. Costs next to nothing if the request is not logged.
+/// Enters a stage of the current request, until the guard is dropped. If the request is not logged, this costs almost
+/// nothing.
 pub fn enter(stage: Stage) -> StageGuard {
     logged().map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
 }
 
-/// Like [`enter`], for callers that already know the time.
+/// Like [`enter`], for a caller that already knows the current time.
 pub fn enter_at(stage: Stage, at: Instant) -> StageGuard {
     StageGuard::new(logged(), stage, at)
 }
@@ -52,7 +53,7 @@ fn logged() -> Option<Arc<Request>> {
     CURRENT.try_with(|request| request.is_logged().then(|| Arc::clone(request))).ok().flatten()
 }
 
-/// Tenant, conversation and task of the current request, for a log line.
+/// The ids of the current request, for a log line: tenant, conversation and task.
 pub struct Ids(Option<Arc<Request>>);
 
 /// Returns the ids of the current request.
@@ -62,25 +63,25 @@ pub fn ids() -> Ids {
 }
 
 impl Ids {
-    /// Tenant; `None` for the config's own agent.
+    /// The tenant; `None` for the config's own agent.
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         self.of(|request| request.tenant.get())
     }
 
-    /// Id of the conversation.
+    /// The id of the conversation.
     #[must_use]
     pub fn context(&self) -> Option<&str> {
         self.of(|request| request.context.get())
     }
 
-    /// Id of the task.
+    /// The id of the task.
     #[must_use]
     pub fn task(&self) -> Option<&str> {
         self.of(|request| request.task.get())
     }
 
-    /// Tenant, conversation and task.
+    /// The tenant, the id of the conversation, and the id of the task.
     #[must_use]
     pub fn all(&self) -> (Option<&str>, Option<&str>, Option<&str>) {
         (self.tenant(), self.context(), self.task())

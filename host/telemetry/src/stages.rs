@@ -1,4 +1,4 @@
-//! Time per stage of a request.
+//! The time that a request spends in each stage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,37 +6,37 @@ use std::time::{Duration, Instant};
 
 use crate::request::Request;
 
-/// A stage of a request. If a stage is entered within another one, the later variant in this list gets the time. For
-/// example, an extension that reads its keys counts as [`Stage::Store`] only.
+/// A stage of a request. If several stages are open at the same time, the last one in this list gets the time. For
+/// example, while a hook reads keys of its extension, only [`Stage::Store`] gets the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The agent, local or remote.
+    /// The agent runs, in this process or remotely.
     Agent,
-    /// Hooks and methods of extensions, including the wait for an instance.
+    /// A hook or method of an extension runs, or waits for an instance.
     Hooks,
-    /// The database.
+    /// The request waits for the database.
     Store,
 }
 
 const STAGES: usize = 3;
 
-/// Time of a request per stage. No moment counts twice.
+/// The time of a request in each stage. Each moment counts for one stage only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageTimes {
-    /// Time in [`Stage::Agent`].
+    /// The time in [`Stage::Agent`].
     pub agent: Duration,
-    /// Time in [`Stage::Hooks`].
+    /// The time in [`Stage::Hooks`].
     pub hooks: Duration,
-    /// Time in [`Stage::Store`].
+    /// The time in [`Stage::Store`].
     pub store: Duration,
 }
 
-/// The clock of a request. Several tasks may work on one request, so a stage can be open more than once.
+/// The clock of a request. Several tasks may work on one request, so a stage can be open several times at once.
 pub(crate) struct Stages {
     began: Instant,
-    /// Nanoseconds from the beginning up to which time is assigned to stages.
+    /// The moment up to which time is assigned to stages, in nanoseconds since the beginning.
     settled: AtomicU64,
-    /// How many times each stage is open.
+    /// For each stage, the number of times that it is open.
     open: [AtomicU32; STAGES],
     nanos: [AtomicU64; STAGES],
 }
@@ -50,7 +50,8 @@ impl Stages {
         self.began
     }
 
-    /// Assigns the time up to `at` to the open stage. Concurrent calls assign each moment once.
+    /// Assigns the time up to `at` to an open stage. If this is called concurrently, each moment is still assigned
+    /// once.
     fn settle(&self, at: Instant) {
         let at = u64::try_from(at.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
         let passed = at.saturating_sub(self.settled.fetch_max(at, Ordering::Relaxed));
@@ -88,7 +89,7 @@ impl Stages {
 #[must_use = "the stage ends when this is dropped"]
 pub struct StageGuard {
     stage: Stage,
-    /// `None` if the request is not logged, or after leaving.
+    /// The request whose stage is open. `None` if the request is not logged, or if the stage was left.
     request: Option<Arc<Request>>,
 }
 
@@ -104,7 +105,7 @@ impl StageGuard {
         Self { stage, request: None }
     }
 
-    /// Leaves the stage, for callers that already know the time.
+    /// Leaves the stage. `at` is the current time, which the caller already knows.
     pub fn leave_at(mut self, at: Instant) {
         self.leave(|| at);
     }

@@ -17,11 +17,11 @@ pub struct UploadBounds {
 /// A component in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedComponent {
-    /// Its digest, as text.
+    /// The digest of the component, as text.
     pub digest: String,
-    /// Its size, in bytes.
+    /// The size of the component, in bytes.
     pub size: u64,
-    /// The time of its first upload.
+    /// The time of the first upload of the component.
     pub uploaded_at: Timestamp,
 }
 
@@ -45,7 +45,7 @@ pub trait ComponentStore: Send + Sync {
     /// [`TenantStoreError::InvalidKey`] for the digest, [`TenantStoreError::Database`].
     async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, TenantStoreError>;
 
-    /// The bytes of a component; `None` where it was not uploaded.
+    /// The bytes of a component; `None` if it was not uploaded.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].
@@ -57,13 +57,13 @@ pub trait ComponentStore: Send + Sync {
     /// [`TenantStoreError::Database`].
     async fn has(&self, digest: &str) -> Result<bool, TenantStoreError>;
 
-    /// All that were uploaded, by digest. Their number is bounded.
+    /// All uploaded components, in the order of their digests. The bounds of uploads limit their number.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].
     async fn list(&self) -> Result<Vec<ListedComponent>, TenantStoreError>;
 
-    /// Removes a component. Returns false where there is none.
+    /// Removes a component. Returns false if no component has the digest.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

@@ -1,16 +1,17 @@
-//! The error of the three stores. A failed call has stored nothing, or all of its change if only the answer was lost.
+//! The error of the three stores. A failed call has stored nothing. If only the answer of the database was lost, the
+//! whole change may be stored.
 
-/// The reason why a store refused or failed.
+/// The reason why a store refused a call, or why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TenantStoreError {
-    /// A name cannot be stored: the text is longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES), contains a NUL character,
-    /// or is empty. The author of the text is at fault.
+    /// A name cannot be stored, and the caller has to change it. It is longer than
+    /// [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES), contains a NUL character, or is empty.
     #[error("the {field} is empty, too long or contains a NUL character")]
     InvalidKey {
         /// The kind of text, such as `tenant`.
         field: &'static str,
     },
-    /// The database failed. A change that was in progress may have been stored or not, but never in part.
+    /// The database failed. The change is stored as a whole or not at all.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
 }

@@ -1,17 +1,17 @@
-//! The texts that things are found by, and the check that every store can keep such a text.
+//! Names of tenants and digests, and the check that every store can store such a text.
 
 use crate::TenantStoreError;
 
-/// The largest size of a tenant's name or a digest, in bytes. Tasks have the same bound on the names of their tenants.
+/// The most bytes of a tenant's name or of a digest.
 pub const MAX_KEY_BYTES: usize = 512;
 
-/// Tells whether `text` can be stored. A text that cannot was never stored, so nothing is found under it.
+/// True if `text` can be stored as a name or a digest. Stores find nothing under other texts.
 pub(crate) fn is_key(text: &str) -> bool {
     // PostgreSQL has no NUL in texts.
     text.len() <= MAX_KEY_BYTES && !text.contains('\0')
 }
 
-/// Checks a text that must name something.
+/// Checks a name or a digest that must not be empty.
 pub(crate) fn check_name(field: &'static str, text: &str) -> Result<(), TenantStoreError> {
     if !text.is_empty() && is_key(text) { Ok(()) } else { Err(TenantStoreError::InvalidKey { field }) }
 }

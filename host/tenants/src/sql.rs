@@ -1,4 +1,4 @@
-//! The three stores in one SQL database, once for all databases.
+//! The three stores in one SQL database. SQLite and PostgreSQL share this code.
 
 mod components;
 mod tenants;

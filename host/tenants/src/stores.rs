@@ -45,7 +45,8 @@ impl TenantStores {
         }
     }
 
-    /// Opens the SQLite file, creates it if needed, readable for its owner only, and brings its tables up to date.
+    /// Opens the SQLite file and runs the migrations of its tables. Creates a missing file, which only its owner can
+    /// read.
     ///
     /// # Errors
     /// As [`SqliteDatabase::open`].
@@ -53,8 +54,8 @@ impl TenantStores {
         Box::pin(async move { Ok(Self::on(SqliteDatabase::open(path, SQLITE_MIGRATIONS).await?, false)) })
     }
 
-    /// Brings the tables of the PostgreSQL database up to date. Several processes can use one database. Closing the stores
-    /// closes the connections for everyone who shares them.
+    /// Opens the stores in a PostgreSQL database and runs the migrations of their tables. Several processes can use one
+    /// database. Closing the stores closes the connections for everyone who shares them.
     ///
     /// # Errors
     /// As [`PostgresDatabase::open`].

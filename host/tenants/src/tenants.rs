@@ -16,36 +16,36 @@ pub enum TenantState {
 /// A tenant as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTenant {
-    /// Its name.
+    /// The name of the tenant.
     pub name: String,
-    /// The number of its last change. Numbers count the changes of all tenants, so that none is ever another change's, not even
-    /// of a tenant that was removed and added again.
+    /// The number of the tenant's last change. The changes of all tenants are numbered together, so no number occurs
+    /// twice. If a tenant is removed and added again, it gets a new number.
     pub rev: u64,
-    /// Its state.
+    /// The state of the tenant.
     pub state: TenantState,
-    /// The text that its operator wrote.
+    /// The text of the tenant, as its operator wrote it.
     pub config: String,
 }
 
 /// A tenant in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedTenant {
-    /// Its name.
+    /// The name of the tenant.
     pub name: String,
-    /// The number of the last change, see [`StoredTenant`].
+    /// The number of the tenant's last change, see [`StoredTenant::rev`].
     pub rev: u64,
-    /// Its state.
+    /// The state of the tenant.
     pub state: TenantState,
 }
 
 /// A tenant that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedTenant {
-    /// Its name.
+    /// The name of the tenant.
     pub name: String,
-    /// The number of the last change, see [`StoredTenant`].
+    /// The number of the tenant's last change, see [`StoredTenant::rev`].
     pub rev: u64,
-    /// Its state; `None` when it is removed.
+    /// The new state of the tenant; `None` if the tenant was removed.
     pub state: Option<TenantState>,
 }
 
@@ -54,7 +54,7 @@ pub struct ChangedTenant {
 pub enum Expectation {
     /// No tenant has the name.
     Absent,
-    /// The last change has this number.
+    /// The last change of the tenant has this number.
     Rev(u64),
 }
 
@@ -63,26 +63,27 @@ pub enum Expectation {
 pub enum TenantChange {
     /// The change was stored under this number.
     Stored(u64),
-    /// Nothing was changed: the last change has this number; `None` if the tenant does not exist.
+    /// Nothing was changed, because the expectation was wrong. The last change of the tenant has this number; `None` if
+    /// the tenant does not exist.
     Other(Option<u64>),
 }
 
 /// Keeps tenants. Among concurrent changes with the same expectation, one is stored.
 #[async_trait]
 pub trait TenantStore: Send + Sync {
-    /// The tenant of the name.
+    /// The tenant with the name; `None` if it does not exist.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].
     async fn find(&self, name: &str) -> Result<Option<StoredTenant>, TenantStoreError>;
 
-    /// At most `limit` tenants whose names come after `after`; an empty one starts at the first.
+    /// At most `limit` tenants whose names come after `after`. An empty `after` starts at the first tenant.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].
     async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, TenantStoreError>;
 
-    /// Stores text and state under the name, if the stored tenant matches `expectation`.
+    /// Stores the text and the state of a tenant, if the stored tenant matches `expectation`.
     ///
     /// # Errors
     /// [`TenantStoreError::InvalidKey`], [`TenantStoreError::Database`].
@@ -94,7 +95,7 @@ pub trait TenantStore: Send + Sync {
         config: &str,
     ) -> Result<TenantChange, TenantStoreError>;
 
-    /// Removes the tenant.
+    /// Removes the tenant if its last change has the number `rev`.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].
@@ -107,7 +108,7 @@ pub trait TenantStore: Send + Sync {
     /// [`TenantStoreError::Database`].
     async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, TenantStoreError>;
 
-    /// The number of the last change of all.
+    /// The number of the last change of any tenant.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

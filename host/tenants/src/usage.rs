@@ -11,14 +11,14 @@ pub struct Consumption {
     pub requests: u64,
     /// Requests that were refused because of a quota.
     pub refused: u64,
-    /// Microseconds of CPU time in its extensions and its agent.
+    /// Microseconds of CPU time in the extensions and the agent of the tenant.
     pub cpu_micros: u64,
-    /// Tokens of models.
+    /// Tokens of models, in prompts and answers.
     pub tokens: u64,
 }
 
-/// The largest value of each number for one tenant and hour. The sum over all kept hours stays far below the largest
-/// number in a database.
+/// The largest value of each number of one tenant in an hour. The sum over all stored hours thus stays far below the
+/// largest integer of a database.
 pub(crate) const MOST_OF_HOUR: u64 = 1 << 50;
 
 impl Consumption {
@@ -33,7 +33,7 @@ impl Consumption {
         }
     }
 
-    /// The usage without `before`, which is part of this usage.
+    /// The usage minus `before`, an earlier usage of the same tenant.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -76,7 +76,7 @@ pub trait UsageStore: Send + Sync {
     /// [`TenantStoreError::Database`].
     async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, TenantStoreError>;
 
-    /// Forgets the hours before this one.
+    /// Deletes the usage of the hours before `hour`.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

@@ -26,21 +26,21 @@ const RULES: &str = r#"
 pub struct TestConfig(Table);
 
 impl TestConfig {
-    /// A card without an agent. Use [`TestConfig::start_with`] to pass an agent in Rust.
+    /// A config with a card and without an agent. Use [`TestConfig::start_with`] to pass an agent in Rust.
     #[must_use]
     pub fn without_agent() -> Self {
         Self(Table::new()).set("card.name", "Test agent").set("card.description", "For tests")
     }
 
-    /// A template agent named `test_agent`. Its scripted model answers `prompt` with the instruction, `slow` with
-    /// four words within a second, and other messages with `nothing matched`. Tests can add rules.
+    /// A config of a template agent named `test_agent`. Its scripted model answers `prompt` with the instruction,
+    /// `slow` with four words within a second, and other messages with `nothing matched`. Tests can add rules.
     #[must_use]
     pub fn template(instruction: &str) -> Self {
         let agent = Self::without_agent().set("agent.kind", "template").set("agent.name", "test_agent");
         agent.set("agent.instruction", instruction).set("agent.model.scripted.fallback", "nothing matched").with(RULES)
     }
 
-    /// A scripted agent. `rules` is TOML with its `[[agent.rule]]`.
+    /// A config of a scripted agent. `rules` is the TOML of its `[[agent.rule]]` tables.
     ///
     /// # Panics
     /// `rules` is not TOML.
@@ -49,7 +49,8 @@ impl TestConfig {
         Self::without_agent().set("agent.kind", "script").set("agent.name", "mock").with(rules)
     }
 
-    /// A server in front of the agent whose card is at the URL `card`. The config has no card of its own.
+    /// A config of a server in front of another agent, whose card is at the URL `card`. The config has no card of its
+    /// own.
     #[must_use]
     pub fn upstream(card: &str) -> Self {
         Self(Table::new()).set("agent.kind", "upstream").set("agent.name", "front").set("agent.card", card)
@@ -70,7 +71,7 @@ impl TestConfig {
         self
     }
 
-    /// Adds TOML: keys are merged into existing tables, and arrays are appended to existing arrays.
+    /// Merges TOML into the config. Keys are added to existing tables, and arrays are appended to existing arrays.
     ///
     /// # Panics
     /// `more` is not TOML.
@@ -80,7 +81,7 @@ impl TestConfig {
         self
     }
 
-    /// Installs a component. `keys` is TOML for its `[[extension]]` table.
+    /// Installs a component. `keys` is the TOML of further keys in its `[[extension]]` table.
     ///
     /// # Panics
     /// `keys` is not TOML.

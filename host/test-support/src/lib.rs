@@ -1,4 +1,4 @@
-//! Tests only: a real server on a free port, its config, requests, and waiting.
+//! Support for tests: a real server on a free port, its config, requests to the server, and waiting for a condition.
 
 mod config;
 pub mod mandates;
@@ -11,18 +11,18 @@ pub use request::{Events, Reply, Request};
 pub use server::TestServer;
 pub use wait::until;
 
-/// URI of the state-injection extension.
+/// The URI of the state-injection extension.
 pub const STATE_INJECTION: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
-/// Metadata key of the state of [`STATE_INJECTION`].
+/// The metadata key under which [`STATE_INJECTION`] takes and returns state.
 pub const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
-/// URI of the timestamp extension.
+/// The URI of the timestamp extension.
 pub const TIMESTAMP: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
-/// URI of the extension that misbehaves on command.
+/// The URI of the test extension, which misbehaves on command.
 pub const TEST_EXTENSION: &str = "https://annex.example/test/v1";
-/// Metadata key of the commands of [`TEST_EXTENSION`].
+/// The metadata key under which [`TEST_EXTENSION`] takes its commands.
 pub const COMMAND_KEY: &str = "test/command";
 
-/// File name of a test component, such as `test-extension`.
+/// The path of a test component, such as `test-extension`.
 ///
 /// # Panics
 /// No test component has this name.

@@ -1,4 +1,5 @@
-//! Signed mandates of agent payments (AP2) for the agent of `examples/catalogue`, valid at the time of the call.
+//! Signed mandates of agent payments (AP2) for the agent of `examples/catalogue`. They are valid at the time of the
+//! call.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,7 +8,7 @@ use p256::ecdsa::{Signature, SigningKey};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Private key of the example, from RFC 7515, appendix A.3.
+/// The private key that the example uses, from RFC 7515, appendix A.3.
 const SIGNER: [u8; 32] = [
     142, 155, 16, 158, 113, 144, 152, 191, 152, 4, 135, 223, 31, 93, 119, 233, 203, 41, 96, 110, 190, 210, 38, 59, 95,
     87, 194, 19, 223, 132, 244, 178,
@@ -18,8 +19,8 @@ const PROCESSOR: &str = "https://processor.example.com";
 const SHOP: &str = "https://shop.example.com";
 const WALLET: &str = "https://wallet.example.com";
 
-/// The `data` of a part: a cart mandate for the order with id `order`, signed by the merchant, and its payment
-/// mandate, signed by the user.
+/// The `data` of a part with two mandates for the order with the id `order`. The merchant has signed the cart mandate,
+/// and the user has signed the payment mandate.
 ///
 /// # Panics
 /// The mandates have no canonical form, which would be a bug in this file.
@@ -67,7 +68,7 @@ fn merchant_authorization(order: &str, cart: &Value, now: i64) -> String {
     token(&key(&SIGNER), &json!({"alg": "ES256"}), &claims)
 }
 
-/// An SD-JWT with key binding.
+/// The user's signature: an SD-JWT with a key binding over the hashes of both mandates.
 fn user_authorization(cart: &Value, payment: &Value, now: i64) -> String {
     let user = key(&USER);
     let point = user.verifying_key().to_sec1_point(false);

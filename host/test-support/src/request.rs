@@ -1,4 +1,4 @@
-//! One JSON-RPC request of a client.
+//! JSON-RPC requests of a client, and their answers.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -12,20 +12,20 @@ pub struct Request {
     method: String,
     params: String,
     message: Option<Value>,
-    /// Metadata values as JSON text, so that they are sent byte for byte.
+    /// Metadata entries of the message. Their values are JSON text, so that they are sent byte for byte.
     state: Vec<(String, String)>,
     id: String,
     version: Option<&'static str>,
 }
 
-/// A complete answer with a JSON body.
+/// An answer that is not a stream, with its JSON body.
 #[derive(Debug)]
 pub struct Reply {
-    /// HTTP status.
+    /// The HTTP status.
     pub status: u16,
     /// The response header `A2A-Extensions`.
     pub extensions: Option<String>,
-    /// Media type.
+    /// The media type of the body.
     pub content_type: String,
     /// The body as text.
     pub text: String,
@@ -85,14 +85,14 @@ impl Request {
         self
     }
 
-    /// Adds a message metadata entry; `value` is JSON text.
+    /// Adds an entry to the message's metadata. `value` is JSON text.
     #[must_use]
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
         self.state.push((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// Activates state injection and adds a state.
+    /// Activates state injection, and adds a state to the message.
     #[must_use]
     pub fn state(self, state: &str) -> Self {
         self.extensions(crate::STATE_INJECTION).metadata(crate::STATE_KEY, state)
@@ -120,7 +120,7 @@ impl Request {
         self
     }
 
-    /// Sets the header `A2A-Version`, or omits it.
+    /// Sets the header `A2A-Version`; `None` omits the header.
     #[must_use]
     pub fn version(mut self, version: Option<&'static str>) -> Self {
         self.version = version;
@@ -134,7 +134,7 @@ impl Request {
         self
     }
 
-    /// The body that will be sent.
+    /// The text of the body that the request will have.
     #[must_use]
     pub fn body(&self) -> String {
         let params = match &self.message {
@@ -230,7 +230,7 @@ impl Reply {
         &self.task()["artifacts"][0]["metadata"][crate::STATE_KEY]
     }
 
-    /// Field names in `BadRequest.fieldViolations`.
+    /// The field names in the `fieldViolations` of the error's `BadRequest`.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let details = self.body["error"]["data"].as_array().cloned().unwrap_or_default();

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::request::Request;
 
-/// A running server.
+/// A running server. Dropping this value stops the server.
 pub struct TestServer {
     url: String,
     admin: Option<String>,
@@ -54,7 +54,7 @@ impl TestServer {
         Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent, loaded).await
     }
 
-    /// Like [`start`](Self::start), with an agent of the test.
+    /// Like [`start`](Self::start), with an agent that the test provides.
     ///
     /// # Errors
     /// As [`TestServer::start`].
@@ -121,7 +121,7 @@ impl TestServer {
         self.admin.as_deref().unwrap_or_default()
     }
 
-    /// The URL of the listener that only serves `/metrics`; empty if it is off.
+    /// The URL of the listener that serves only `/metrics`; empty if that listener is off.
     #[must_use]
     pub fn metrics_url(&self) -> &str {
         self.metrics.as_deref().unwrap_or_default()
@@ -139,13 +139,13 @@ impl TestServer {
         Request::new(self.client.clone(), &self.url, method, params.into())
     }
 
-    /// A SendMessage request with a text of the user.
+    /// A SendMessage request whose message has this text.
     #[must_use]
     pub fn say(&self, text: &str) -> Request {
         self.call("SendMessage", "").message(text)
     }
 
-    /// A plain GET.
+    /// Sends a GET request to `path`.
     ///
     /// # Errors
     /// There is no HTTP answer.
@@ -153,13 +153,13 @@ impl TestServer {
         self.client.get(format!("{}{path}", self.url)).send().await
     }
 
-    /// An HTTP client, for requests that no client library sends.
+    /// The HTTP client of this server's requests, for requests that [`Request`] cannot make.
     #[must_use]
     pub fn client(&self) -> &reqwest::Client {
         &self.client
     }
 
-    /// Begins to drain, as SIGTERM does.
+    /// Makes the server drain, as SIGTERM does.
     pub fn begin_shutdown(&mut self) {
         // The server waits until this channel is closed.
         drop(self.shutdown.take());
@@ -174,8 +174,8 @@ impl TestServer {
     }
 }
 
-/// Locations of shipped components, and a compile cache that all test servers share: many servers that compile at
-/// once would slow each other down.
+/// The locations of the shipped components and of the compile cache. All test servers share the cache, because many
+/// servers that compile at once would slow each other down.
 fn locations() -> Locations {
     let built = Path::new(annex_components::STATE_INJECTION);
     let components = built.parent().unwrap_or(built).to_owned();

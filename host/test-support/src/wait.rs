@@ -1,11 +1,11 @@
-//! Polling for conditions that no event announces.
+//! Waits for conditions that no event announces, by polling.
 
 use std::time::{Duration, Instant};
 
-/// Polls until `is_so` returns true, for example for a change that another process makes.
+/// Polls until `is_so` returns true, for example after a change that another process makes.
 ///
 /// # Panics
-/// The condition is false for a minute. The message is `what`.
+/// The condition is still false after a minute. The message is `what`.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so().await {

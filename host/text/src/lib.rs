@@ -1,9 +1,9 @@
 //! Sanitizes text from guests, clients, models and peers for a log, a terminal or a line of JSON.
 //!
-//! Control characters and invisible characters are written as escapes: control characters (Cc), format characters
-//! (Cf, which include changes of the writing direction), line and paragraph separators (Zl, Zp). A backslash is kept,
-//! because the text is for reading and is never parsed back. Unassigned characters are kept too: they may become
-//! letters or pictures, and have no effect until then.
+//! Control characters and invisible characters are written as escapes. These are control characters (Cc), format
+//! characters (Cf, which include changes of the writing direction), and line and paragraph separators (Zl, Zp). A
+//! backslash is not escaped, because the text is for reading and is never parsed back. Unassigned characters are not
+//! escaped either: they may become letters or pictures, and have no effect until then.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -16,7 +16,7 @@ mod nearest;
 
 pub use nearest::{Nearest, instead, nearest};
 
-/// True if a character controls the text around it or the display, instead of being visible.
+/// True if a character is not visible itself, but controls the text around it or the display.
 #[must_use]
 pub fn steers(character: char) -> bool {
     if character.is_ascii() {
@@ -56,7 +56,7 @@ pub fn line_within(text: &str, limit: usize) -> String {
     line
 }
 
-/// An error and its causes, joined by `: `. Line breaks in the messages are kept.
+/// An error and its causes, joined by `: `. Line breaks in the messages stay.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -74,7 +74,7 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// The text, cut to at most `limit` bytes after a whole character. `…` marks a cut.
+/// The text, cut to at most `limit` bytes after a whole character. A text that was cut ends with `…` in addition.
 #[must_use]
 pub fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
@@ -86,8 +86,8 @@ pub fn cut(mut text: String, limit: usize) -> String {
     text
 }
 
-/// The text with its line breaks, for a reader who wants the whole text. Tabs are kept. So are joiners (U+200C,
-/// U+200D) between two visible characters: Persian and family emoji need them.
+/// The text, with its line breaks and tabs, for a reader who wants the whole text. Joiners (U+200C, U+200D) between two
+/// visible characters stay too, because Persian and family emoji need them.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
     // A carriage return before a line feed belongs to the line break. Any other one is escaped.
@@ -103,8 +103,8 @@ pub fn block(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Like [`block`], without the final line break. Lines after the first begin with `indent`, so that no line can pass
-/// for a line of the program.
+/// Like [`block`], without the final line break. All lines except the first begin with `indent`, so that no line looks
+/// like a line of the program itself.
 #[must_use]
 pub fn indented(text: &str, indent: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -118,8 +118,9 @@ pub fn indented(text: &str, indent: &str) -> String {
     shown
 }
 
-/// Equivalent JSON in which DEL and the non-ASCII characters that [`steers`] finds are written as JSON escapes. ASCII
-/// control characters are escaped inside JSON strings already, and may only stand between tokens.
+/// Equivalent JSON in which invisible characters are escaped: DEL, and the non-ASCII characters that [`steers`] finds.
+/// Other ASCII control characters need no escape. Within strings JSON already escapes them, and between tokens only
+/// white space is allowed.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     // Most log lines are plain ASCII, which is checked many bytes at a time.
@@ -144,7 +145,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A writer that passes text on as one line, like [`line()`].
+/// A writer that escapes text as [`line()`] does before it passes the text on.
 pub struct Line<W>(pub W);
 
 impl<W: Write> Write for Line<W> {
@@ -153,8 +154,8 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// Escapes the characters that [`steers`] finds, except those for which `stays` is true. `stays` also gets the
-/// characters before and after.
+/// Escapes the characters that [`steers`] finds, except those for which `stays` returns true. `stays` gets the
+/// character before, the character, and the character after.
 fn escaped(text: &str, stays: impl Fn(Option<char>, char, Option<char>) -> bool) -> Cow<'_, str> {
     if !text.contains(steers) {
         return Cow::Borrowed(text);
@@ -173,7 +174,7 @@ fn escaped(text: &str, stays: impl Fn(Option<char>, char, Option<char>) -> bool)
     Cow::Owned(shown)
 }
 
-/// True if a joiner may be next to this character. Letters and pictures with joined forms are not ASCII.
+/// True if a joiner next to this character may stay. Letters and pictures with joined forms are never ASCII.
 fn joins(neighbour: Option<char>) -> bool {
     neighbour.is_some_and(|character| !character.is_ascii() && !steers(character))
 }

@@ -2,19 +2,19 @@
 
 use strsim::osa_distance;
 
-/// Longest name that is compared, in bytes. Comparing takes time in proportion to the square of the length.
+/// The longest name that is compared, in bytes. The time for a comparison grows with the square of the length.
 const MAX_NAME: usize = 64;
 
-/// A suggestion for a misspelled name.
+/// The suggestion for a misspelled name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nearest<'a> {
-    /// One of the accepted names.
+    /// The accepted name that is suggested.
     pub name: &'a str,
-    /// True if the names differ by one or two typing errors.
+    /// True if one or two typing errors explain the difference between both names.
     pub is_sure: bool,
 }
 
-/// The accepted name that is most similar to `name`, if one is similar enough.
+/// The accepted name that is most similar to `name`; `None` if no accepted name is similar enough.
 #[must_use]
 pub fn nearest<'a>(name: &str, accepted: impl IntoIterator<Item = &'a str>) -> Option<Nearest<'a>> {
     if name.len() > MAX_NAME {
@@ -29,8 +29,9 @@ pub fn nearest<'a>(name: &str, accepted: impl IntoIterator<Item = &'a str>) -> O
     is_near.then_some(Nearest { name: nearest, is_sure: distance <= 2 && distance * 3 <= length })
 }
 
-/// The end of an error about `name`, such as ``; did you mean `a`? it takes `a`, `b` ``. Parts without content are
-/// omitted. `takes` is the text before the names, such as `it takes`.
+/// The end of an error text about `name`, such as ``; did you mean `a`? it takes `a`, `b` ``. It suggests a similar
+/// name, if there is one, and lists the accepted names, if there are any. `takes` is the text before the list, such as
+/// `it takes`.
 #[must_use]
 pub fn instead<S: AsRef<str>>(name: &str, accepted: &[S], takes: &str) -> String {
     let meant = nearest(name, accepted.iter().map(AsRef::as_ref));

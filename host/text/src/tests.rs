@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{Line, block, cut, indented, json, line, line_within, steers, with_causes};
 
-/// Characters that hostile texts use, with the effect of each.
+/// Characters that hostile texts use, each with its effect.
 const HARMFUL: [(&str, char); 16] = [
     ("begins an escape sequence", '\x1b'),
     ("begins one in a single character", '\u{9b}'),
@@ -24,7 +24,7 @@ const HARMFUL: [(&str, char); 16] = [
     ("tags unseen", '\u{e0041}'),
 ];
 
-/// All characters, in chunks of some thousands.
+/// All characters, in chunks of 4,096.
 fn every_character() -> impl Iterator<Item = Vec<char>> {
     let all: Vec<char> = ('\0'..=char::MAX).collect();
     let parts: Vec<Vec<char>> = all.chunks(4096).map(<[char]>::to_vec).collect();

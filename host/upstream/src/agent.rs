@@ -1,4 +1,4 @@
-//! The upstream as an agent of this server.
+//! The upstream agent as an agent of this server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub struct UpstreamAgent {
 }
 
 impl UpstreamAgent {
-    /// Fetches the agent's card, for at most [`UpstreamConfig::start`]. Must be called within a tokio runtime: a
-    /// background task refreshes the card until the agent is dropped.
+    /// Connects to the upstream: reads its card, waiting for at most [`UpstreamConfig::start`]. Must be called within a
+    /// tokio runtime. A background task refreshes the card until the agent is dropped.
     ///
     /// # Errors
     /// [`ConnectError`] names the URL and the cause.
@@ -33,8 +33,8 @@ impl UpstreamAgent {
     }
 }
 
-/// The source of the error when a turn has no [`UpstreamContext`]. The server provides one for each agent that has a
-/// remote card.
+/// The error of a turn that has no [`UpstreamContext`]. The server provides a context for each agent that has a remote
+/// card.
 #[derive(Debug, thiserror::Error)]
 #[error("a turn of the upstream agent began without the context of its call")]
 struct NoRemoteCall;

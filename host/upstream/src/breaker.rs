@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures in a row that open the circuit.
+/// The number of failures in a row that opens the circuit.
 const FAILURES: u32 = 5;
 
-/// Counts failures in a row. After [`FAILURES`] of them the circuit opens and calls fail at once. When the pause has
-/// passed, one call at a time may try the upstream. The first success closes the circuit.
+/// A circuit breaker. After [`FAILURES`] failures in a row the circuit opens, and calls fail at once. When the pause
+/// has passed, one call at a time may try the upstream. The first success closes the circuit.
 pub(crate) struct Breaker {
     pause: Duration,
     state: Mutex<BreakerState>,
@@ -46,7 +46,7 @@ impl Breaker {
         self.lock().closed_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Records an answer of the upstream, also one with an error about the request. Closes the circuit.
+    /// Records an answer of the upstream, which may be an error about the request. Closes the circuit.
     pub(crate) fn succeeded(&self) {
         let was_closed = {
             let mut state = self.lock();
@@ -59,7 +59,8 @@ impl Breaker {
         }
     }
 
-    /// Records a failure: no answer, or one that breaks the protocol. Opens the circuit after [`FAILURES`] in a row.
+    /// Records a failure: the upstream did not answer, or its answer breaks the protocol. Opens the circuit after
+    /// [`FAILURES`] failures in a row.
     pub(crate) fn failed(&self) {
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);

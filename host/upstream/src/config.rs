@@ -9,15 +9,15 @@ use annex_egress::Screen;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
-/// The settings of an upstream agent and of the calls that are made to the upstream.
+/// The settings of an upstream agent, and of the calls to the upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// The agent's name: author of its events and app of its sessions.
+    /// The agent's name. The agent's events have it as their author, and its sessions as their app.
     pub name: String,
-    /// The URL of the agent's card, or of the agent. In the second case the card is read from
-    /// `/.well-known/agent-card.json` below that URL.
+    /// The URL of the agent's card, or the base URL of the agent. With a base URL the card is read from
+    /// `/.well-known/agent-card.json` below it.
     pub card: String,
-    /// The binding to use. `None`: the first supported one that the card lists.
+    /// The binding to use. `None`: the first binding on the card that this server supports.
     pub binding: Option<Binding>,
     /// Names of header fields of the caller's request that are forwarded to the upstream.
     pub headers_forward: Vec<String>,
@@ -28,9 +28,9 @@ pub struct UpstreamConfig {
     pub allow_hosts: Vec<String>,
     /// The timeout for opening a connection.
     pub connect: Duration,
-    /// The longest time without an event from the upstream before a call fails.
+    /// The longest time without an event from the upstream. A longer silence fails the call.
     pub idle: Duration,
-    /// The longest time that the start waits for the upstream's card.
+    /// The longest time that the start of this server waits for the upstream's card.
     pub start: Duration,
     /// The time between two requests for the upstream's card. A longer `max-age` in the response takes precedence.
     pub refresh: Duration,
@@ -42,7 +42,7 @@ pub struct UpstreamConfig {
     pub on_lost_context: LostContext,
     /// The mapping between the session's state and the upstream's requests and answers.
     pub state: StateMapping,
-    /// The screen that checks each address before a connection is opened. Set where a tenant, and not the operator,
+    /// The screen that checks each address before a connection is opened. Set a screen if a tenant, not the operator,
     /// chose the agent.
     pub screen: Option<Screen>,
 }
@@ -80,16 +80,18 @@ pub enum LostContext {
 pub struct StateMapping {
     /// The place in the request where the state is sent. Default: the state is not sent.
     pub send: Option<StateTarget>,
-    /// The metadata key, or the key in the data part. Needed by all but `text-part`.
+    /// The metadata key under which the state is sent, or its key in the data part. Required by every target except
+    /// `text-part`.
     pub key: Option<String>,
     /// The text in front of the message, such as `The user is {user:name}.`, with `{variables}` from the state.
     /// Required for `text-part`, and allowed only there.
     pub template: Option<String>,
-    /// The full state keys that are sent. Default: all keys without a prefix, which belong to the session alone.
+    /// The names of the state keys that are sent, each with its prefix. Default: all keys without a prefix, which
+    /// belong to the session alone.
     pub keys: Option<Vec<String>>,
     /// The place in the answer where changes of the state are read. Default: they are not read.
     pub receive: Option<StateSource>,
-    /// The metadata key, or the key in the data part, that holds the change. Default: `key`.
+    /// The metadata key of the change, or its key in the data part. Default: the value of `key`.
     pub receive_key: Option<String>,
 }
 
@@ -101,9 +103,9 @@ pub enum StateTarget {
     RequestMetadata,
     /// An object under a key of the message's metadata.
     MessageMetadata,
-    /// A data part in front of the others: `{"<key>": {…}}`.
+    /// A data part `{"<key>": {…}}` in front of all other parts.
     DataPart,
-    /// A text in front of the first text part, rendered from a template.
+    /// A text in front of the text in the first text part. It is rendered from a template.
     TextPart,
 }
 
@@ -111,11 +113,11 @@ pub enum StateTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateSource {
-    /// An object under a key of the metadata of a task, or of an event about one.
+    /// An object under a key of the metadata of a task, of a status update or of an artifact update.
     TaskMetadata,
     /// An object under a key of an artifact's metadata.
     ArtifactMetadata,
-    /// An object under a key of a data part of an artifact or a message.
+    /// An object under a key of a data part. The part may belong to an artifact or a message.
     DataPart,
 }
 
@@ -127,7 +129,7 @@ pub enum ConfigError {
     Value {
         /// The key below `[agent]`.
         key: &'static str,
-        /// The fault, and the accepted values.
+        /// The fault. It also lists the accepted values.
         reason: String,
     },
 }
@@ -138,11 +140,11 @@ impl ConfigError {
     }
 }
 
-/// The header fields of the config, checked.
+/// The header fields that requests to the upstream get, after they were checked.
 pub(crate) struct Fields {
     /// Names of the caller's fields that are forwarded.
     pub(crate) forwarded: Vec<HeaderName>,
-    /// The field that this server adds.
+    /// The credentials: the name and the value of a field that this server adds.
     pub(crate) own: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -150,7 +152,7 @@ impl UpstreamConfig {
     /// Checks the settings that do not depend on the environment.
     ///
     /// # Errors
-    /// The key and its fault.
+    /// When a setting cannot be used. The error names the key.
     pub fn check(&self) -> Result<(), ConfigError> {
         let times = [
             ("connect_seconds", self.connect),
@@ -175,13 +177,13 @@ impl UpstreamConfig {
     /// Checks the settings and the environment variables that they name. Sends nothing.
     ///
     /// # Errors
-    /// The key and its fault.
+    /// When a setting cannot be used. The error names the key.
     pub fn check_environment(&self) -> Result<(), ConfigError> {
         self.check()?;
         self.fields().map(drop)
     }
 
-    /// The header fields, with the credentials from the environment.
+    /// The header fields of requests. The credentials are read from the environment.
     pub(crate) fn fields(&self) -> Result<Fields, ConfigError> {
         let own = self.credentials.as_ref().map(Credentials::field).transpose()?;
         Ok(Fields { forwarded: self.forwarded()?, own })

@@ -1,5 +1,5 @@
-//! Maps failed calls to the upstream to errors for the caller: an error about the request, or a fault that the server
-//! reports by its kind.
+//! Maps failed calls to the upstream to errors for the caller. An error about the request reaches the caller. A fault
+//! of the upstream is reported by its kind only.
 
 use annex_agent::AgentError;
 use annex_client::{ClientError, RemoteError, Violation};
@@ -8,16 +8,16 @@ use http::StatusCode;
 
 use crate::links::Link;
 
-/// The upstream's error codes for "task not found" and "unsupported operation".
+/// The upstream's error code for "task not found".
 const TASK_NOT_FOUND: i64 = -32001;
 const UNSUPPORTED_OPERATION: i64 = -32004;
 
-/// The longest text of an upstream's error that is forwarded, in bytes: gRPC carries no more.
+/// The longest text of an upstream's error that is forwarded, in bytes. gRPC cannot carry more.
 const MAX_TEXT_BYTES: usize = 1024;
 /// The most field violations of an upstream's error that are forwarded.
 const MAX_VIOLATIONS: usize = 64;
 
-/// Tells whether the error is the upstream's fault, and not the request's.
+/// True if the upstream is at fault. False if the error is about the request.
 pub(crate) fn is_fault(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. }
@@ -30,7 +30,7 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
     }
 }
 
-/// Tells whether the error means that the upstream does not know the conversation. `sent` has the upstream's ids of the
+/// True if the error means that the upstream does not know the conversation. `sent` contains the upstream's ids in the
 /// request.
 pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     // When a task was continued, the same code is about the task: `of_sending` says so.
@@ -44,7 +44,7 @@ pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     error.code == Some(TASK_NOT_FOUND) || error.violations().iter().any(names_context)
 }
 
-/// Maps the error of sending a message. `sent` has the upstream's ids of the request.
+/// Maps an error of sending a message. `sent` contains the upstream's ids in the request.
 pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     if is_lost_context(&error, sent) {
         let message =
@@ -81,7 +81,7 @@ pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
     }
 }
 
-/// The A2A error for the caller when the upstream's error is about the request. `None` if it is not.
+/// The A2A error for the caller, if the upstream's error is about the request. `None` for any other error.
 fn of_request(error: &RemoteError) -> Option<A2aError> {
     let reason = passed_on(&error.message);
     Some(match error.code? {
@@ -105,7 +105,7 @@ fn violation(violation: &Violation) -> FieldViolation {
     FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 
-/// The media type that the upstream's error details name; an empty text without one.
+/// The media type in the upstream's error details; `of a part` if they name none.
 fn content_type(error: &RemoteError) -> String {
     let named = error.details.iter().find_map(|detail| {
         let detail: annex_protocol::JsonObject = detail.to().ok()?;
@@ -120,7 +120,7 @@ fn passed_on(text: &str) -> String {
     annex_text::cut(text.to_owned(), MAX_TEXT_BYTES)
 }
 
-/// Maps the error of a call that got no answer, or one that A2A does not define.
+/// Maps the error of a call that failed without an A2A error, or with an error that is not about the request.
 pub(crate) fn of_transport(error: ClientError) -> AgentError {
     let message = match &error {
         ClientError::Unreachable { .. } => "The agent behind this server cannot be reached. Try again later.",
@@ -137,7 +137,7 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
     broken(message, error)
 }
 
-/// The text for an HTTP status that comes without an A2A error.
+/// The caller's text for an HTTP status without an A2A error.
 fn of_status(status: StatusCode) -> String {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DENIED.to_owned(),
@@ -150,7 +150,7 @@ fn of_status(status: StatusCode) -> String {
     }
 }
 
-/// The text for missing or refused credentials.
+/// The caller's text if the upstream refuses this server's credentials or misses them.
 const DENIED: &str = "The agent behind this server does not accept the credentials of this server, or requires some.";
 
 /// Tells whether the upstream refuses the credentials.
@@ -158,7 +158,7 @@ fn is_denial(error: &RemoteError) -> bool {
     matches!(error.reason.as_deref(), Some("UNAUTHENTICATED" | "PERMISSION_DENIED"))
 }
 
-/// Tells whether the upstream refuses the message because of load, so that it may be sent again later.
+/// True if the upstream refused the message because of load. The message may then be sent again later.
 fn is_overload(error: &ClientError) -> bool {
     match error {
         ClientError::Status { status, .. } => {

@@ -1,4 +1,5 @@
-//! One turn at the upstream: sends the message once and follows its answer to the end, across broken connections.
+//! One turn at the upstream. The message is sent once, and its answer is followed to the end, even if connections
+//! break.
 
 use std::time::Duration;
 
@@ -17,27 +18,28 @@ use crate::outgoing;
 use crate::relay::{EVENTS_OF_FULL_SIZE, Relay};
 use crate::upstream::Upstream;
 
-/// Pauses before a message is sent again whose connection could not be opened.
+/// The pauses before a message is sent again because no connection could be opened.
 const SEND_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 /// The first pause before a task is read again. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// Failed attempts in a row to read a task, after which the turn fails.
+/// The number of failed attempts in a row to read a task after which the turn fails.
 const ATTEMPTS: u32 = 5;
 /// The longest time that a loose message waits for its next piece.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// Bytes of a stream that are allowed for each byte of the answer's limit. The rest is for names, ids and escapes,
-/// which the limit does not count.
+/// The bytes of streams that are allowed for each byte of the limit on answers. That limit does not count names, ids
+/// and escapes.
 const STREAM_BYTES: usize = 2;
-/// Bytes of keep-alive comments that all streams of a turn may have together.
+/// The most bytes of keep-alive comments that all streams of a turn may have together.
 const COMMENT_BYTES: usize = 4 << 20;
 
-/// The text for the client when the process that sent its message stopped before it noted the upstream's task.
+/// The client's error text if a process of this server stopped after it had sent the message and before it stored the
+/// upstream's task.
 const NOT_FOLLOWED: &str = "The server stopped while the task ran. It is unknown whether the agent behind it received the \
                             message; send it again.";
 
-/// The upstream's answer to a message.
+/// The upstream's answer to a message: one event, or a stream of events.
 enum Reply {
     Whole(Box<StreamResponse>),
     Stream(EventStream),
@@ -50,18 +52,18 @@ type NextEvent = Result<Option<StreamResponse>, ClientError>;
 enum StreamEnd {
     /// The turn is over, or the stream has no more events.
     Well,
-    /// The connection broke off.
+    /// The connection broke off, with this error.
     Broken(ClientError),
 }
 
-/// Runs one turn.
+/// Runs one turn at the upstream.
 pub(crate) struct Follower<'a> {
     upstream: &'a Upstream,
     turn: &'a TurnContext,
     remote: &'a UpstreamContext,
     /// The client for the card that was current when the turn began.
     agent: &'a Agent,
-    /// The bytes that all streams of the turn may have together, skipped events included.
+    /// The limit on the bytes that all streams of the turn may have together, including skipped events.
     room: StreamRoom,
 }
 
@@ -76,7 +78,8 @@ impl<'a> Follower<'a> {
         Self { upstream, turn, remote, agent, room }
     }
 
-    /// Sends the message and relays the answer. A turn that continues an existing task sends no message.
+    /// Runs the turn. A turn that begins with a message sends it and relays the answer. A turn that continues an
+    /// existing task only follows the task.
     pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
         match self.remote.begins_with {
             TurnStart::Message => {}
@@ -97,8 +100,8 @@ impl<'a> Follower<'a> {
         followed
     }
 
-    /// Follows an existing task without sending a message. Either the process that sent the message stopped, or the
-    /// waiting task has continued by itself.
+    /// Follows an existing task without sending a message. Either another process sent the message and stopped, or the
+    /// task waited for its client and has continued by itself.
     async fn go_on(&self, events: EventSender) -> Result<(), AgentError> {
         let noted = Link::of_task(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
         let waited = self.remote.begins_with == TurnStart::WaitingTask;
@@ -122,7 +125,7 @@ impl<'a> Follower<'a> {
         followed
     }
 
-    /// Sends the message. When the upstream does not know the conversation and the config says `restart`, sends the
+    /// Sends the message. If the upstream does not know the conversation and the config says `restart`, sends the
     /// message once more in a new conversation.
     async fn send(&self, request: &mut SendMessageRequest, link: Link) -> Result<(Link, Answer<Reply>), AgentError> {
         let error = match self.deliver(request).await {
@@ -142,8 +145,8 @@ impl<'a> Follower<'a> {
         Ok((link, answer))
     }
 
-    /// Sends the message. Tries again only if no connection could be opened, so that the upstream cannot have received
-    /// it.
+    /// Sends the message. Sends it again only if no connection could be opened, because then the upstream cannot have
+    /// received it.
     async fn deliver(&self, request: &SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
         let mut pauses = SEND_PAUSES.into_iter();
         loop {
@@ -190,7 +193,7 @@ impl<'a> Follower<'a> {
         self.recover(relay).await
     }
 
-    /// Relays the events of a stream until the stream or the turn ends.
+    /// Relays the events of a stream. Returns when the stream or the turn ends.
     async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<StreamEnd, AgentError> {
         let mut is_first = true;
         while !relay.is_settled() {
@@ -229,8 +232,11 @@ impl<'a> Follower<'a> {
         Ok(StreamEnd::Well)
     }
 
-    /// The next event of a stream; `None` at its end. The client measures the silence, and comments end a silence. A
-    /// stream that has brought only messages ends when nothing but comments follows: some agents leave it open.
+    /// The next event of a stream; `None` at its end. The client limits the time without bytes, in which comments count
+    /// as bytes.
+    ///
+    /// Some agents leave a stream open after their last message. A stream that has brought only messages therefore ends
+    /// after `idle` without an event.
     async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<NextEvent, AgentError> {
         if relay.is_holding() {
             // The client's own limit on the wait continues afterwards: the stream keeps what it has read.
@@ -246,8 +252,8 @@ impl<'a> Follower<'a> {
         Ok(timeout(self.upstream.config.idle, next).await.unwrap_or(Ok(None)))
     }
 
-    /// Reads the task, again and again, until the turn is over: its stream has ended early, or the upstream has no
-    /// streams.
+    /// Reads the task repeatedly until the turn is over. Called if a stream ended before the turn did, or if the
+    /// upstream has no streams.
     async fn recover(&self, relay: &mut Relay<'a>) -> Result<(), AgentError> {
         let mut attempts = 0;
         let mut pause = FIRST_PAUSE;
@@ -275,7 +281,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Reads the task's present state, and its further events if the upstream supports streams.
+    /// Reads the task, and then its further events if the upstream supports streams.
     async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<StreamEnd, AgentError> {
         let internal = AgentError::internal;
         let get = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
@@ -299,7 +305,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Waits for an answer, or for the first event of a stream, for at most the config's `idle`.
+    /// Waits for an answer, or for the head of a stream. Fails after the config's `idle`.
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
         timeout(self.upstream.config.idle, answer).await.unwrap_or_else(|_| Err(self.timed_out()))
     }
@@ -322,8 +328,8 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Closes a stream after its last event. Most streams end right after it. Reading such a stream to its end frees its
-/// connection for the next turn.
+/// Closes a stream after its last event. Most streams end right after that event. Such a stream is read to its end,
+/// which frees its connection for the next turn.
 fn leave(mut stream: EventStream) {
     if stream.next().now_or_never().is_some() {
         return;
@@ -335,7 +341,7 @@ fn leave(mut stream: EventStream) {
 }
 
 /// Asks the circuit breaker for permission to begin a turn. While the circuit is open, a message is refused before
-/// anything is read or noted.
+/// anything is read or stored.
 ///
 /// # Errors
 /// The refusal, with the time until the next call may be tried.
@@ -354,7 +360,8 @@ fn is_closed(wait: Duration) -> AgentError {
     AgentError::Refused(A2aError::Unavailable { reason, retry_seconds })
 }
 
-/// Asks the upstream whether a task that waited for its client has continued by itself.
+/// Asks the upstream whether a task that waited for its client has continued by itself. False if the upstream does not
+/// answer.
 pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, link: &Link) -> bool {
     let Some(task) = link.waiting_task().filter(|_| !upstream.breaker().is_open()) else { return false };
     let agent = upstream.agent();
@@ -370,7 +377,7 @@ pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, l
     }
 }
 
-/// Cancels the task at the upstream because no client waits for it any more. The task may have ended already.
+/// Cancels the task at the upstream, because no client waits for the task any more. The task may have ended already.
 pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: &TaskId) {
     let agent = upstream.agent();
     let request = CancelTaskRequest { id: task.clone(), ..CancelTaskRequest::default() };
@@ -383,7 +390,7 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
     }
 }
 
-/// The longest time that a stream may continue after its last event.
+/// The longest time that a stream is read after its last event.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest time that the upstream may take to cancel a task.

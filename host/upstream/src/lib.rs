@@ -1,4 +1,4 @@
-//! An agent whose turns another A2A server runs. That server cannot tell this server from any other client.
+//! An agent whose turns another A2A server runs. To that server, this server looks like any other client.
 //!
 //! [`UpstreamAgent`] reads the other server's card, sends each message with the session's state as the config maps it,
 //! and relays the answer. The upstream has its own ids of contexts and tasks; clients see only the ids of this server.

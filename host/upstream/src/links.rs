@@ -1,11 +1,11 @@
-//! Stored pairs of ids: this server's contexts and tasks, and the upstream's.
+//! Stored pairs of ids. Each links a context or task of this server with that of the upstream.
 
 use annex_agent::{UpstreamContext, UpstreamIdsError};
 use annex_protocol::{ContextId, MessageId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 
-/// The upstream's ids for a task of this server. It is stored as JSON: with `task` for a task, without `task` for a
-/// conversation.
+/// The upstream's ids for a task or a conversation of this server. The link is stored as JSON. The link of a
+/// conversation has no `task`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Link {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -15,13 +15,14 @@ pub(crate) struct Link {
     /// True if the upstream's task waits for its client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) waits: bool,
-    /// The state in which the task waits. Older versions did not store it.
+    /// The state in which the task waits. `None` if it does not wait, or if an older version stored the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) waits_in: Option<TaskState>,
-    /// The last message about the task that this server relayed.
+    /// The id of the last status message that this server relayed; only for a task that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shown: Option<MessageId>,
-    /// Digests of the id and the content of each artifact that was relayed, newest last, up to a limit.
+    /// The artifacts that were relayed, each as a digest of its id and a digest of its content. The newest is last; the
+    /// oldest are dropped beyond a limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) artifacts: Vec<(u64, u64)>,
     /// The number of relayed artifacts that came without an id.
@@ -30,8 +31,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Loads the ids of the conversation and of `task`. The link of a waiting task is used as stored, even without a
-    /// context: some upstreams have no contexts.
+    /// Loads the upstream's ids for the next message of `task`: the link of the task, or that of its conversation. The
+    /// link of a waiting task is used even without a context, because some upstreams have no contexts.
     pub(crate) async fn load(remote: &UpstreamContext, task: &TaskId) -> Result<Self, UpstreamIdsError> {
         let of_task = Self::of_task(remote, task).await?.unwrap_or_default();
         if of_task.context.is_some() || of_task.waits {
@@ -41,13 +42,14 @@ impl Link {
         Ok(of_context.map(|note| serde_json::from_str(&note)).transpose()?.unwrap_or_default())
     }
 
-    /// Loads the link of one task of the caller.
+    /// Loads the link of a task; `None` if none is stored.
     pub(crate) async fn of_task(remote: &UpstreamContext, task: &TaskId) -> Result<Option<Self>, UpstreamIdsError> {
         let stored = remote.ids.of_task(task).await?;
         Ok(stored.map(|note| serde_json::from_str(&note)).transpose()?)
     }
 
-    /// Stores the ids that differ from `known`, which is stored already.
+    /// Stores the ids of this link. Ids that equal those in `known`, the link that is already stored, are not written
+    /// again.
     pub(crate) async fn keep(&self, remote: &UpstreamContext, known: &Self) -> Result<(), UpstreamIdsError> {
         if self.context != known.context {
             let of_context = Self { context: self.context.clone(), ..Self::default() };
@@ -59,13 +61,13 @@ impl Link {
         Ok(())
     }
 
-    /// True if the state shows that a waiting task has continued by itself.
+    /// True if `state` shows that the task, which waited for its client, has continued by itself.
     pub(crate) fn has_gone_on(&self, state: TaskState) -> bool {
         let is_as_left = self.waits_in.map_or_else(|| state.is_interrupted(), |waits_in| waits_in == state);
         state != TaskState::Unspecified && !is_as_left
     }
 
-    /// The upstream's task, if the next message continues it.
+    /// The upstream's task that the next message continues; `None` if no task waits.
     pub(crate) fn waiting_task(&self) -> Option<&TaskId> {
         self.task.as_ref().filter(|_| self.waits)
     }

@@ -1,4 +1,4 @@
-//! The request to the upstream: the caller's message with the upstream's ids and the session's state.
+//! The request to the upstream: the caller's message, with the upstream's ids and the session's state.
 
 use annex_agent::{AgentError, TurnContext, UpstreamContext};
 use annex_protocol::{ExtensionUri, Message, MessageId, SendMessageConfiguration, SendMessageRequest, TaskId};
@@ -6,7 +6,7 @@ use annex_protocol::{ExtensionUri, Message, MessageId, SendMessageConfiguration,
 use crate::config::StateMapping;
 use crate::links::Link;
 
-/// Makes the request of a turn.
+/// Makes the request to the upstream for a turn.
 pub(crate) async fn request(
     turn: &TurnContext,
     remote: &UpstreamContext,
@@ -45,7 +45,7 @@ pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
     }
 }
 
-/// The upstream's ids of the tasks that the message refers to. Tasks unknown to the upstream are skipped.
+/// The upstream's ids of the tasks that a message refers to. Tasks that the upstream does not know are skipped.
 async fn references(remote: &UpstreamContext, tasks: &[TaskId]) -> Result<Vec<TaskId>, AgentError> {
     let mut known = Vec::new();
     for task in tasks {

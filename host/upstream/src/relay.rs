@@ -1,4 +1,5 @@
-//! Checks each event of the upstream's answer, notes its ids, adds it to the session and relays it to the client.
+//! Relays the upstream's answer. Each event is checked, its ids are stored, the session is updated, and the event is
+//! sent to the client.
 
 use std::collections::HashSet;
 use std::mem;
@@ -26,10 +27,10 @@ use intake::Intake;
 use messages::Messages;
 use outlet::Outlet;
 
-/// The events of the largest allowed size that one turn may have. Smaller events may be more.
+/// The number of events of the largest allowed size that one turn may have. Of smaller events a turn may have more.
 pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
 
-/// The state of one turn's answer while it is relayed.
+/// The state of one turn's answer while the answer is relayed.
 pub(crate) struct Relay<'a> {
     config: &'a UpstreamConfig,
     ids: Ids<'a>,
@@ -37,22 +38,23 @@ pub(crate) struct Relay<'a> {
     outlet: Outlet<'a>,
     /// True if the turn continues an existing task.
     continues: bool,
-    /// The last message about the task that an earlier turn relayed.
+    /// The id of the last status message that an earlier turn relayed.
     shown: Option<MessageId>,
     /// True after the first event about the task.
     has_begun: bool,
     artifacts: Artifacts,
     messages: Messages,
-    /// The agent's last text that is not an artifact.
+    /// The agent's latest text outside of artifacts.
     said: String,
     /// The last state that was relayed.
     state: Option<TaskState>,
-    /// A waiting state that arrived before any other event. It may be the old state, which the client's message is
-    /// about to end.
+    /// The status of a waiting task that arrived before any other event. It may be the old status, which the client's
+    /// message is about to end.
     stale: Option<TaskStatusUpdateEvent>,
-    /// [`Intake::bytes`] at the time when the held message began.
+    /// The value of [`Intake::bytes`] when the held message began.
     held_from: usize,
-    /// The number of relayed events that only repeated a state with new words, found by reading the whole task.
+    /// The number of relayed events that only brought a new status message in the same state. They were found by
+    /// reading the whole task.
     words: usize,
     is_settled: bool,
 }
@@ -96,18 +98,18 @@ impl<'a> Relay<'a> {
         self.ids.task()
     }
 
-    /// The number of events that have come.
+    /// The number of received events.
     pub(crate) fn taken(&self) -> usize {
         self.intake.taken()
     }
 
-    /// The number of relayed events, without new words in the same state. A task that reports its progress in words
-    /// does not make the server read it more often.
+    /// The number of relayed events, without those that only brought a new status message in the same state. The server
+    /// thus does not read a task more often because the task reports its progress.
     pub(crate) fn relayed(&self) -> usize {
         self.outlet.sent().saturating_sub(self.words)
     }
 
-    /// True if the messages so far are the answer, unless a task follows.
+    /// True if only messages have arrived. They are the whole answer unless a task follows.
     pub(crate) fn may_be_over(&self) -> bool {
         !self.has_begun && self.messages.is_waiting()
     }
@@ -141,8 +143,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Processes the whole task, read by a request or received as the first event of a stream. What an earlier event
-    /// had is not counted again; pauses limit how often the task is read.
+    /// Processes a whole task that was read by a request, or that a resumed stream repeats. Only its growth counts
+    /// against the limit on bytes.
     pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
         let mut event = StreamResponse::Task(task);
         self.intake.take_asked(&mut event, self.artifacts.len())?;
@@ -156,7 +158,8 @@ impl<'a> Relay<'a> {
         self.snapshot(task).await
     }
 
-    /// Processes the whole task as it was before the client's message changed anything. Its artifacts count as relayed.
+    /// Processes the first event of a stream. In a turn that continues a task, it is the whole task as it was before
+    /// the client's message. The artifacts of that task count as relayed.
     pub(crate) async fn take_first(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         let is_known = self.continues && matches!(event, StreamResponse::Task(_));
         if is_known {
@@ -182,8 +185,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Ends the answer. Without a task, the messages are the answer. A waiting state without an event after it is the
-    /// turn's last state.
+    /// Processes the end of a stream or of the only answer. If no task was named, the messages are the answer. A
+    /// waiting status that no event followed is relayed as the turn's last state.
     pub(crate) async fn end(&mut self) -> Result<(), AgentError> {
         if let Some(update) = self.stale.take().filter(|_| self.intake.taken() == 1) {
             return self.status(update).await;
@@ -198,13 +201,13 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Checks the ids of an event, and stores them before the event is relayed.
+    /// Checks the ids of an event. New ids are stored before the event is relayed.
     async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         self.has_begun |= task.is_some();
         self.ids.enter(context, task).await
     }
 
-    /// Compares the whole task with what was relayed, and relays the difference as events.
+    /// Compares a whole task with the events that were relayed. Relays the difference as events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
         // Each artifact is compared with all known ones, so their number is checked first.
         self.intake.check_number(task.artifacts.len())?;
@@ -253,8 +256,8 @@ impl<'a> Relay<'a> {
         self.status(as_update(task)).await
     }
 
-    /// True if a status message is new. Its id does not decide: an agent may make a new id for the same words at each
-    /// request.
+    /// True if a status message is new. Its text decides and not its id, because an agent may make a new id for the
+    /// same text at each request.
     fn is_news(&self, message: &Message) -> bool {
         let is_of_agent = message.role != Role::User && !message.parts.is_empty();
         is_of_agent && !self.messages.was_sent(message) && message.text() != self.said
@@ -302,7 +305,7 @@ impl<'a> Relay<'a> {
         self.outlet.send(event).await
     }
 
-    /// Relays that the upstream has accepted the message without an event yet, so that the client has its task.
+    /// Relays that the turn has begun, so that the client gets its task before the upstream sends any event.
     async fn begin(&mut self) -> Result<(), AgentError> {
         self.state = Some(TaskState::Submitted);
         self.outlet.begin().await
@@ -318,7 +321,8 @@ impl<'a> Relay<'a> {
         self.outlet.send(event).await
     }
 
-    /// Processes a message. Without a task it is the answer, or a piece. With a task it becomes a status message.
+    /// Processes a message. If no task was named yet, the message is the answer or a piece of it. Otherwise it becomes
+    /// a status message.
     async fn message(&mut self, message: Message) -> Result<(), AgentError> {
         if message.parts.is_empty() {
             self.messages.leave_out();
@@ -332,7 +336,7 @@ impl<'a> Relay<'a> {
         self.hold(message).await
     }
 
-    /// Relays messages that arrived before their task as status messages.
+    /// Relays the messages that arrived before their task. They become status messages.
     async fn say_waiting(&mut self) -> Result<(), AgentError> {
         for message in self.messages.take_waiting() {
             self.hold(message).await?;
@@ -341,7 +345,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Holds a message about the task until its next piece arrives or the wait is over. An agent may send each word as
-    /// a message, and a task cannot have that many statuses.
+    /// a message, and a task cannot have that many status messages.
     async fn hold(&mut self, message: Message) -> Result<(), AgentError> {
         let is_full = self.intake.bytes().saturating_sub(self.held_from) > self.config.max_answer_bytes;
         if is_full || !self.messages.is_piece(&message) {
@@ -364,7 +368,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Relays a message as a status update that leaves the state of the task unchanged.
+    /// Relays a message as a status update with the state `working`.
     async fn say(&mut self, message: Message) -> Result<(), AgentError> {
         let Some(message) = self.outlet.adopted(message) else { return Ok(()) };
         self.messages.add_beside(&message);
@@ -372,7 +376,7 @@ impl<'a> Relay<'a> {
         self.status(TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() }).await
     }
 
-    /// Relays a message as the answer instead of a task. Its role becomes the agent's.
+    /// Relays a message as the answer of a turn without a task. The message gets the agent's role.
     async fn answer(&mut self, message: Message) -> Result<(), AgentError> {
         self.said = message.text();
         let message = Message { task_id: None, ..self.outlet.as_agents(message) };
@@ -394,7 +398,7 @@ fn ends(state: TaskState) -> bool {
     state.is_terminal() || state.is_interrupted()
 }
 
-/// The task's status as an event.
+/// The task's status as a status update.
 fn as_update(task: Task) -> TaskStatusUpdateEvent {
     let Task { id, context_id, status, metadata, .. } = task;
     TaskStatusUpdateEvent { task_id: id, context_id, status, metadata }

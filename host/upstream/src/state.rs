@@ -1,4 +1,4 @@
-//! The session's state in requests to the upstream, and changes of the state in its answers.
+//! Puts the session's state into requests to the upstream, and reads changes of the state from the upstream's answers.
 
 use annex_agent::{AgentError, render};
 use annex_conversation::{Conversation, Scope, StateDelta};
@@ -36,14 +36,14 @@ impl StateMapping {
         Ok(())
     }
 
-    /// The selected keys that have a value.
+    /// The keys of the config that have a value in the session, with their values.
     fn chosen(&self, session: &Conversation) -> JsonObject {
         let Some(keys) = &self.keys else { return session.own_state() };
         keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
     }
 
-    /// The change of state in an event; empty if it has none. Keys that are not the conversation's own are dropped and
-    /// logged.
+    /// The change of state in an event; empty if the event contains none. Keys that other conversations share are
+    /// dropped and logged.
     pub(crate) fn received(&self, event: &StreamResponse) -> StateDelta {
         let mut delta = StateDelta::new();
         let (Some(receive), Some(key)) = (self.receive, self.received_key()) else { return delta };
@@ -62,8 +62,8 @@ impl StateMapping {
     }
 }
 
-/// Puts the text in front of the user's text, in the same part: some agents read only one text part, and others join
-/// all parts without a space. A message without text gets a part of its own.
+/// Puts `text` in front of the user's text, in the same part. Some agents read only one text part, and others join all
+/// parts without a space. A message without text gets a text part.
 fn put_in_front(parts: &mut Vec<Part>, text: String) {
     let said = parts.iter_mut().find_map(|part| match &mut part.content {
         PartContent::Text(said) => Some(said),
@@ -75,7 +75,7 @@ fn put_in_front(parts: &mut Vec<Part>, text: String) {
     }
 }
 
-/// The objects under the key that an event has in the configured place, in order.
+/// The objects under `key` in the configured place of an event, in order.
 fn found(receive: StateSource, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
     let in_metadata = |metadata: &Metadata| metadata.get(key).and_then(object);
     match receive {

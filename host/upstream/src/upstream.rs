@@ -1,4 +1,4 @@
-//! The connection to the upstream: its card, refreshed in the background, and the calls.
+//! The connection to the upstream: the calls, and the card, which is refreshed in the background.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::breaker::Breaker;
 use crate::config::{ConfigError, Fields, UpstreamConfig};
 
-/// The first pause between two attempts to get the card; each one after it is twice as long, up to [`LONGEST_PAUSE`].
+/// The first pause between two attempts to read the card. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -25,10 +25,10 @@ pub enum ConnectError {
     /// The config cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its card cannot be read, or the card lists no interface that may be used.
+    /// The card of the agent cannot be read, or lists no interface that may be used.
     #[error("the upstream agent at {card} cannot be used")]
     Agent {
-        /// The URL of its card.
+        /// The URL of the agent's card.
         card: String,
         /// The cause.
         #[source]
@@ -36,11 +36,11 @@ pub enum ConnectError {
     },
 }
 
-/// An upstream agent.
+/// A connected upstream agent.
 pub(crate) struct Upstream {
     pub(crate) config: UpstreamConfig,
     breaker: Breaker,
-    /// False if the last call, or the last request for the card, got no answer.
+    /// True if the last call, or the last request for the card, got an answer.
     answers: AtomicBool,
     fields: Fields,
     client: Client,
@@ -50,7 +50,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Reads the card, retrying for the configured time. Then refreshes the card in the background.
+    /// Reads the card, and retries for the configured time. Starts a background task that refreshes the card.
     pub(crate) async fn connect(config: UpstreamConfig) -> Result<Arc<Self>, ConnectError> {
         // The process's TLS provider, unless another part has installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -82,7 +82,7 @@ impl Upstream {
         &self.breaker
     }
 
-    /// Reports the result of a call to the circuit breaker.
+    /// Reports the result of a call to the circuit breaker. `is_fault` is true if the upstream was at fault.
     pub(crate) fn judge(&self, is_fault: bool) {
         self.answers.store(!is_fault, Ordering::Relaxed);
         if is_fault { self.breaker.failed() } else { self.breaker.succeeded() }
@@ -93,7 +93,7 @@ impl Upstream {
         self.answers.load(Ordering::Relaxed) && !self.breaker.is_open()
     }
 
-    /// A channel with the current card, updated at each change.
+    /// A channel with the current card. It is updated when the card changes.
     pub(crate) fn card(&self) -> watch::Receiver<Arc<AgentCard>> {
         self.card.subscribe()
     }
@@ -118,7 +118,7 @@ impl Upstream {
         Ok(parameters)
     }
 
-    /// Reads the card again. A faulty new card does not replace the current one.
+    /// Reads the card again. If the new card is faulty, the current one stays.
     async fn refresh(&self) -> Result<(), ClientError> {
         let document = self.client.card(&self.config.card).await?;
         // An unchanged card does not wake the watchers.
@@ -134,8 +134,8 @@ impl Upstream {
     }
 }
 
-/// The card without extensions that no client can request. With a required one among them, every message would be
-/// refused; without it the upstream decides itself.
+/// The card without extensions that no client can request. Such an extension may be required, and this server would
+/// then refuse every message. Without it the upstream decides.
 fn usable(card: &AgentCard) -> AgentCard {
     let mut card = card.clone();
     card.capabilities.extensions.retain(|extension| {
@@ -150,7 +150,8 @@ fn usable(card: &AgentCard) -> AgentCard {
     card
 }
 
-/// The tenant that the current work is for, for log lines outside of a request. `None` for the agent of the config.
+/// The tenant that the current work is for; `None` for the agent of the config. For log lines that are not part of a
+/// request.
 fn tenant() -> Option<Arc<str>> {
     Some(current_tenant()).filter(|tenant| !tenant.is_empty())
 }
@@ -190,7 +191,7 @@ async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, 
     }
 }
 
-/// Tells whether the error may pass by waiting, because the upstream may still be starting.
+/// Tells whether the error may disappear after a while, because the upstream may still be starting.
 fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } | ClientError::Broken { .. } => true,

@@ -9,49 +9,49 @@ use crate::{
 
 /// Calls of hooks with the host's parameters. All except [`Host::descriptor`] panic if the parameters do not fit.
 impl Host {
-    /// [`Extension::descriptor`].
+    /// Calls [`Extension::descriptor`].
     ///
     /// # Errors
-    /// As the hook, and if the parameters do not fit. A real host reports such parameters by the
-    /// [schema](Extension::PARAMETER_SCHEMA), if any.
+    /// The hook's own error, or the reason why the parameters do not fit. A real host finds such parameters by the
+    /// [schema](Extension::PARAMETER_SCHEMA), if there is one.
     pub fn descriptor<E: Extension>(&self) -> Result<Descriptor, String> {
         self.run(|| E::descriptor(&E::Parameters::from_config(&Config::HOST)?))
     }
 
-    /// [`Card::declare`].
+    /// Calls [`Card::declare`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn declare<E: Card>(&self) -> Result<Declaration, String> {
         let parameters = self.read::<E>();
         self.run(|| E::declare(&parameters))
     }
 
-    /// [`Activation::activate`].
+    /// Calls [`Activation::activate`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn activate<E: Activation>(&self, request: Request) -> Result<Decision, ExtensionError> {
         let parameters = self.read::<E>();
         self.run(|| E::activate(&parameters, request))
     }
 
-    /// [`Message::check`].
+    /// Calls [`Message::check`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn check<E: Message>(&self, request: Request, message: impl Into<Json>) -> Result<Vec<Rewrite>, Rejection> {
         let parameters = self.read::<E>();
         self.run(|| E::check(&parameters, request, message.into()))
     }
 
-    /// [`State::validate`].
+    /// Calls [`State::validate`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn validate<E: State>(
         &self,
@@ -62,80 +62,80 @@ impl Host {
         self.run(|| E::validate(&parameters, request, metadata))
     }
 
-    /// [`Transition::begin`].
+    /// Calls [`Transition::begin`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn begin<E: Transition>(&self, request: Request, beginning: Beginning) -> Result<Entry, String> {
         let parameters = self.read::<E>();
         self.run(|| E::begin(&parameters, request, beginning))
     }
 
-    /// [`Transition::change`].
+    /// Calls [`Transition::change`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn change<E: Transition>(&self, change: StateChange) -> Result<Ruling, String> {
         let parameters = self.read::<E>();
         self.run(|| E::change(&parameters, change))
     }
 
-    /// [`Response::respond`].
+    /// Calls [`Response::respond`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn respond<E: Response>(&self, event: Event) -> Result<Option<Patch>, String> {
         let parameters = self.read::<E>();
         self.run(|| E::respond(&parameters, event))
     }
 
-    /// [`Method::methods`].
+    /// Calls [`Method::methods`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn methods<E: Method>(&self) -> Result<Vec<MethodDeclaration>, String> {
         let parameters = self.read::<E>();
         self.run(|| E::methods(&parameters))
     }
 
-    /// [`Method::call`].
+    /// Calls [`Method::call`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn call<E: Method>(&self, request: Request, name: &str, params: impl Into<Json>) -> Result<Answer, Rejection> {
         let parameters = self.read::<E>();
         self.run(|| E::call(&parameters, request, name, params.into()))
     }
 
-    /// [`Method::next`].
+    /// Calls [`Method::next`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn next<E: Method>(&self) -> Result<Option<Json>, Rejection> {
         let parameters = self.read::<E>();
         self.run(|| E::next(&parameters))
     }
 
-    /// [`Client::before`].
+    /// Calls [`Client::before`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn before<E: Client>(&self, call: Outgoing) -> Result<Addition, Rejection> {
         let parameters = self.read::<E>();
         self.run(|| E::before(&parameters, call))
     }
 
-    /// [`Client::after`].
+    /// Calls [`Client::after`].
     ///
     /// # Errors
-    /// As the hook.
+    /// The error of the hook.
     #[track_caller]
     pub fn after<E: Client>(&self, event: Incoming) -> Result<Option<Json>, String> {
         let parameters = self.read::<E>();

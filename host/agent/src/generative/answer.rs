@@ -14,8 +14,8 @@ use crate::model::{ModelError, ModelEvent, ModelStream, ToolCall};
 use crate::steps::Tokens;
 use crate::template_agent::MAX_CALLS;
 
-/// The longest wait for the head of an answer, and between two pieces: models think before they answer. The whole
-/// answer has no limit of its own; the turn has one.
+/// The longest wait for the head of an answer, and for each further piece. Models think before they answer. The whole
+/// answer may take as long as the turn.
 const SILENCE: Duration = Duration::from_secs(120);
 /// The largest event and the largest whole answer, in bytes. An event is a piece of text or a whole tool call. APIs
 /// send a few hundred bytes per token.
@@ -124,13 +124,13 @@ impl Answer {
     }
 }
 
-/// The events of an answer that are not passed on yet.
+/// The events of an answer that the agent has not received yet.
 #[derive(Default)]
 pub(super) struct EventQueue {
     ready: VecDeque<ModelEvent>,
-    /// Passed on at the end of the answer.
+    /// The tool calls, which follow at the end of the answer.
     pub(super) calls: Calls,
-    /// Passed on after the calls.
+    /// The token counts, which follow after the calls.
     pub(super) tokens: Tokens,
 }
 

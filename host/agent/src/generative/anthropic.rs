@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     ChatRequest { path: "messages".to_owned(), query: None, body }
 }
 
-/// The limit of the answer's tokens. The API requires one, and refuses one above the model's own.
+/// The limit on the tokens of an answer. The API requires a limit, and refuses a limit above the model's maximum.
 fn max_tokens(model: &str) -> u32 {
     let is_any = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is_any(&["3-opus", "3-haiku"]) {

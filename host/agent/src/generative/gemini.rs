@@ -1,4 +1,4 @@
-//! Google's Gemini.
+//! Google's Gemini API.
 
 use serde_json::{Value, json};
 use uuid::Uuid;

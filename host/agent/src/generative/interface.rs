@@ -13,7 +13,7 @@ pub(super) struct ChatRequest {
     pub(super) body: Value,
 }
 
-/// Adds a member to an object if it is `Some`.
+/// Adds `member` to the object under `key`, unless it is `None`.
 pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value {
     if let (Value::Object(members), Some(member)) = (&mut object, member) {
         members.insert(key.to_owned(), member);
@@ -21,7 +21,7 @@ pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value
     object
 }
 
-/// The list; `None` if it is empty.
+/// The items as a list; `None` if there are none.
 pub(super) fn list(items: impl Iterator<Item = Value>) -> Option<Value> {
     let items: Vec<Value> = items.collect();
     (!items.is_empty()).then(|| items.into())
@@ -58,8 +58,8 @@ pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = V
     })
 }
 
-/// The body with the tools and messages of a prompt, in the form of OpenAI and Ollama. `call` writes a tool call.
-/// `called` gives the member that links a result to its call.
+/// Adds the tools and messages of a prompt to a body, in the form of OpenAI and Ollama. `call` writes a tool call.
+/// `called` returns the member that links a result to its call: its name and its value.
 pub(super) fn with_chat(
     body: Value,
     prompt: &Prompt,

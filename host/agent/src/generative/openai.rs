@@ -46,7 +46,7 @@ pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerE
     Ok(false)
 }
 
-/// A text; or, of Mistral's reasoning models, a list of texts and thoughts.
+/// Reads the content of a piece. It is a text, or, from Mistral's reasoning models, a list of texts and thoughts.
 fn content(content: Option<&Value>, answer: &mut EventQueue) {
     match content {
         Some(Value::String(piece)) => answer.say(piece),

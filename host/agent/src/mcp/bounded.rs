@@ -1,7 +1,7 @@
-//! Limits unrequested messages of MCP servers. This client drops such messages, and closes the connection after too
-//! many.
+//! Limits the messages that MCP servers send without a request. This client drops such messages, and closes the
+//! connection after too many.
 //!
-//! Readers of bytes limit the size of a message and of a stream; this module limits the number of messages.
+//! Code that reads bytes limits the size of a message and of a stream. This module limits the number of messages.
 
 use std::error::Error;
 use std::io;
@@ -24,13 +24,13 @@ use tokio::time::Instant;
 
 /// The largest message over HTTP, in bytes.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
-/// The most bytes of a stream with an answer, including all other messages, and the most bytes after the answer.
+/// The most bytes of a stream that contains an answer, and the most bytes of the stream after the answer.
 pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 const MAX_BEHIND: usize = 64 << 10;
-/// The fewest bytes to count for a message, however small it is.
+/// The number of bytes that a smaller message counts as.
 const MIN_MESSAGE: usize = 1 << 10;
-/// The most requests of a server, per answer, that are passed to the library, which refuses each with a request to the
-/// server.
+/// The most requests of a server that are passed to the library during one answer. The library refuses each one,
+/// which costs a request to the server.
 const MAX_REQUESTS: usize = 4;
 
 /// Texts with more bytes are processed on a separate thread.
@@ -61,7 +61,7 @@ struct Head {
     method: Option<IgnoredAny>,
 }
 
-/// The events of an answer that are passed to the library.
+/// Filters the events of an answer, and returns the events for the library.
 pub(super) fn answer(
     server: Arc<str>,
     events: EventStream,
@@ -94,14 +94,15 @@ impl Answer {
         None
     }
 
-    /// Ends the answer. If the call has no answer yet, adds an error in the server's place.
+    /// Ends the answer. If the call has no answer yet, adds an error response for the call.
     fn cut_off(&mut self) -> Option<Result<Sse, SseError>> {
         self.is_over = true;
         tracing::warn!(server = %self.server, "an MCP server sends too much with an answer; it is cut off");
         self.id.take().map(|id| Ok(cut_off(&id)))
     }
 
-    /// The event if it is passed on. Otherwise only its id, for resuming the stream.
+    /// Returns the event if the library gets it. Otherwise returns only the event's id, which is needed to resume the
+    /// stream.
     fn taken(&mut self, event: Sse) -> Option<Sse> {
         let data = event.data.as_deref().unwrap_or_default();
         let is_taken = match serde_json::from_str(data) {
@@ -127,7 +128,7 @@ impl Answer {
     }
 }
 
-/// The event with a message that every reader can read.
+/// Rewrites the message in the event so that every JSON parser can read it.
 async fn repaired(mut event: Sse) -> io::Result<Sse> {
     if let Some(data) = event.data.take() {
         event.data = Some(aside_if_long(data, |data| portable::repaired(&data).unwrap_or(data)).await?);
@@ -135,10 +136,10 @@ async fn repaired(mut event: Sse) -> io::Result<Sse> {
     Ok(event)
 }
 
-/// Processes a text; a long one on a separate thread.
+/// Processes a text. A long text is processed on a separate thread.
 ///
-/// [`crate::work::aside`] is not used here: the task of a connection belongs to no tenant, and tenants would wait for
-/// the work of other tenants.
+/// This does not use [`crate::work::aside`], which serves tenants fairly. The task of a connection belongs to no
+/// tenant, so the work of all connections would wait in one queue.
 pub(super) async fn aside_if_long<T, R>(text: T, work: impl FnOnce(T) -> R + Send + 'static) -> io::Result<R>
 where
     T: AsRef<[u8]> + Send + 'static,
@@ -155,7 +156,7 @@ fn is_too_much(error: &(dyn Error + 'static)) -> bool {
     error.and_then(io::Error::get_ref).is_some_and(|error| error.is::<TooMuch>())
 }
 
-/// An error response in the server's place.
+/// An error response for a call whose answer was cut off.
 fn cut_off(id: &RequestId) -> Sse {
     let error = json!({"code": -32000, "message": "the server sent too much with its answer"});
     Sse::default().data(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
@@ -181,7 +182,7 @@ impl<T> BoundedProgram<T> {
         Self { server: server.into(), inner, asked: 0, left: MOST_UNASKED, since: Instant::now() }
     }
 
-    /// Uses up a part of the budget. False if too little is left.
+    /// Uses up a part of the budget. Returns false if too little is left.
     fn spend(&mut self, cost: u64) -> bool {
         let seconds = self.since.elapsed().as_secs();
         if seconds > 0 {
@@ -193,7 +194,7 @@ impl<T> BoundedProgram<T> {
         left.is_some()
     }
 
-    /// The cost of a message, and whether it is passed on.
+    /// Returns the cost of a message, and true if the library gets it.
     fn judge(&mut self, message: &ServerJsonRpcMessage) -> (u64, bool) {
         match message {
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => match self.asked.checked_sub(1) {

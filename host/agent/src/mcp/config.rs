@@ -23,7 +23,7 @@ pub struct McpConfig {
     pub(crate) screen: Option<Screen>,
 }
 
-/// The way to reach a server.
+/// The address of a server: a program or a URL.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerAddress {
     /// A program that speaks MCP over standard input and output.
@@ -128,7 +128,7 @@ impl McpConfig {
         self.named_tools().count()
     }
 
-    /// The same config with a screen that checks each address before a connection is opened. Used for URLs that a
+    /// Returns this config with a screen that checks each address before a connection is opened. Used for URLs that a
     /// tenant chose.
     #[must_use]
     pub fn behind(self, screen: Screen) -> Self {

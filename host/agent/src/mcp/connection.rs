@@ -31,7 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest wait for the standard error of a program that ends.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
-/// Limits of one server's tools: their number, total bytes and pages.
+/// Limits on the tools of one server: their number, their total bytes, and the pages in which they are listed.
 const MAX_TOOLS: usize = 1_000;
 const MAX_TOOL_BYTES: usize = 4 << 20;
 const MAX_PAGES: usize = 100;
@@ -85,7 +85,7 @@ pub enum McpError {
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// A program that does not start, and the last line of its standard error.
+/// The error of a program that does not start, with the last line of its standard error.
 #[derive(Debug, thiserror::Error)]
 #[error("it said: {line}")]
 struct LastWords {
@@ -120,7 +120,7 @@ impl McpConfig {
         }
     }
 
-    /// The environment variables that cannot be used, the one with the token among them. Starts no server.
+    /// The named environment variables that are missing, and a variable whose token cannot be sent. Starts no server.
     pub fn unusable_variables(&self) -> Vec<McpError> {
         match &self.place {
             ServerAddress::Program { env, .. } => env.iter().filter_map(|name| self.variable(name).err()).collect(),
@@ -130,7 +130,7 @@ impl McpConfig {
         }
     }
 
-    /// Checks the variable with the token.
+    /// Checks that the environment variable contains a token that can be sent.
     fn token(&self, variable: &str) -> Result<(), McpError> {
         let token = self.variable(variable)?;
         let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
@@ -299,8 +299,8 @@ impl Starter {
     }
 }
 
-/// Adds the reason for a program that ended during its start. Either the reader of the answer or the writer of the
-/// request notices the end first.
+/// The error of a start, with the reason if the program has ended. The reader of the answer or the writer of the
+/// request may notice the end first.
 fn ended(error: ClientInitializeError) -> Source {
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
@@ -310,7 +310,7 @@ fn ended(error: ClientInitializeError) -> Source {
     }
 }
 
-/// The text of an error, cut: a server may have written a part of it.
+/// Shortens the text of an error, because a server may have contributed to the text.
 fn cut(error: &(dyn Error + 'static)) -> Source {
     annex_text::line_within(&annex_text::with_causes(error), MAX_WORDS).into()
 }

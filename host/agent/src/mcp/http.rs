@@ -36,9 +36,8 @@ const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct BoundedHttp {
     pub(super) server: Arc<str>,
     pub(super) client: reqwest::Client,
-    /// The transport's token, cancelled when the transport is dropped. It ends requests and streams, because the
-    /// library ignores it until the server is initialized. The library then ends the session, with a timeout of its
-    /// own.
+    /// Fires when the transport is dropped, and then ends all requests and streams. The library does not end them
+    /// before the server is initialized. Afterwards the library itself ends the session, with its own timeout.
     pub(super) stop: CancellationToken,
 }
 
@@ -77,7 +76,8 @@ impl BoundedHttp {
         answer(Arc::clone(&self.server), events, id).take_until(self.stop.clone().cancelled_owned()).boxed()
     }
 
-    /// Sends a message and reads the answer, or only the head of a stream. `asked` is the id of a request.
+    /// Sends a message. Returns the answer, or the events of an answer that is a stream. `asked` is the id of the
+    /// message if it is a request.
     async fn post(
         &self,
         message: RequestBuilder,
@@ -163,7 +163,7 @@ impl StreamableHttpClient for BoundedHttp {
     }
 }
 
-/// Opens a stream.
+/// Opens a stream by a GET request.
 async fn opened(request: RequestBuilder) -> Result<Response, HttpError> {
     let response = admitted(request.send().await.map_err(StreamableHttpError::Client)?)?;
     match response.status() {
@@ -174,7 +174,7 @@ async fn opened(request: RequestBuilder) -> Result<Response, HttpError> {
     }
 }
 
-/// The response; an error if the server requires credentials.
+/// Returns the response, or an error if the server requires credentials.
 fn admitted(response: Response) -> Result<Response, HttpError> {
     match response.headers().get(WWW_AUTHENTICATE) {
         Some(challenge) if response.status() == StatusCode::UNAUTHORIZED => {
@@ -199,7 +199,7 @@ async fn refusal(response: &mut Response, session: Option<String>) -> Result<Str
     Err(unexpected(format!("HTTP {}: {}", response.status(), String::from_utf8_lossy(&body))))
 }
 
-/// Parses a message so that every reader can read its values.
+/// Parses a message. Values that some JSON parsers refuse are rewritten first.
 fn parse(json: &[u8]) -> Result<ServerJsonRpcMessage, serde_json::Error> {
     let json = String::from_utf8_lossy(json);
     serde_json::from_str(portable::repaired(&json).as_deref().unwrap_or(&json))
@@ -230,8 +230,8 @@ fn unread(error: ReadError<reqwest::Error>) -> HttpError {
     }
 }
 
-/// The events of a stream, each at most [`MAX_MESSAGE`] bytes. The stream with comments and blank lines has at most
-/// [`MAX_BESIDE`] bytes.
+/// The events of a stream. Each event has at most [`MAX_MESSAGE`] bytes. The stream, including comments and blank
+/// lines, has at most [`MAX_BESIDE`] bytes.
 fn events(response: Response) -> EventStream {
     let begun = (response, EventLength::default(), MAX_BESIDE);
     let pieces = stream::try_unfold(begun, |(mut response, mut length, left)| async move {
@@ -253,7 +253,7 @@ struct EventLength {
 }
 
 impl EventLength {
-    /// The length after further bytes.
+    /// Returns the length of the event after the bytes of `piece`.
     fn after(&mut self, piece: &[u8]) -> usize {
         for byte in piece {
             let after_cr = mem::replace(&mut self.after_cr, *byte == b'\r');

@@ -73,7 +73,8 @@ impl OfferedTool {
         }
     }
 
-    /// The error of a call. The server's own error text goes to the model, a transport error to the log only.
+    /// Converts the error of a call. An error text by the server goes to the model. The text of a transport error only
+    /// goes to the log.
     fn failed(&self, error: ServiceError) -> ToolError {
         match error {
             // Cut, because the session stores the text, and each later prompt contains it.
@@ -90,10 +91,11 @@ impl OfferedTool {
     }
 }
 
-/// A call without an answer yet. If it is dropped, because the task was cancelled, the server gets a cancellation.
+/// A call without an answer yet. If this value is dropped, because the task was cancelled, the server gets a
+/// cancellation.
 struct OpenCall {
     peer: Peer<RoleClient>,
-    /// `None` after the answer.
+    /// The id of the request; `None` after the answer.
     id: Option<RequestId>,
 }
 

@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::bounded::aside_if_long;
 
-/// The time for a program to end after its input is closed, and again after SIGTERM.
+/// The time that a program has to end after its input is closed, and again after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(3);
-/// The time for all programs to end at the end of this process: both waits, and a second more.
+/// The time that all programs together have to end: twice [`END_PATIENCE`], and one second more.
 const ALL_END_PATIENCE: Duration = Duration::from_secs(7);
 /// The longest line that is read at once, in bytes. The library accepts lines of 16 MiB and skips longer ones.
 const MAX_LINE: u64 = (16 << 20) + 1;
@@ -57,7 +57,7 @@ pub fn kill_programs() {
     }
 }
 
-/// A token that fires at the end of this process, or when it is cancelled.
+/// Returns a token that fires at the end of this process. It can also be cancelled by itself.
 pub(super) fn stop_token() -> CancellationToken {
     ENDING.child_token()
 }
@@ -110,7 +110,8 @@ impl Transport<RoleClient> for Program {
         self.transport.send(item)
     }
 
-    /// The next message. `None` at the end of the program's output or of this process, so that a start ends as well.
+    /// Returns the next message, or `None` at the end of the program's output. At the end of this process it also
+    /// returns `None`, so that a running start fails.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         ENDING.run_until_cancelled(self.transport.receive()).await.flatten()
     }
@@ -138,8 +139,8 @@ impl Transport<RoleClient> for Program {
     }
 }
 
-/// The process group of a program. Dropping it kills the group's processes. It must be left or dropped before its
-/// leader is reaped.
+/// The process group of a program. Dropping this value kills the group's processes. Call [`Group::leave`] or drop this
+/// value before the group's leader is reaped.
 struct Group {
     id: Option<Pid>,
 }
@@ -168,7 +169,7 @@ impl Group {
         Ok(())
     }
 
-    /// Marks the group as ended.
+    /// Removes the group from the list of running programs.
     fn leave(&mut self) {
         if let Some(id) = self.id.take() {
             GROUPS.send_modify(|groups| groups.retain(|group| *group != id));

@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Vec<EventRule>")]
 pub struct EventScript {
-    /// Longest match first.
+    /// The rules, those with the longest conditions first.
     rules: Vec<EventRule>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Step {
 #[serde(deny_unknown_fields)]
 pub(crate) struct StatusStep {
     pub(crate) state: StepState,
-    /// The agent's message about it. Default: none.
+    /// The agent's message about the state. Default: none.
     pub(crate) text: Option<String>,
 }
 
@@ -77,14 +77,14 @@ pub(crate) enum StepState {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArtifactStep {
-    /// The same for all pieces of one artifact.
+    /// The id of the artifact. All pieces of one artifact have the same id.
     pub(crate) id: String,
     pub(crate) name: Option<String>,
     pub(crate) parts: Vec<StepPart>,
-    /// True if the parts follow the ones sent before. Default: false.
+    /// True if the parts are appended to the pieces that were sent before. Default: false.
     #[serde(default)]
     pub(crate) append: bool,
-    /// True if no more pieces of the artifact follow. Default: absent.
+    /// True if no more pieces of the artifact follow. Default: false.
     #[serde(default)]
     pub(crate) last_chunk: bool,
 }
@@ -104,10 +104,10 @@ pub(crate) struct StepPart(Part);
 #[serde(deny_unknown_fields)]
 struct PartTable {
     text: Option<String>,
-    /// Bytes as base64.
+    /// The bytes of a file in base64.
     raw: Option<String>,
     url: Option<String>,
-    /// JSON text.
+    /// Data as JSON text.
     data: Option<String>,
     #[serde(default)]
     filename: String,

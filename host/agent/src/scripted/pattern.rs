@@ -13,13 +13,13 @@ use regex_automata::util::syntax;
 const MAX_TEXT: usize = 1 << 10;
 /// The largest automaton for reading a text from left to right, in bytes.
 const MAX_AUTOMATON: usize = 256 << 10;
-/// The largest sum of the other automata, in bytes: one for reading from right to left, and parts of both.
+/// The most bytes of the further automata that a search can use, such as the automaton for reading from right to left.
 const MAX_OTHER_AUTOMATON: usize = 512 << 10;
 /// The size of the empty pattern's automaton, in bytes. No search uses it.
 const EMPTY_AUTOMATON: usize = 512;
 /// The most capture groups. A search with captures moves the positions of all groups.
 const MAX_GROUPS: usize = 32;
-/// The number of groups that add as much to a search as the automaton.
+/// The number of capture groups whose positions take as much time as one search without captures.
 const GROUPS_OF_A_SEARCH: u64 = 4;
 /// The size in bytes of a table that a search fills while reading. A search may have two.
 const SEARCH_TABLE: usize = 256 << 10;
@@ -32,8 +32,8 @@ pub(super) struct Pattern {
     regex: Regex,
     /// The tables of the last search. Creating new tables takes longer than most searches.
     tables: Mutex<Option<Cache>>,
-    /// The most nanoseconds per byte of text in a search: one for each byte of the automaton. The slowest searches
-    /// found in measurements need 0.6.
+    /// The most nanoseconds that a search takes per byte of text. The value is the size of the automaton in bytes. The
+    /// slowest searches in measurements took 0.6 times as long.
     nanos_per_byte: u64,
 }
 
@@ -92,7 +92,7 @@ impl Pattern {
         self.nanos_per_byte.saturating_mul(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// Like [`Self::to_find`], for a search that captures the groups.
+    /// Like [`Self::to_find`], for a search that also captures the groups.
     pub(super) fn to_capture(&self, bytes: usize) -> u64 {
         let groups = u64::try_from(self.groups()).unwrap_or(u64::MAX);
         // The match is found first, and then a second time with its groups.
@@ -122,7 +122,7 @@ impl Pattern {
         groups.is_match().then_some(CapturedPieces { text, groups })
     }
 
-    /// Runs a search with the kept tables. The regex engine would keep tables of any size for each thread.
+    /// Runs a search with the kept tables. Without them the regex engine would keep tables of any size for each thread.
     fn with_tables<T>(&self, search: impl FnOnce(&mut Cache) -> T) -> T {
         // Another thread is searching with the tables, or has panicked.
         let Ok(mut kept) = self.tables.try_lock() else { return search(&mut self.regex.create_cache()) };

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most bytes in each room.
+/// The most reserved bytes of each [`Room`].
 const MAX_BYTES: usize = 512 << 20;
 
-/// The room for the operator's scripts, separate from the one for tenants' scripts.
+/// The memory for the operator's scripts. Tenants' scripts do not use it.
 pub(super) static OWN: Room = Room(AtomicUsize::new(0));
-/// The room for tenants' scripts. Each script gets an equal share.
+/// The memory for tenants' scripts. Each script gets an equal share.
 pub(super) static SHARED: Room = Room(AtomicUsize::new(0));
 
-/// The number of reserved bytes, at most [`MAX_BYTES`].
+/// An amount of memory: the number of reserved bytes, of at most [`MAX_BYTES`].
 #[derive(Debug)]
 pub(super) struct Room(AtomicUsize);
 
@@ -21,7 +21,7 @@ pub(super) struct Reservation {
     room: &'static Room,
 }
 
-/// The bytes for each script, such that `scripts` of them fit together.
+/// The bytes for each script if `scripts` scripts must fit into one [`Room`] together.
 pub(super) fn share(scripts: usize) -> usize {
     MAX_BYTES / scripts.max(1)
 }

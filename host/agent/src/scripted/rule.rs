@@ -12,11 +12,12 @@ use crate::model::{Prompt, Turn};
 
 /// The most bytes of a rule's answer and calls together.
 const MAX_FILLED_BYTES: usize = 4 << 20;
-/// The most nanoseconds for one of these bytes: it is copied, and in arguments escaped as JSON first.
+/// The most nanoseconds for one byte of a rule's answer or calls. Each byte is copied. A byte of an argument is escaped
+/// as JSON first.
 const FILLED_BYTE: u64 = 8;
-/// The most pieces of an answer, each of which is an event.
+/// The most pieces of an answer. Each piece is an event.
 const MAX_CHUNKS: usize = 1_000;
-/// The most calls of a rule: the limit of any answer.
+/// The most calls of a rule. Every agent has this limit on the calls of one answer.
 const MAX_CALLS: usize = crate::template_agent::MAX_CALLS;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct Rule {
     extract: BTreeMap<String, Pattern>,
     extract_result: BTreeMap<String, Pattern>,
     answer: Option<Vec<Segment>>,
-    /// The name of each tool, and its arguments.
+    /// The name of the tool and the arguments of each call.
     calls: Vec<(String, Vec<Segment>)>,
     chunks: usize,
     delay: Duration,
@@ -37,7 +38,7 @@ pub(super) struct RuleAnswer {
     pub(super) answer: Option<String>,
     pub(super) chunks: usize,
     pub(super) delay: Duration,
-    /// The name of each tool, and its arguments as JSON text.
+    /// The name of the tool, and the arguments as JSON text, of each call.
     pub(super) calls: Vec<(String, String)>,
 }
 
@@ -121,8 +122,8 @@ impl Rule {
         searches.into_iter().fold(filled, u64::saturating_add)
     }
 
-    /// The answer and the calls, if the rule applies. A rule whose texts would be too long does not apply, and none
-    /// applies after the work is `given_up`.
+    /// Returns the answer and the calls, or `None` if the rule does not apply. A rule with too long texts does not
+    /// apply. When `given_up` returns true, no rule applies any more.
     pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<RuleAnswer> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
@@ -158,8 +159,8 @@ impl Rule {
         Some(RuleAnswer { answer, chunks: self.chunks, delay: self.delay, calls })
     }
 
-    /// The result that the rule reads; empty for a rule about the user's message. `None` if the rule does not apply to
-    /// the last turn.
+    /// The tool result that the rule reads. It is empty for a rule about the user's message. `None` if the rule does
+    /// not apply to the last turn.
     fn result<'a>(&self, prompt: &'a Prompt) -> Option<&'a str> {
         match (prompt.turns.last(), &self.after) {
             (Some(Turn::Tools(results)), Some(tool)) => {

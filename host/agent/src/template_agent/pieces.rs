@@ -10,7 +10,7 @@ pub(super) struct Pieces<'a> {
     events: &'a EventSender,
     /// The whole text so far, sent or not.
     text: String,
-    /// The start of the held piece in `text`.
+    /// The start of the held-back piece in `text`; `None` if no piece is held back.
     held: Option<usize>,
     /// True if the next piece is appended to the sent ones.
     append: bool,
@@ -44,14 +44,14 @@ impl<'a> Pieces<'a> {
         self.append = false;
     }
 
-    /// Sends `text` instead of all that was sent.
+    /// Replaces everything that was sent by `text`.
     pub(super) fn replace(&mut self, text: &str) {
         self.start_again();
         self.text.push_str(text);
         self.held = Some(0);
     }
 
-    /// Sends `text` instead of all that was sent, unless that is the same.
+    /// Replaces everything that was sent by `text`, unless the same text was sent.
     pub(super) fn correct(&mut self, text: &str) {
         if self.text != text {
             self.replace(text);

@@ -32,7 +32,7 @@ pub(super) struct Run<'a> {
     pieces: Pieces<'a>,
 }
 
-/// An answer, and the state changes for its event.
+/// A model's answer, and the state changes for the same event.
 #[derive(Default)]
 struct AnswerStep {
     answer: ModelAnswer,
@@ -129,8 +129,8 @@ impl<'a> Run<'a> {
         self.agent.callbacks.as_deref()
     }
 
-    /// The answer of the callback, if any. State without an answer is stored at once, so that the instruction can use
-    /// it.
+    /// Calls the callback `before_agent`. Returns its answer, if it gives one. State without an answer is stored at
+    /// once, so that the instruction can use it.
     async fn before_agent(&self) -> Result<Option<AnswerStep>, AgentError> {
         let Some(callbacks) = self.callbacks() else { return Ok(None) };
         let mut context = callback_context(self.turn);
@@ -316,7 +316,7 @@ impl<'a> Run<'a> {
         Ok(parts)
     }
 
-    /// Stores state changes that belong to no text.
+    /// Stores state changes as an event without text.
     async fn note(&self, changes: StateDelta) -> Result<(), AgentError> {
         if changes.is_empty() { Ok(()) } else { self.store(self.event(Vec::new(), changes)).await }
     }
@@ -325,7 +325,7 @@ impl<'a> Run<'a> {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 
-    /// Says the last thing of the turn, which is stored with the end of the turn.
+    /// Stages the last event of the turn. The server stores it together with the end of the turn.
     async fn store_last(&self, event: Event) -> Result<(), AgentError> {
         self.turn.conversation.stage(event).await.map_err(AgentError::unstored)
     }

@@ -11,7 +11,7 @@ const MAX_CARD_BYTES: usize = 512 * 1024;
 /// 2^53 − 1, the largest integer n such that n and n + 1 are different doubles.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// The rule for omitting empty values of a card from the signed bytes.
+/// The rule by which empty values of a card are omitted from the signed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CanonicalForm {
     /// The rule of the specification: optional fields with default values are omitted.
@@ -28,16 +28,17 @@ pub enum CanonicalError {
     /// The card is longer than 512 KiB.
     #[error("the card is longer than {MAX_CARD_BYTES} bytes")]
     TooLarge,
-    /// Not a JSON object, nested deeper than [`Json::MAX_DEPTH`], an object with one key twice, text that is not Unicode, or
-    /// a number beyond the range of doubles.
+    /// The text is not a JSON object, or readers may understand it differently. That is so if an object has a key
+    /// twice, if values nest deeper than [`Json::MAX_DEPTH`], if text is not Unicode, or if a number is beyond the
+    /// range of doubles.
     #[error("the card is not a JSON object that all readers understand alike")]
     NotJson(#[from] serde_json::Error),
-    /// An integer beyond ±(2^53 − 1).
+    /// The card contains an integer beyond ±(2^53 − 1).
     #[error("the integer {0} is beyond what RFC 8785 can represent")]
     Integer(String),
 }
 
-/// Reads a card with its author's values, without `signatures`.
+/// Reads the values of a card as its author wrote them, without `signatures`.
 pub(crate) fn read_card(card_json: &str) -> Result<Value, CanonicalError> {
     if card_json.len() > MAX_CARD_BYTES {
         return Err(CanonicalError::TooLarge);
@@ -48,7 +49,7 @@ pub(crate) fn read_card(card_json: &str) -> Result<Value, CanonicalError> {
     read_object(&card)
 }
 
-/// The canonical bytes of a card, which are signed.
+/// The canonical bytes of a card, which a signature covers.
 pub(crate) fn canonical_bytes(card: Value, form: CanonicalForm) -> Result<Vec<u8>, CanonicalError> {
     let card = match form {
         CanonicalForm::Specification => without_defaults(card),
@@ -59,8 +60,8 @@ pub(crate) fn canonical_bytes(card: Value, form: CanonicalForm) -> Result<Vec<u8
     Ok(serde_json_canonicalizer::to_vec(&card)?)
 }
 
-/// Reads a value level by level from the text: serde_json's own `Value` would lose repeated keys and the digits of
-/// numbers.
+/// Reads a value from its text, level by level. A `Value` that serde_json reads itself would lose repeated keys and the
+/// digits of numbers.
 fn read(json: &Json) -> Result<Value, CanonicalError> {
     match json.get().as_bytes() {
         [b'{', ..] => read_object(&json.to()?),
@@ -91,7 +92,7 @@ fn read_number(text: &str) -> Result<Value, CanonicalError> {
     Ok(Value::Number(double.ok_or_else(beyond)?))
 }
 
-/// A number for an error text, shortened: it may have as many digits as fit into a card.
+/// The first 40 characters of a number, for an error text. A number may have as many digits as fit into a card.
 fn shortened(number: &str) -> String {
     number.chars().take(40).collect()
 }

@@ -1,12 +1,14 @@
-//! The default values that are omitted from an Agent Card for its signature (specification sections 5.7 and 8.4.1).
+//! Removes the default values of an Agent Card, which its signature does not cover (specification sections 5.7 and
+//! 8.4.1).
 
 use serde_json::{Map, Value};
 
 /// The fields of one message type of the specification's proto file.
 struct Shape {
-    /// Fields that are neither REQUIRED nor `optional`, and are omitted if they have their default value.
+    /// The fields that are neither REQUIRED nor `optional`. They are omitted if they have their default value.
     implicit: &'static [&'static str],
-    /// Fields with other messages, alone or in a list. A map is a message with the field [`ANY`].
+    /// The fields that hold a message or a list of messages, each with the fields of that message. A map counts as a
+    /// message with the field [`ANY`].
     nested: &'static [(&'static str, &'static Shape)],
 }
 
@@ -63,7 +65,7 @@ static FLOW: Shape = Shape { implicit: &["refreshUrl", "pkceRequired"], nested: 
 static DEPRECATED_FLOW: Shape =
     Shape { implicit: &["authorizationUrl", "tokenUrl", "refreshUrl", "scopes"], nested: &[] };
 
-/// Removes default values and `null`, which means absent in ProtoJSON. Unknown fields stay.
+/// Removes default values and `null` from a card. `null` means absent in ProtoJSON. Unknown fields stay.
 pub(crate) fn without_defaults(card: Value) -> Value {
     apply(&CARD, card)
 }

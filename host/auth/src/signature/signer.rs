@@ -1,4 +1,4 @@
-//! Signing a card.
+//! Signs an Agent Card.
 
 use annex_protocol::{AgentCard, AgentCardSignature};
 use base64::Engine;
@@ -13,7 +13,7 @@ use crate::signature::CanonicalForm;
 use crate::signature::canonical::{CanonicalError, canonical_bytes, read_card};
 use crate::{Algorithm, KeyError};
 
-/// A private key and its id. Keeps the key in parsed form only, and has no `Debug`.
+/// A private key and its id. Only the parsed key is stored, and there is no `Debug` that could print it.
 pub struct Signer {
     kid: String,
     key: PrivateKey,
@@ -49,9 +49,9 @@ struct ProtectedHeader<'a> {
 }
 
 impl Signer {
-    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`: Ed25519, P-256 or RSA of 2048 to 4096
-    /// bits. The type of the key decides the algorithm; an `algorithm` is compared with that. `kid` is the id under
-    /// which verifiers find the public key.
+    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`. The key is Ed25519, P-256, or RSA of 2048
+    /// to 4096 bits. `kid` is the id under which verifiers find the public key. The type of the key decides the
+    /// algorithm; if `algorithm` is given, it must be the same.
     ///
     /// # Errors
     /// When `pem` is something else or a key of another type, when the key is not for `algorithm`, or `kid` is empty.
@@ -75,8 +75,8 @@ impl Signer {
         self.key.algorithm()
     }
 
-    /// Signs the card by the rules of the specification. Existing signatures are not covered, so that a card may have
-    /// several.
+    /// Signs the card by the rules of the specification. A signature does not cover other signatures, so a card may
+    /// have several.
     ///
     /// # Errors
     /// When the card has no canonical form, see [the module](crate::signature).
@@ -84,9 +84,11 @@ impl Signer {
         self.sign_in_form(card, CanonicalForm::Specification)
     }
 
-    /// Signs the card in the given form. Clients with the official SDKs can verify a card with empty values only by a
-    /// signature in [`CanonicalForm::WithoutEmptyValues`]; add that as a second signature. A security requirement
-    /// without scopes is such an empty value.
+    /// Signs the card in the given form.
+    ///
+    /// If a card has empty values, the official SDKs can verify only a signature in
+    /// [`CanonicalForm::WithoutEmptyValues`]. Add that signature as a second one. A security requirement without scopes
+    /// is such an empty value.
     ///
     /// # Errors
     /// Those of [`Signer::sign`].

@@ -1,4 +1,4 @@
-//! Verification of a received card.
+//! Verifies the signatures of a received Agent Card.
 
 use annex_protocol::{AgentCardSignature, JsonObject};
 use base64::Engine;
@@ -11,11 +11,11 @@ use crate::signature::CanonicalForm;
 use crate::signature::canonical::{CanonicalError, canonical_bytes, read_card};
 use crate::{Algorithm, Jwks};
 
-/// The most signatures that are checked. Each costs two verifications for each candidate key.
+/// The most signatures of a card that are checked. Each signature costs two verifications for each candidate key.
 const MAX_SIGNATURES: usize = 8;
 const MAX_HEADER_BYTES: usize = 4096;
 
-/// The first valid signature of a card.
+/// The signature of a card that was found to be valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifiedSignature {
@@ -23,7 +23,7 @@ pub struct VerifiedSignature {
     pub kid: String,
     /// The algorithm of the signature.
     pub algorithm: Algorithm,
-    /// The canonical form that was signed.
+    /// The canonical form that the signature covers.
     pub form: CanonicalForm,
 }
 
@@ -34,10 +34,10 @@ pub enum VerifyError {
     /// The card has no canonical form.
     #[error("the card has no canonical form")]
     NotCanonical(#[from] CanonicalError),
-    /// The card has no signatures, or they are not in the form of section 8.4.2.
+    /// The card has no signatures, or its `signatures` do not have the form of section 8.4.2.
     #[error("the card has no signatures")]
     Unsigned,
-    /// No signature names a trusted key with its algorithm.
+    /// No signature was made with a trusted key and that key's algorithm, as far as the headers tell.
     #[error("no signature is by a trusted key")]
     UnknownKey,
     /// A signature names a trusted key, but does not match this card.
@@ -45,8 +45,9 @@ pub enum VerifyError {
     Invalid,
 }
 
-/// Verifies a card with `keys`. `card_json` is the JSON text as received. Fields that the model does not know are
-/// covered as well. Only the protected header of a signature is read; it must have `alg` and `kid`.
+/// Verifies a card with `keys`. Returns the first valid signature. `card_json` is the JSON text as received, and
+/// signatures also cover fields that the model does not know. Only the protected header of a signature is read; it must
+/// have `alg` and `kid`.
 ///
 /// # Errors
 /// When no signature is valid.
@@ -72,7 +73,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<VerifiedSignature, VerifyE
     Err(failure)
 }
 
-/// The canonical form that one of the keys has signed.
+/// The canonical form that the signature covers, if one of the keys has made the signature; `None` otherwise.
 fn signed_form<'a>(
     signature: &AgentCardSignature,
     payloads: &[(CanonicalForm, String)],

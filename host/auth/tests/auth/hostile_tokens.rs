@@ -1,4 +1,4 @@
-//! Tokens with one fault each, which must be refused.
+//! Tokens that each have one fault and must be refused.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,5 @@
-//! The issuer's keys behind a URL: rotation, outages, and callers who try to cause a fetch at every request.
+//! Keys that are fetched from the issuer's URL. The tests cover rotation, outages, and callers who try to cause a fetch
+//! at every request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,8 @@ fn token_of_nobody(number: usize) -> String {
     signed("p256", &json!({"alg": "ES256", "kid": format!("unknown-{number}")}), &claims(&json!({})))
 }
 
-/// Lets time pass for the authenticator. Sockets need the clock to run otherwise.
+/// Moves the clock forward for the authenticator. The clock is paused only for this moment, because sockets need it to
+/// run.
 async fn pass(duration: Duration) {
     tokio::time::pause();
     tokio::time::advance(duration).await;

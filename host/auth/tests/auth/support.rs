@@ -25,7 +25,8 @@ pub(crate) fn authenticator(toml: &str) -> Authenticator {
     Authenticator::new(&config(toml)).unwrap()
 }
 
-/// `[jwt]` for the tokens of [`token::claims`], with the keys in `jwks.json`, and `more` fields.
+/// The table `[jwt]` for the tokens of [`token::claims`], with the keys in `jwks.json`. `more` is the text of further
+/// keys of the table.
 pub(crate) fn jwt_config(more: &str) -> String {
     let path = fixture_path("jwks.json");
     format!("[jwt]\nissuer = 'https://issuer.example'\naudience = ['annex', 'other']\njwks_file = '{path}'\n{more}")

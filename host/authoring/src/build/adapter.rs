@@ -7,8 +7,9 @@
 /// The module name of WASI preview 1's imports.
 pub(super) const PREVIEW1: &str = "wasi_snapshot_preview1";
 
-/// The variant for a world with these imports, such as `wasi:clocks/wall-clock@0.2.12`. The list also contains the
-/// dependencies of imports. `wasi:http/types` adds `wasi:clocks/monotonic-clock`, which does not count.
+/// The variant of the adapter for a world with these imports. An import is a text such as
+/// `wasi:clocks/wall-clock@0.2.12`. The list also contains the dependencies of imports. `wasi:http/types` adds
+/// `wasi:clocks/monotonic-clock`, which needs no clock in the adapter.
 pub(super) fn for_imports<'a>(mut imports: impl Iterator<Item = &'a str> + Clone) -> &'static [u8] {
     let has_random = imports.clone().any(|import| import.starts_with("wasi:random/random@"));
     let has_clock = imports.any(|import| import.starts_with("wasi:clocks/wall-clock@"));
@@ -30,7 +31,7 @@ mod tests {
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/adapter");
     const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/annex-extension@0.1.0/deps");
 
-    /// The lines of one variant: see the head of `adapter.wat`.
+    /// The text of the variant with these features. The head of `adapter.wat` describes its `;; if` lines.
     fn variant(text: &str, features: &[&str]) -> String {
         let mut lines = String::new();
         let mut is_left_out = false;

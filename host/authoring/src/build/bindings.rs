@@ -33,7 +33,7 @@ fn c(resolve: &mut Resolve, world: WorldId) -> anyhow::Result<Files> {
     Ok(files)
 }
 
-/// The types of the whole contract, which are the same for each world.
+/// The TypeScript types of the whole contract. They are the same for every world.
 const TS_TYPES: &str = include_str!("../../ts/annex.d.ts");
 
 fn typescript() -> Files {
@@ -42,18 +42,19 @@ fn typescript() -> Files {
     files
 }
 
-/// The package that the Go bindings call.
+/// The Go package that the generated Go bindings call.
 static GO_PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/go");
 
-/// The module path in `go.mod`, the prefix of its packages.
+/// The module path in the project's `go.mod`. The import paths of the project's packages begin with this path. Without
+/// a `go.mod`, the name of the project.
 fn go_module(project: &Project) -> String {
     let file = fs::read_to_string(project.folder.join("go.mod")).unwrap_or_default();
     let named = file.lines().find_map(|line| line.strip_prefix("module "));
     named.map_or_else(|| project.manifest.name.clone(), |module| module.trim().to_owned())
 }
 
-/// Generates the Go bindings. They need a package for each interface; the generated packages forward to the author's
-/// package in the root folder of the module.
+/// Generates the Go bindings. Go needs a package for each exported interface. The generated packages forward to the
+/// author's package in the root folder of the module.
 fn go(resolve: &mut Resolve, world: WorldId, module: &str) -> anyhow::Result<Files> {
     let mut files = Files::default();
     let options = wit_bindgen_go::Opts { pkg_name: Some(format!("{module}/{FOLDER}")), ..Default::default() };
@@ -75,7 +76,7 @@ fn go(resolve: &mut Resolve, world: WorldId, module: &str) -> anyhow::Result<Fil
     Ok(files)
 }
 
-/// Adds the files of a folder and its subfolders.
+/// Adds the files of a folder and its subfolders to `files`, below `pkg`.
 fn add(folder: &Dir<'_>, files: &mut Files) {
     for file in folder.files() {
         files.push(&format!("pkg/{}", file.path().display()), file.contents());
@@ -111,7 +112,7 @@ mod tests {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The folder with the Go package of the release of `wit-bindgen-go` that this workspace uses.
+    /// The folder of the Go package in the sources of `wit-bindgen-go`, in the release that this workspace uses.
     fn original() -> PathBuf {
         let version = output("rustc", &["-vV"]);
         let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");

@@ -12,8 +12,8 @@ use super::tools;
 use crate::error::ProjectError;
 use crate::manifest::Project;
 
-/// Environment variables from which compilers take flags and folders. Some replace the project's flags entirely, such
-/// as `RUSTFLAGS`. A machine's own values are for the machine's processor.
+/// Environment variables from which compilers take flags and folders. Some variables, such as `RUSTFLAGS`, replace the
+/// project's flags entirely. A machine sets these variables for its own processor.
 const FLAGS: [&str; 18] = [
     "ASFLAGS",
     "CARGO_BUILD_RUSTFLAGS",
@@ -35,9 +35,9 @@ const FLAGS: [&str; 18] = [
     "RUSTFLAGS",
 ];
 
-/// Runs a command in the project's folder, without this machine's compiler flags, so that only the project's flags
-/// apply. The command's output goes to standard error, because standard output belongs to `annex`. Dropping the future
-/// ends the program.
+/// Runs a command in the project's folder. The command does not get this machine's compiler flags, so that only the
+/// project's flags apply. Its output goes to standard error, because standard output belongs to `annex`. Dropping the
+/// future ends the program.
 pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str)) -> Result<(), ProjectError> {
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
     let command = words.join(" ");
@@ -67,7 +67,8 @@ pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str))
     if status.success() { Ok(()) } else { Err(ProjectError::Command { command, status }) }
 }
 
-/// The machine's environment variables that commands do not get. Variables that the project sets are passed on.
+/// The names of this machine's environment variables that commands do not get. A variable that the project sets is not
+/// among them.
 fn left_out(project: &Project) -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut names: Vec<String> =
@@ -81,7 +82,7 @@ fn is_flags(name: &str) -> bool {
     FLAGS.contains(&name) || is_of_target || name.starts_with("CARGO_PROFILE_")
 }
 
-/// The command in shell syntax: `env -u RUSTFLAGS cargo build`.
+/// The command as a person types it in a shell, such as `env -u RUSTFLAGS cargo build`.
 fn shown(left_out: &[String], command: &str) -> String {
     if left_out.is_empty() {
         return command.to_owned();
@@ -90,7 +91,8 @@ fn shown(left_out: &[String], command: &str) -> String {
     format!("env{names} {command}")
 }
 
-/// The path of a program: a bare name is searched on the `PATH`, and a path is relative to the project.
+/// The path of a program. A bare name is returned unchanged and is searched on the `PATH`. A name with a `/` is a path
+/// relative to the project.
 fn path_of(folder: &Path, program: &str) -> PathBuf {
     // Absolute, because the program starts in the folder.
     let inside = || path::absolute(folder.join(program)).unwrap_or_else(|_| folder.join(program));

@@ -19,11 +19,13 @@ struct Segment<'a> {
     data: &'a [u8],
 }
 
-/// The same module with fewer data segments.
+/// Joins the data segments of a core module.
 ///
-/// The module is returned unchanged if segments cannot be moved safely: a segment is passive, has a computed offset or
-/// another memory than the first; code refers to segments by number; or the memory is imported, and so may not start
-/// with zeros.
+/// The module is returned unchanged if its segments cannot be moved safely:
+///
+/// * A segment is passive, has a computed offset, or is for another memory than the first.
+/// * The code refers to segments by number.
+/// * The memory is imported, and so may not start with zeros.
 ///
 /// # Errors
 /// When the module is not a core module in the binary format.
@@ -65,7 +67,7 @@ fn bytes(module: &[u8], range: Range<u64>) -> Result<&[u8]> {
     module.get(range).context("a section is cut off")
 }
 
-/// The segments in order; `None` if they must stay unchanged.
+/// The data segments in the order of the module; `None` if they must stay unchanged.
 fn joinable(module: &[u8]) -> Result<Option<Vec<Segment<'_>>>> {
     let mut found = None;
     let mut has_data_count = false;
@@ -121,7 +123,7 @@ fn segments(section: DataSectionReader<'_>) -> Result<Option<Vec<Segment<'_>>>> 
     Ok(Some(segments))
 }
 
-/// The ranges of the joined segments: ascending, with gaps larger than [`LARGEST_GAP`].
+/// The address ranges of the joined segments. They ascend, with gaps larger than [`LARGEST_GAP`].
 fn regions(segments: &[Segment<'_>]) -> Vec<Range<usize>> {
     let mut places = segments.iter().map(Segment::place).collect::<Vec<_>>();
     places.sort_by_key(|place| place.start);

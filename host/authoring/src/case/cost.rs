@@ -11,7 +11,7 @@ use super::file::{CaseError, CaseFile};
 use super::run::{ReadSettings, Runner, config, play};
 use super::scene::Scene;
 
-/// Turns before the first measured one, because caches are cold at first.
+/// The turns before the first measured one. They fill the caches, which are empty at first.
 const WARM_UP: usize = 20;
 
 /// The settings of a measurement.
@@ -43,26 +43,26 @@ impl Measurement<'_> {
 /// The cost of a case for one component.
 #[derive(Debug)]
 pub struct Cost {
-    /// The component.
+    /// The digest of the component.
     pub digest: Digest,
     /// The limits that applied to each turn.
     pub limits: Limits,
     /// The duration of each turn, in ascending order, including the host's work around the hooks.
     pub turns: Vec<Duration>,
-    /// The duration of each turn within a hook, in ascending order.
+    /// For each hook, the time that each turn spent in that hook, in ascending order.
     pub hooks: Vec<(Hook, Vec<Duration>)>,
-    /// The most linear memory of an instance, in bytes.
+    /// The largest linear memory of an instance, in bytes.
     pub memory: usize,
-    /// Calls of imports per turn.
+    /// The calls of imports per turn.
     pub host_calls: u64,
-    /// Instructions of the guest per turn, the same in each run. `None` unless the measurement asks for instructions,
-    /// because they need another compilation.
+    /// The instructions of the guest per turn, which are the same in each run. `None` if the measurement does not count
+    /// instructions.
     pub instructions: Option<u64>,
 }
 
 impl Cost {
-    /// Measures a case on several components. Their turns alternate, so that a disturbance of the machine affects all
-    /// components alike.
+    /// Measures a case on several components. The turns of the components alternate, so that a disturbance of the
+    /// machine affects all components alike.
     ///
     /// # Errors
     /// When the case cannot be run, or a turn fails.
@@ -119,7 +119,7 @@ impl MeasuredComponent {
         Ok(())
     }
 
-    /// Adds the time of a turn within a hook.
+    /// Adds the time of one turn within a hook: the difference between two readings of the hook's metrics.
     fn add(&mut self, before: &HookMetrics, after: &HookMetrics) {
         if before.calls == after.calls {
             return;

@@ -13,7 +13,7 @@ use super::outcome;
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// The line before the expected outcome. The table is the last one of the file, so that it can be replaced.
+/// The line before the expected outcome. This table is the last one of the file, so that `--update` can replace it.
 const EXPECT: &str = "[expect]";
 
 /// The reason why a case cannot be run.
@@ -75,13 +75,13 @@ pub(super) struct CaseInputs {
     pub(super) operation: Option<String>,
     /// The `metadata` of the request.
     pub(super) metadata: Table,
-    /// The URIs that the client requests. Default: the extension's.
+    /// The URIs of the extensions that the client requests. Default: the URI of the extension under test.
     pub(super) requested: Option<Vec<String>>,
     /// Parameters that replace those of the settings, key by key.
     pub(super) parameters: Table,
-    /// Values for secrets in the settings. Secrets without a value get a placeholder.
+    /// The values of secrets that the settings name. A secret without a value here gets a placeholder.
     pub(super) secrets: BTreeMap<String, String>,
-    /// The session's state.
+    /// The state of the session when the turn begins.
     pub(super) session: Table,
     /// The keys that the extension has set earlier, by bucket: `lasting`, `context` and `task`.
     pub(super) keys: BTreeMap<String, BTreeMap<String, String>>,
@@ -91,17 +91,17 @@ pub(super) struct CaseInputs {
     pub(super) random: Option<Value>,
     /// Responses to the extension's HTTP requests.
     pub(super) http: Vec<HttpGiven>,
-    /// The caller's tasks, as in ListTasks.
+    /// The caller's tasks, in the form of ListTasks.
     pub(super) tasks: Vec<Table>,
-    /// The steps of the agent.
+    /// The steps that the agent took in this turn.
     pub(super) steps: Vec<Table>,
-    /// The state in which the task waited, if the message continues one.
+    /// The state in which the task waited for its client. Absent if the message begins a new task.
     pub(super) waits_in: Option<String>,
     /// The agent's answer, event by event. Default: an artifact, and then the completed task.
     pub(super) answer: Option<Vec<AnswerGiven>>,
     /// A method to call instead of sending a message.
     pub(super) method: Option<MethodGiven>,
-    /// A client's call instead of a turn.
+    /// A client's call instead of a turn. It runs the hook `client`.
     pub(super) client: Option<ClientGiven>,
 }
 
@@ -155,7 +155,7 @@ pub(super) struct ClientGiven {
     pub(super) agent: String,
     /// True if the agent declares the extension.
     pub(super) declared: bool,
-    /// The program's input.
+    /// The input that the calling program gives to the client's side of the extension.
     pub(super) input: Option<Value>,
     /// The agent's answer, as StreamResponses.
     pub(super) events: Vec<Table>,
@@ -186,14 +186,14 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// Replaces the file with the same inputs and another expected outcome.
+    /// Replaces the file. The inputs stay, and `expect` becomes the expected outcome.
     pub(super) fn write(&self, path: &Path, expect: &Table) -> Result<(), CaseError> {
         let text = self.text(expect)?;
         let written = annex_files::replace(path, text.as_bytes(), 0o644);
         written.map_err(|source| CaseError::File { path: path.to_owned(), source })
     }
 
-    /// The text of the file with another expected outcome.
+    /// The text of the file with `expect` as the expected outcome. Fails if that text would be read as another case.
     pub(super) fn text(&self, expect: &Table) -> Result<String, CaseError> {
         let head = self.head.trim_end();
         let gap = if head.is_empty() { "" } else { "\n\n" };

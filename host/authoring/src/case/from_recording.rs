@@ -40,13 +40,13 @@ pub enum NewCase {
     },
     /// The turn cannot be a case.
     LeftOut {
-        /// The fault, such as a part of the turn that no case can have.
+        /// The reason, such as a part of the turn that no case can express.
         reason: String,
     },
 }
 
 impl NewCases {
-    /// Creates the folder if it is missing.
+    /// Begins a set of cases in `folder`, and creates the folder if it is missing.
     ///
     /// # Errors
     /// When the folder cannot be created.
@@ -56,7 +56,8 @@ impl NewCases {
         Ok(Self { folder: folder.to_owned(), is_new, cases: Vec::new() })
     }
 
-    /// Converts a turn, the `number`-th of the recording. The expected outcome is the one of the runner's component.
+    /// Converts the turn with the number `number`. Runs the case with the runner's component, whose outcome becomes the
+    /// expected one.
     ///
     /// # Errors
     /// When the file cannot be written, or a case of this name exists.
@@ -109,7 +110,7 @@ impl NewCases {
         Ok(file.into_temp_path())
     }
 
-    /// Gives all cases their final names, or none.
+    /// Gives all case files their final names, and returns how many there are. If one cannot be renamed, none is.
     ///
     /// # Errors
     /// When a file cannot be renamed.

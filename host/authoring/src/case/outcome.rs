@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     fault: Option<String>,
     delta: Option<JsonObject>,
     parts: Option<Value>,
-    /// The reason why the agent does not run.
+    /// The reason for which the extension rejected the turn, so that the agent does not run.
     pub(super) rejected: Option<String>,
     events: Vec<Value>,
     /// The result of a method.
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     /// The results of a streaming method.
     pub(super) results: Vec<Json>,
     addition: Option<Value>,
-    /// Values from a client's extension for the calling program.
+    /// The values that the client's side of an extension returned for the calling program.
     pub(super) told: Vec<Json>,
     log: Vec<String>,
     keys: Map<String, Value>,
@@ -44,7 +44,7 @@ impl Outcome {
         self.parts = entered.parts.as_ref().map(value);
     }
 
-    /// Records that the client does not request the extension.
+    /// Records that the request does not activate the extension.
     pub(super) fn stays_out(&mut self) {
         self.active = Some(false);
     }
@@ -74,8 +74,10 @@ impl Outcome {
         })));
     }
 
+    /// Checks that the extension did not fail.
+    ///
     /// # Errors
-    /// When the extension failed, so that its costs are meaningless.
+    /// When it failed, because the costs of such a turn are meaningless.
     pub(super) fn check(&self) -> Result<(), CaseError> {
         match &self.fault {
             Some(fault) => Err(CaseError::Case(format!("a turn fails: {fault}"))),
@@ -83,7 +85,7 @@ impl Outcome {
         }
     }
 
-    /// Records the extension's log lines, keys and requests after the run.
+    /// Records what can be read only after the run: log lines, keys, HTTP requests and resumed tasks.
     pub(super) async fn look_back(&mut self, extension: &Extension, scene: &Scene) {
         self.log = extension
             .log()

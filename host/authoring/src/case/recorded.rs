@@ -12,14 +12,14 @@ use toml::{Table, Value};
 use super::scene::{BUCKETS, CONTEXT, TASK};
 use super::toml_json;
 
-/// The shortest id that is replaced inside of other texts. A shorter one could be a part of any word.
+/// The shortest id, in bytes, that is replaced inside of longer texts. A shorter id could be part of an ordinary word.
 const SURE_ID: usize = 16;
 /// The message id of all cases.
 const MESSAGE: &str = "message-1";
 /// The text that replaces a secret in a recording.
 const SECRET: &str = "(secret)";
 
-/// The inputs for a turn, the table `[given]`.
+/// The inputs of a case, made from a recorded turn.
 #[derive(Debug)]
 pub(super) struct GivenTurn {
     pub(super) given: Table,
@@ -27,10 +27,10 @@ pub(super) struct GivenTurn {
     pub(super) remarks: Vec<&'static str>,
 }
 
-/// The inputs for this turn of the extension.
+/// Converts a turn of `extension` to the inputs of a case.
 ///
 /// # Errors
-/// The reason why the turn cannot be a case.
+/// When the turn cannot be a case. The error is the reason.
 pub(super) fn given(turn: &RecordedTurn, extension: &ExtensionUri) -> Result<GivenTurn, String> {
     if turn.resumed {
         return Err("its task is resumed, which a case cannot express".to_owned());
@@ -56,7 +56,7 @@ impl GivenTurn {
         self.given.insert(key.to_owned(), value.into());
     }
 
-    /// Adds the call of the extension: a message with the agent's answer, or a method.
+    /// Adds the request: a message with the agent's answer, or a call of a method.
     fn asked(&mut self, turn: &RecordedTurn, extension: &ExtensionUri) -> Result<(), String> {
         if turn.requested != [extension.clone()] {
             let requested = turn.requested.iter().map(|uri| Value::from(uri.as_str()));
@@ -97,7 +97,7 @@ impl GivenTurn {
         }
     }
 
-    /// Adds the session, the task and the agent's steps.
+    /// Adds the session and the agent's steps, which the extension could read.
     fn seen(&mut self, turn: &RecordedTurn) -> Result<(), String> {
         let mut sessions = turn.steps.iter().filter_map(|step| step.session.as_ref());
         if let Some(session) = sessions.next().filter(|session| !session.is_empty()) {
@@ -241,7 +241,7 @@ fn calls(turn: &RecordedTurn) -> impl Iterator<Item = &HostCall> {
     turn.steps.iter().flat_map(|step| &step.calls)
 }
 
-/// The name of a bucket in a case.
+/// The name that a case uses for the bucket `name` of a recording.
 fn bucket(name: &str) -> Result<&'static str, String> {
     let bucket = BUCKETS.into_iter().find(|(_, kind)| kind.name() == name);
     bucket.map(|(bucket, _)| bucket).ok_or_else(|| format!("it has a key in {name:?}, and there is no such bucket"))
@@ -252,7 +252,7 @@ fn time(time: Timestamp) -> Value {
     text.parse().map_or(Value::String(text), Value::Datetime)
 }
 
-/// The name of a state in a case.
+/// The name that a case uses for a state, such as `input-required`.
 fn name(state: TaskState) -> String {
     state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
 }
@@ -263,13 +263,13 @@ fn json(value: &impl Serialize) -> Result<Json, String> {
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-/// The value in TOML.
+/// The value in TOML. Fails if TOML cannot express it; `what` names the value in the error.
 fn said(value: &impl Serialize, what: &str) -> Result<Value, String> {
     toml_json::of(&json(value)?)
         .ok_or_else(|| format!("TOML cannot say {what}: there is a null in it, or a number that is too large"))
 }
 
-/// The message; only its text if it has nothing else.
+/// The message in TOML: a table, or a string if the message has nothing but one text.
 fn message(message: &Message) -> Result<Value, String> {
     let mut message = said(message, "its message")?;
     let Some(table) = message.as_table_mut() else { return Ok(message) };
@@ -290,7 +290,7 @@ fn drop_default(table: &mut Table, key: &str, default: &str) {
     }
 }
 
-/// The agent's events before the extension changed them.
+/// The agent's events in TOML, as they were before the extension changed them.
 fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
     let mut events = Vec::new();
     let mut has_changed = false;
@@ -364,7 +364,7 @@ fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     Ok(Value::Table(table))
 }
 
-/// The turn with its ids replaced by those of all cases.
+/// The turn with its ids replaced by the ids that all cases have.
 fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
     let mut task = turn.task_id.as_ref().map(ToString::to_string);
     let mut context = turn.context_id.as_ref().map(ToString::to_string);

@@ -19,7 +19,7 @@ use super::outcome::Outcome;
 use super::scene::{self, CONTEXT, Scene, TASK};
 use super::toml_json;
 
-/// Reads the settings of an installation: the keys of an `[[extension]]` without `component`, as text.
+/// Parses the settings of an installation. The text has the keys of an `[[extension]]` without `component`.
 pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + Sync);
 
 /// Runs the cases of one component.
@@ -28,13 +28,13 @@ pub struct Runner<'a> {
     component: &'a [u8],
     settings: &'a Table,
     read: ReadSettings<'a>,
-    /// The component's URI at the last load.
+    /// The URI that the component had at its last load; `None` before the first load.
     uri: Mutex<Option<ExtensionUri>>,
 }
 
 impl<'a> Runner<'a> {
-    /// `settings` are the keys of an `[[extension]]` without `component`, and `read` parses them. Compiled components
-    /// are stored in `cache`.
+    /// A runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read` parses
+    /// them. Compiled components are stored in `cache`.
     ///
     /// # Errors
     /// When the runtime does not start.
@@ -47,7 +47,7 @@ impl<'a> Runner<'a> {
         Self::with(&config(cache), component, settings, read)
     }
 
-    /// A runner with its own config of the runtime.
+    /// Like [`Self::new`], with a given config of the runtime.
     pub(super) fn with(
         config: &RuntimeConfig,
         component: &'a [u8],
@@ -66,7 +66,7 @@ impl<'a> Runner<'a> {
         self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Loads the component without a case.
+    /// Loads the component with the settings alone.
     pub(crate) async fn extension(&self) -> Result<Extension, CaseError> {
         self.load(&CaseInputs::default()).await
     }
@@ -100,8 +100,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The config of the runtime on an author's machine. Interpreters may take minutes to compile there if the machine is
-/// busy.
+/// The config of the runtime on an author's machine. It allows ten minutes for compiling, because a busy machine may
+/// need minutes for an interpreter.
 #[must_use]
 pub fn config(cache: Option<PathBuf>) -> RuntimeConfig {
     let compile_time = Duration::from_secs(600);
@@ -111,8 +111,8 @@ pub fn config(cache: Option<PathBuf>) -> RuntimeConfig {
 /// The placeholder for a secret without a value in the case.
 const STAND_IN: &str = "a stand-in, because a case has no secrets but its own";
 
-/// Removes the secrets from the settings, so that no file or environment variable is read: settings and component may
-/// not be trusted.
+/// Removes the secrets from the settings and returns their names. The settings and the component may be untrusted, so
+/// no file or environment variable may be read for a secret.
 fn take_secrets(settings: &mut Table) -> Vec<String> {
     let secrets = settings.get_mut("grants").and_then(|grants| grants.as_table_mut()?.remove("secrets"));
     secrets.and_then(|secrets| Some(secrets.as_table()?.keys().cloned().collect())).unwrap_or_default()
@@ -135,7 +135,7 @@ pub(super) async fn play(
     Ok(outcome)
 }
 
-/// A running case.
+/// The state of a running case.
 struct Run<'a> {
     given: &'a CaseInputs,
     extension: &'a Arc<Extension>,
@@ -143,13 +143,14 @@ struct Run<'a> {
     outcome: &'a mut Outcome,
 }
 
-/// The most results of a streaming method that are recorded. A server would pass each on; here they are stored.
+/// The most results of a streaming method that a case records. A server needs no limit, because a server does not store
+/// results.
 const MAX_RESULTS: usize = 1_000;
 /// The request hooks.
 const WAY_IN: [Hook; 3] = [Hook::Activation, Hook::Message, Hook::State];
 
 impl Run<'_> {
-    /// Runs a turn: the request hooks, the beginning, and each event of the agent.
+    /// Runs a turn: the request hooks, the hook for the beginning, and the hooks for each event of the agent.
     async fn turn(mut self) -> Result<(), CaseError> {
         let only = self.only()?;
         let message = message(self.given)?;
@@ -190,7 +191,7 @@ impl Run<'_> {
         self.answers(&mut chain, only).await
     }
 
-    /// The only hook that the case runs, if it names one.
+    /// The only hook that the case runs; `None` if the whole turn runs.
     fn only(&self) -> Result<Option<Hook>, CaseError> {
         let only = self.given.hook.as_deref().map(crate::choice::parse_hook).transpose();
         match only.map_err(|reason| CaseError::wrong("hook", reason))? {
@@ -212,7 +213,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs the hook for the beginning. Returns true if the agent runs.
+    /// Runs the hook for the beginning of a turn. Returns true if the agent then runs.
     async fn begins(&mut self, chain: &mut Chain, resumed: bool) -> Result<bool, CaseError> {
         let waits_in = self.given.waits_in.as_deref().map(|name| state(name, "waits_in")).transpose()?;
         let (task, context) = (TaskId::from(TASK), ContextId::from(CONTEXT));
@@ -311,7 +312,7 @@ impl Run<'_> {
     }
 }
 
-/// Runs the hooks for an event of the agent.
+/// Runs the hooks for an event of the agent. `current` is the state of the task, which a status event changes.
 async fn way_out(
     chain: &mut Chain,
     event: &mut StreamResponse,
@@ -330,7 +331,7 @@ async fn way_out(
     Ok(())
 }
 
-/// The message of the case: from a text, or a Message object with default ids filled in.
+/// The message of the case, made from a text or from a Message object. Missing ids get the values that all cases have.
 fn message(given: &CaseInputs) -> Result<Message, CaseError> {
     let wrong = |reason: String| CaseError::wrong("message", reason);
     let mut message = match &given.message {

@@ -24,7 +24,7 @@ pub(super) const TASK: &str = "task-1";
 /// The default time of cases.
 const TIME: &str = "2026-01-01T00:00:00Z";
 
-/// The buckets for keys, with their names in a case.
+/// The buckets for keys, each with the name that a case uses.
 pub(super) const BUCKETS: [(&str, ScopeKind); 3] =
     [("lasting", ScopeKind::Lasting), ("context", ScopeKind::Context), ("task", ScopeKind::Task)];
 
@@ -36,11 +36,12 @@ pub(super) struct Scene {
     session: JsonObject,
     tasks: ListTasksResponse,
     steps: String,
-    /// The tasks that the extension resumes.
+    /// The ids of the tasks that the extension resumed.
     pub(super) resumed: Mutex<Vec<String>>,
 }
 
-/// The services outside of a case: the default time, random numbers from the default seed, and no HTTP responses.
+/// The services for a component that is loaded without a case: the default time, random numbers from the default seed,
+/// and no HTTP responses.
 pub(super) fn nowhere() -> ServiceOverrides {
     let time = Timestamp::parse(TIME).map_or(0, Timestamp::as_millis);
     ServiceOverrides {
@@ -88,7 +89,7 @@ impl Scene {
     }
 }
 
-/// The times that the extension reads; at least one.
+/// The times that the extension reads, one after the other. There is at least one.
 fn times(given: &CaseInputs) -> Result<Vec<Duration>, CaseError> {
     match &given.clock {
         None => Ok(vec![time(&toml::Value::from(TIME))?]),
@@ -130,12 +131,12 @@ fn numbers(given: &CaseInputs) -> Result<Numbers, CaseError> {
     }
 }
 
-/// The kind of bucket with this name in a case.
+/// The kind of bucket that a case calls `bucket`; `None` for an unknown name.
 fn kind(bucket: &str) -> Option<ScopeKind> {
     BUCKETS.into_iter().find(|(name, _)| *name == bucket).map(|(_, kind)| kind)
 }
 
-/// The scope of the case's keys of a kind.
+/// The scope of keys in a bucket of this kind.
 pub(super) fn scope(kind: ScopeKind) -> Scope {
     match kind {
         ScopeKind::Lasting => Scope::lasting(""),
@@ -186,7 +187,7 @@ impl TurnView for Scene {
     }
 }
 
-/// A clock with a list of times. The last one repeats.
+/// A clock that shows the next time of a list at each reading. The last time repeats.
 struct Times {
     times: Vec<Duration>,
     /// The number of times read so far.
@@ -218,7 +219,8 @@ impl Clock for Times {
     }
 }
 
-/// The case's random bytes, then numbers from its seed (`SplitMix64`), the same in each run.
+/// Random numbers that are the same in each run: first the random bytes of the case, then numbers from its seed
+/// (`SplitMix64`).
 #[derive(Default)]
 struct Numbers(Mutex<RandomState>);
 
@@ -263,7 +265,7 @@ pub(super) struct Requests {
 
 #[async_trait]
 impl HttpClient for Requests {
-    /// Responses to the same request are used in order. The last one repeats.
+    /// Returns the next response that the case has for this request. The last one repeats.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         let line = format!("{} {}", request.method(), request.uri());
         let before = {

@@ -21,7 +21,7 @@ pub(super) fn object(table: &Table) -> Json {
     Json::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect::<Map<_, _>>())
 }
 
-/// The JSON of a case's value: converted from TOML, or parsed from a string if TOML cannot express the value.
+/// The JSON of a value in a case. Values that TOML cannot express, such as `null`, are written as a string with JSON.
 pub(super) fn of_case(value: &Value) -> serde_json::Result<Json> {
     match value {
         Value::String(text) => serde_json::from_str(text),

@@ -1,4 +1,5 @@
-//! Checks of the answers. An error or a lost state would be cheap to serve, and would look like speed.
+//! Checks of the answers. Without these checks, an error or a lost state would be cheap to serve and would look like
+//! speed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use crate::request::TEXT;
 
 /// The answer of an agent that knows its user from the injected state.
 pub(crate) const KNOWN: &str = "You are Ada Lovelace and your email is ada@example.com.";
-/// The answer of the same agent without injected state.
+/// The answer of an agent that does not know its user.
 const UNKNOWN: &str = "I can tell you who you are and what your email is.";
 
 /// The expected answer to each request of a round.
@@ -22,13 +23,13 @@ pub(crate) enum ExpectedAnswer {
     Completed,
     /// The text of the request.
     Echo,
-    /// The text of the request, and the URIs of the extensions in the header.
+    /// The text of the request, and the URIs of the extensions in the response header.
     EchoAndHeader,
     /// The answer of an agent without injected state.
     Unknown,
-    /// The answer of an agent that knows its user, and the state, which contains the answer.
+    /// The answer of an agent that knows its user, and the state after the turn, which contains that answer.
     AnswerState,
-    /// Like `AnswerState`, with the URI of the extension in the header.
+    /// Like `AnswerState`, with the URI of the extension in the response header.
     StateAndHeader,
 }
 
@@ -110,7 +111,7 @@ fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
     answer.get(head + 4..).context("a body")
 }
 
-/// The only artifact of a completed task, with the right text.
+/// The only artifact of a completed task. Fails if its text is not `expected`.
 fn artifact<'a>(answer: &'a [u8], expected: &str) -> anyhow::Result<Artifact<'a>> {
     let answer: Answer<'a> = serde_json::from_slice(body(answer)?)?;
     let Task { status, artifacts: [artifact] } = answer.result.task;

@@ -1,5 +1,4 @@
-//! A neighbour that uses up memory bandwidth: a process that walks through more memory than any cache holds, on one
-//! core.
+//! A process that uses up memory bandwidth on one core. It walks through more memory than any cache holds.
 
 use std::env;
 use std::hint::black_box;
@@ -9,16 +8,16 @@ use std::thread;
 
 use crate::process::this_program;
 
-/// Several times the last-level cache of any common server.
+/// The bytes that the process walks through: several times the last-level cache of any common server.
 const BUFFER: usize = 512 << 20;
-/// Words of eight bytes in a cache line.
+/// The number of `u64` words in a cache line.
 const LINE: usize = 8;
 
-/// The neighbour process, killed on drop.
+/// The running process, which is killed on drop.
 pub(crate) struct Burner(Child);
 
 impl Burner {
-    /// Starts the neighbour on the last core, so that the scheduler gives each server the same share of both cores.
+    /// Starts the process on the last core. The scheduler then gives each server the same share of all cores.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let cores = thread::available_parallelism()?.get();
         let mut command = this_program(Some(cores - 1))?;
@@ -33,7 +32,7 @@ impl Drop for Burner {
     }
 }
 
-/// Tells whether this process was started as the neighbour.
+/// Tells whether this process was started to use up memory bandwidth.
 pub(crate) fn is_asked_for() -> bool {
     env::args().nth(1).is_some_and(|argument| argument == "--burn")
 }

@@ -1,16 +1,16 @@
-//! Several servers, or ways to reach one, under the same load.
+//! Comparisons of servers, or of ways to reach one server, under the same load.
 
 use crate::kind::Kind;
 use crate::load::{self, CONNECTIONS, Round};
 use crate::process::ServerProcess;
 use crate::request::Request;
 
-/// Rounds per contender and comparison.
+/// The number of rounds for each contender in a comparison.
 const ROUNDS: usize = 7;
-/// Requests per round.
+/// The number of requests in a round.
 const REQUESTS: usize = 20_000;
 
-/// Contenders under comparison. The first one is the baseline.
+/// Contenders that are compared. The first one is the baseline.
 pub(crate) struct Comparison {
     pub(crate) title: &'static str,
     contenders: Vec<Contender>,
@@ -21,7 +21,7 @@ struct Contender {
     request: Request,
 }
 
-/// The servers that echo. The official one has no store except memory, and no gRPC.
+/// The servers that echo. The official server stores only in memory, and has no gRPC.
 const ECHOES: [Kind; 3] = [Kind::Memory, Kind::Sqlite, Kind::Official];
 
 pub(crate) fn all() -> Vec<Comparison> {
@@ -52,7 +52,7 @@ pub(crate) fn all() -> Vec<Comparison> {
 }
 
 impl Comparison {
-    /// Runs rounds on all contenders alternately. Prints the medians, and the median of the ratios per round.
+    /// Runs a round on each contender in rotation. Prints the medians, and the median of the ratios per round.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let started = self.contenders.iter().map(|contender| ServerProcess::start(contender.kind));
         let servers = started.collect::<anyhow::Result<Vec<_>>>()?;
@@ -69,8 +69,8 @@ impl Comparison {
     }
 }
 
-/// Runs rounds on all contenders alternately, so that a temporary slowdown of the machine affects all alike. The first
-/// round of each warms up caches, pools and the branch predictor, and does not count.
+/// Runs a round on each contender in rotation, so that a temporary slowdown of the machine affects all contenders
+/// alike. The first round of each contender warms up caches, pools and the branch predictor. It does not count.
 pub(crate) fn in_turns<T>(
     contenders: &[T],
     rounds: usize,
@@ -92,7 +92,7 @@ pub(crate) fn in_turns<T>(
 pub(crate) struct Cpu {
     pub(crate) least: f64,
     pub(crate) median: f64,
-    /// The median of this contender's CPU time divided by the other's, per round.
+    /// The contender's CPU time divided by the baseline's in the same round: the median over all rounds.
     pub(crate) ratio: f64,
 }
 

@@ -1,4 +1,4 @@
-//! An agent that is compiled into Annex and echoes.
+//! An agent that is compiled into Annex and repeats the text of each message.
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, Part, TaskState};

@@ -32,7 +32,7 @@ async fn answer(body: Bytes) -> Result<Answer, StatusCode> {
     Ok((headers, body))
 }
 
-/// The task with the received state, as the specialist answers it.
+/// The response to a request. It contains a completed task with the received state, as the specialist answers.
 fn task(body: &[u8]) -> Option<Vec<u8>> {
     let mut request: Value = serde_json::from_slice(body).ok()?;
     let id = request.get_mut("id")?.take();

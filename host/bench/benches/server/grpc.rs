@@ -7,7 +7,7 @@ use h2::RecvStream;
 use crate::http1;
 use crate::request::{Request, TEXT};
 
-/// Makes the call `count` times, one after the other.
+/// Makes the call `count` times over a new connection. Each call begins after the answer to the previous one.
 pub(crate) async fn work(address: &str, request: &Request, count: usize) -> anyhow::Result<()> {
     let (method, message) = request.grpc_call();
     let (mut client, connection) = h2::client::handshake(http1::connect(address).await?).await?;
@@ -28,7 +28,7 @@ pub(crate) async fn work(address: &str, request: &Request, count: usize) -> anyh
     Ok(())
 }
 
-/// The messages of a successful call.
+/// Reads the messages of an answer. Fails if the call has failed.
 async fn read(mut body: RecvStream) -> anyhow::Result<BytesMut> {
     let mut answer = BytesMut::new();
     while let Some(data) = body.data().await {

@@ -1,4 +1,4 @@
-//! One connection of HTTP/1.1.
+//! Requests over one HTTP/1.1 connection.
 
 use anyhow::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +20,7 @@ pub(crate) async fn work(address: &str, request: &str, is_streamed: bool, count:
     Ok(())
 }
 
-/// Fails unless the answer is a completed task: an error would be cheap to serve, and would look like speed.
+/// Fails unless the answer is a completed task. An error would be cheap to serve and would look like speed.
 pub(crate) fn ensure_completed(answer: &[u8]) -> anyhow::Result<()> {
     let completed = answer.windows(20).any(|window| window == b"TASK_STATE_COMPLETED");
     anyhow::ensure!(completed, "{}", String::from_utf8_lossy(answer));

@@ -1,4 +1,4 @@
-//! The servers under load, and their configs.
+//! The kinds of servers under load, and their configs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::{echo, floor, native, official, official_native, orders};
 
 pub(crate) const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
-/// A config without an agent, for the compiled echo.
+/// A config without an agent. The echo agent is compiled in.
 const ECHO: &str = r#"
 [card]
 name = "Echo"
@@ -26,25 +26,26 @@ pub(crate) enum Kind {
     Component,
     /// Like `Component`, with instances that are kept between turns.
     Kept,
-    /// The specialist with the same logic compiled in.
+    /// The specialist with the logic of state injection compiled in instead of a component.
     Native,
     /// The specialist's agent without extensions.
     Bare,
-    /// The same agent with state injection installed but not required.
+    /// The specialist's agent with state injection installed, but not required.
     Installed,
-    /// The echo, its tasks in memory.
+    /// The echo agent with its tasks in memory.
     Memory,
-    /// The echo, its tasks in a SQLite file.
+    /// The echo agent with its tasks in a SQLite file.
     Sqlite,
-    /// The echo on the official server in Rust, its tasks in memory.
+    /// The echo agent on the official server in Rust, with its tasks in memory.
     Official,
     /// The specialist on the official server in Rust, with the logic of state injection compiled in.
     OfficialNative,
-    /// The minimum without A2A: axum parses the request and encodes the specialist's answer.
+    /// The minimum work without A2A: axum receives the request, and serde_json parses it and encodes the specialist's
+    /// answer.
     Floor,
     /// The specialist with state injection and an extension that loops on command, neither of which is required.
     Neighbours,
-    /// The echo with all components of the folder `extensions` installed.
+    /// The echo agent with all components in the folder `extensions` installed.
     Many,
 }
 
@@ -64,7 +65,7 @@ impl Kind {
         Self::Many,
     ];
 
-    /// The name as an argument of this program.
+    /// The name of the kind as an argument of this program.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Component => "component",
@@ -82,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// The name in tables.
+    /// The name of the kind in tables.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Memory => "Annex, memory",
@@ -93,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// The answer to a request that injects state.
+    /// The expected answer of this server to a request that injects state.
     pub(crate) const fn answer(self) -> ExpectedAnswer {
         match self {
             Self::Component | Self::Kept | Self::OfficialNative | Self::Floor | Self::Neighbours => {
@@ -106,7 +107,8 @@ impl Kind {
         }
     }
 
-    /// The config of this kind with additional tables. For kinds without injected state the instruction uses no state.
+    /// The config of this kind, with additional tables. The instruction of an agent that may get no state makes the
+    /// state optional.
     fn config(self, settings: &str) -> anyhow::Result<Config> {
         let text = match self {
             Self::Memory | Self::Sqlite | Self::Official => ECHO.to_owned(),
@@ -166,7 +168,7 @@ impl Kind {
     }
 }
 
-/// The server that this process runs.
+/// The arguments of a process that runs a server.
 pub(crate) struct ServerArguments {
     kind: Kind,
     /// The folder for the server's files.
@@ -175,7 +177,7 @@ pub(crate) struct ServerArguments {
     settings: String,
 }
 
-/// The server that this process's arguments name.
+/// The arguments of this process after `--serve`; `None` if it runs no server.
 pub(crate) fn asked_for() -> Option<ServerArguments> {
     let mut arguments = env::args().skip_while(|argument| argument != "--serve").skip(1);
     let name = arguments.next()?;
@@ -183,7 +185,7 @@ pub(crate) fn asked_for() -> Option<ServerArguments> {
     Some(ServerArguments { kind, folder: arguments.next()?.into(), settings: arguments.next()? })
 }
 
-/// Serves until standard input closes, and executes the orders on standard input.
+/// Runs the server until standard input closes. Executes the orders that arrive on standard input.
 #[tokio::main]
 pub(crate) async fn serve(asked: ServerArguments) -> anyhow::Result<()> {
     let config = asked.kind.config(&asked.settings)?;

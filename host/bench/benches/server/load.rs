@@ -8,8 +8,8 @@ use crate::process::ServerProcess;
 use crate::request::{Binding, Request};
 use crate::{grpc, http1};
 
-/// The number of connections in most comparisons. One thread of the client uses them all, so that the server has a core
-/// left.
+/// The number of connections in most comparisons. One thread of the client uses all connections, so that a core is left
+/// for the server.
 pub(crate) const CONNECTIONS: usize = 32;
 
 /// The measurements of one round.
@@ -24,13 +24,14 @@ impl Round {
         self.requests as f64 / self.wall.as_secs_f64()
     }
 
-    /// CPU time of the server alone.
+    /// The CPU time of the server per request, in microseconds.
     pub(crate) fn cpu_micros(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.requests as f64
     }
 }
 
-/// Sends `requests` over several connections, one at a time on each. Reads the server's CPU time before and after.
+/// Sends `requests` requests over several connections. Each connection has one request at a time. Measures the server's
+/// CPU time.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn round(
     server: &ServerProcess,
@@ -55,7 +56,7 @@ pub(crate) async fn round(
     watch.round(requests)
 }
 
-/// The server's CPU time and the time of day at the beginning of a round.
+/// The server's CPU time and the current time when a round began.
 struct Watch<'a> {
     server: &'a ServerProcess,
     cpu: Duration,
@@ -73,7 +74,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// One connection that the server has accepted.
+/// An open connection to the server.
 struct Client<'a> {
     stream: TcpStream,
     request: &'a Request,
@@ -82,7 +83,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Connects and sends one request, so that the cost of a connection is not part of the round.
+    /// Opens a connection and sends one request, so that the cost of opening is not part of the round.
     async fn connect(address: &str, request: &'a Request, text: &'a str) -> anyhow::Result<Self> {
         let stream = http1::connect(address).await?;
         let mut client = Self { stream, request, text, buffer: Vec::new() };

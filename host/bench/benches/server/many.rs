@@ -1,4 +1,4 @@
-//! One process with many extensions: the duration of its start, and the memory per extension.
+//! A process with many extensions. Measures how long it takes to start, and its memory per extension.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn start(title: &str, folder: &Path) -> anyhow::Result<ServerProcess> {
     Ok(server)
 }
 
-/// Components with the same code and different digests, under URIs of their own.
+/// Writes `count` components into a folder. They have the same code, but different digests and URIs.
 pub(crate) fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     let component = fs::read(annex_components::TEST_EXTENSION)?;

@@ -15,19 +15,19 @@ use crate::{http1, load};
 
 type Part = fn() -> anyhow::Result<()>;
 
-/// The measurements, by their titles.
+/// The measurements, each with its title.
 pub(crate) const PARTS: [(&str, Part); 3] = [
     ("resident memory of the component server, state of 1 KiB, a new context each", soak),
     ("idle subscribers of one task, each on an HTTP/1.1 connection of its own", || subscribe(1)),
     ("idle subscribers of a task each, each on an HTTP/1.1 connection of its own", || subscribe(SUBSCRIBERS)),
 ];
 
-/// Requests between two measurements.
+/// The number of requests between two measurements.
 const SOAK: usize = 50_000;
 const SUBSCRIBERS: usize = 10_000;
-/// Connections that are opened at the same time.
+/// The number of connections that are opened at the same time.
 const AT_ONCE: usize = 64;
-/// Requests until pools and caches have their final size.
+/// The number of requests after which pools and caches have their final size.
 const WARM_UP: usize = 5_000;
 
 fn soak() -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ fn soak() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures subscribers of `tasks` tasks that wait for their client.
+/// Measures the memory of subscribers. They share `tasks` tasks, which wait for their client.
 fn subscribe(tasks: usize) -> anyhow::Result<()> {
     allow_files(SUBSCRIBERS as u64 + 1_000)?;
     let server = ServerProcess::start(Kind::Memory)?;
@@ -63,7 +63,7 @@ async fn open_all(server: &ServerProcess, tasks: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A task that waits for its client.
+/// Creates a task that waits for its client. Returns the id of the task.
 async fn wait(address: &str) -> anyhow::Result<String> {
     let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{WAIT}"}}]}}}}"#);
     let request = post("/a2a/jsonrpc", "", &call("SendMessage", &params));
@@ -75,7 +75,7 @@ async fn wait(address: &str) -> anyhow::Result<String> {
     Ok(id.context("a task's id")?.to_owned())
 }
 
-/// A stream of the task's events, after the first event.
+/// Subscribes to a task, and reads the first event. Returns the open stream.
 async fn open(address: &str, task: &str) -> anyhow::Result<TcpStream> {
     let request = post("/a2a/jsonrpc", "", &call("SubscribeToTask", &format!(r#"{{"id":"{task}"}}"#)));
     let mut stream = http1::connect(address).await?;
@@ -89,7 +89,7 @@ async fn open(address: &str, task: &str) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Raises the limit on open files, for this process and the servers that it starts.
+/// Raises the limit on open files for this process and its servers.
 pub(crate) fn allow_files(files: u64) -> anyhow::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < files) {

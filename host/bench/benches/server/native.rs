@@ -19,7 +19,7 @@ pub(crate) struct NativeInjection {
 }
 
 impl NativeInjection {
-    /// The specialist's agent, with the parameters of the specialist's extension.
+    /// An agent with the specialist's config, and with the parameters of the specialist's extension.
     pub(crate) fn new(config: &Config) -> Result<Self, Source> {
         let Some(AgentConfig::Template(template)) = &config.agent else { return Err("a template agent".into()) };
         let ModelConfig::Scripted(script) = &template.model else { return Err("a scripted model".into()) };

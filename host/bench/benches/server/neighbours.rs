@@ -14,8 +14,8 @@ pub(crate) const PART: (&str, fn() -> anyhow::Result<()>) =
 
 const ROUNDS: usize = 7;
 const REQUESTS: usize = 2_000;
-/// The duration of each call of the noisy extension on an idle machine. Under load it takes longer, and the limit is 50
-/// ms. There is no pause between calls.
+/// The duration of each call of the noisy extension on an idle machine, without a pause between calls. Under load a
+/// call takes longer, and the limit is 50 ms.
 const CALL: Duration = Duration::from_millis(25);
 
 fn measure() -> anyhow::Result<()> {
@@ -58,7 +58,7 @@ async fn measure_at(address: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A request whose hook loops for about the longest allowed time, found by trial.
+/// A request whose hook loops for almost [`CALL`]. The number of iterations is found by trial.
 async fn looping(address: &str) -> anyhow::Result<String> {
     let mut rounds = 1_000_000_u64;
     loop {
@@ -76,7 +76,7 @@ async fn looping(address: &str) -> anyhow::Result<String> {
     }
 }
 
-/// The latencies of `requests` requests in seconds, one at a time.
+/// Sends `requests` requests, one at a time. Returns their latencies in seconds.
 pub(crate) async fn latencies(address: &str, request: &str, requests: usize) -> anyhow::Result<Vec<f64>> {
     let mut stream = http1::connect(address).await?;
     let mut buffer = Vec::new();
@@ -90,7 +90,7 @@ pub(crate) async fn latencies(address: &str, request: &str, requests: usize) -> 
     Ok(latencies)
 }
 
-/// Latencies in seconds.
+/// Percentiles of latencies, in seconds.
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
     pub(crate) p99: f64,

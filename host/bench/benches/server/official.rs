@@ -1,4 +1,4 @@
-//! The official server in Rust with its default handler and store, on the same paths, and an echo agent.
+//! The official server in Rust, with its default handler and store, on the same paths as Annex. Its agent echoes.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl AgentExecutor for Echo {
     }
 }
 
-/// The events of a turn with one artifact, the same as those of an Annex agent.
+/// The events of a turn with one artifact. They are the same as those of an Annex agent.
 pub(crate) fn events(context: &ExecutorContext, artifact: Artifact) -> [StreamResponse; 3] {
     let update = TaskArtifactUpdateEvent {
         task_id: context.task_id.clone(),

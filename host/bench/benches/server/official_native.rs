@@ -1,5 +1,5 @@
-//! The specialist on the official server, with the logic of state injection compiled in. There are no sessions: the
-//! state of a turn is the one in its message.
+//! The specialist on the official server, with the logic of state injection compiled in. There are no sessions: each
+//! turn uses only the state in its message.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Agent {
 }
 
 impl Specialist {
-    /// The agent with the instruction, script and schema of the config.
+    /// An agent with the instruction, script and schema of the config.
     pub(crate) fn new(config: &Config) -> anyhow::Result<Self> {
         let Some(AgentConfig::Template(template)) = &config.agent else { bail!("a template agent") };
         let TemplateConfig { instruction, output_key, model, .. } = template;

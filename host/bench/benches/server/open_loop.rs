@@ -1,4 +1,4 @@
-//! Load that does not wait for the server: each request has a due time, and its latency counts from then.
+//! Load that does not wait for the server. Each request has a due time, and its latency is counted from that time.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,25 +9,25 @@ use crate::neighbours::Percentiles;
 use crate::process::ServerProcess;
 use crate::request::Request;
 
-/// The due times of requests.
+/// The distribution of the due times of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arrivals {
     /// At equal intervals.
     Even,
-    /// At random, independent of each other, as from many clients.
+    /// At random and independent of each other, like requests from many clients.
     Random,
 }
 
-/// More connections than a server that keeps up ever uses at once.
+/// The number of connections. A server that keeps up with the load never uses all connections at once.
 const CONNECTIONS: usize = 64;
 const TIME: Duration = Duration::from_secs(15);
-/// The first part of the load. Its requests are not measured, because the load before the run affects them.
+/// The duration of the first part of the load. Its requests are not measured, because earlier load affects them.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// The due time of the running request.
+    /// The due time of the request that waits for its answer; `None` while the connection is idle.
     due: Option<Instant>,
 }
 
@@ -76,14 +76,14 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::new(), due: None })
     }
 
-    /// Sends a request, which fits into the socket's buffer.
+    /// Sends a request. The request fits into the socket's buffer, so this does not block.
     fn send(&mut self, text: &str, due: Instant) -> io::Result<()> {
         self.buffer.clear();
         self.due = Some(due);
         self.stream.write_all(text.as_bytes())
     }
 
-    /// The due time of the request and its latency, once the answer is complete.
+    /// Reads available bytes. Once the answer is complete, returns the due time and the latency of the request.
     fn receive(&mut self, request: &Request) -> anyhow::Result<Option<(Instant, Duration)>> {
         let Some(due) = self.due else { return Ok(None) };
         let mut piece = [0; 8 << 10];

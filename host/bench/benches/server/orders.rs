@@ -1,5 +1,5 @@
-//! Orders of the harness to a running server: a word per line of its standard input. The server answers each with a
-//! number.
+//! Orders of the harness to a running server. Each order is a word on a line of the server's standard input. The server
+//! answers each order with a number.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use annex_bench::counting;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
-    /// Starts counting allocations.
+    /// Start counting allocations. The answer is 0.
     Count,
-    /// Stops counting, and answers with the number.
+    /// Stop counting. The answer is the number of allocations.
     Counted,
 }
 
@@ -32,7 +32,7 @@ impl Order {
     }
 }
 
-/// Executes orders until standard input closes.
+/// Reads orders and executes them until standard input closes.
 pub(crate) fn follow() {
     for line in io::stdin().lines().map_while(Result::ok) {
         let order = [Order::Count, Order::Counted].into_iter().find(|order| order.name() == line);

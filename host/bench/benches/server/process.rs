@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::kind::Kind;
 use crate::orders::Order;
 
-/// The settings of a server in addition to its kind.
+/// The kind of a server, and the settings for this run.
 pub(crate) struct Setup<'a> {
     pub(crate) kind: Kind,
-    /// The only core that the server may use.
+    /// The only core that the server may use; `None` for all cores.
     pub(crate) core: Option<usize>,
-    /// Additional tables of the config.
+    /// The TOML of additional tables of the config.
     pub(crate) settings: &'a str,
 }
 
@@ -28,12 +28,12 @@ impl Setup<'_> {
     }
 }
 
-/// A server process, stopped on drop.
+/// A running server process, which is stopped on drop.
 pub(crate) struct ServerProcess {
     process: Child,
     output: BufReader<ChildStdout>,
     address: String,
-    /// The server's folder, unless the caller owns it.
+    /// The folder of the server. `None` if the caller owns the folder.
     _folder: Option<TempDir>,
 }
 
@@ -43,17 +43,17 @@ impl ServerProcess {
         Self::start_with(&Setup::new(kind))
     }
 
-    /// Like [`Self::start`], with a folder that may contain files.
+    /// Like [`Self::start`], with the server's files in `folder`.
     pub(crate) fn start_in(kind: Kind, folder: &Path) -> anyhow::Result<Self> {
         Self::spawn(&Setup::new(kind), folder)
     }
 
-    /// Like [`Self::start`], with settings.
+    /// Like [`Self::start`], with the given settings.
     pub(crate) fn start_with(setup: &Setup<'_>) -> anyhow::Result<Self> {
         Self::start_with_files(setup, tempfile::tempdir()?)
     }
 
-    /// Like [`Self::start_with`], with a folder that contains files.
+    /// Like [`Self::start_with`], in a folder that already contains files.
     pub(crate) fn start_with_files(setup: &Setup<'_>, folder: TempDir) -> anyhow::Result<Self> {
         let mut server = Self::spawn(setup, folder.path())?;
         server._folder = Some(folder);
@@ -77,7 +77,7 @@ impl ServerProcess {
         self.order(Order::Count).map(drop)
     }
 
-    /// Ends the count and returns the number of allocations.
+    /// Makes the server stop counting. Returns the number of allocations.
     pub(crate) fn counted_allocations(&mut self) -> anyhow::Result<u64> {
         self.order(Order::Counted)
     }
@@ -94,7 +94,7 @@ impl ServerProcess {
         &self.address
     }
 
-    /// The CPU time so far: user and system time of all threads.
+    /// The CPU time of the server so far: user and system time of all its threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id()))?;
         let mut total = Duration::ZERO;
@@ -121,7 +121,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Keeps the calling thread off a core from now on.
+/// Forbids the calling thread to run on a core from now on.
 pub(crate) fn keep_off(core: usize) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism()?.get();
     let others: Vec<String> = (0..cores).filter(|other| *other != core).map(|other| other.to_string()).collect();

@@ -1,4 +1,4 @@
-//! The requests: one SendMessage in the form of each binding.
+//! The requests of the load: one SendMessage in the form of each binding.
 
 use annex_grpc::pb;
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION};
@@ -7,19 +7,19 @@ use prost::Message;
 
 use crate::answer::ExpectedAnswer;
 
-/// The text of every request and of every echo.
+/// The text of every request. The echo agent answers with this text.
 pub(crate) const TEXT: &str = "Who am I and what is my email?";
 
-/// One request, to be sent many times.
+/// A request that is sent many times.
 pub(crate) struct Request {
     pub(crate) binding: Binding,
     pub(crate) is_streamed: bool,
-    /// The extensions to activate, in the header's form; empty for none.
+    /// The URIs of the extensions to activate, separated by commas; empty for none.
     extensions: String,
-    /// The members of the message after its parts, as JSON.
+    /// The JSON of the members of the message that follow its parts.
     metadata: String,
     expected: ExpectedAnswer,
-    /// The tenant; empty for the config's own agent.
+    /// The tenant that the request names; empty for the config's own agent.
     tenant: &'static str,
 }
 
@@ -45,7 +45,7 @@ impl Request {
         Self { extensions, expected: ExpectedAnswer::EchoAndHeader, ..self }
     }
 
-    /// Sends the request to a tenant, on the JSON bindings.
+    /// Sends the request to a tenant. Only the JSON bindings support this.
     pub(crate) fn of_tenant(self, tenant: &'static str) -> Self {
         Self { tenant, ..self }
     }
@@ -73,7 +73,7 @@ impl Request {
         Self { is_streamed: true, ..self }
     }
 
-    /// Injects about `bytes` of state; 100 is the minimum.
+    /// A request that injects a state of about `bytes` bytes, at least 100.
     pub(crate) fn injecting(bytes: usize) -> Self {
         let padding = "x".repeat(bytes.saturating_sub(100));
         let state = format!(
@@ -88,13 +88,13 @@ impl Request {
         }
     }
 
-    /// Makes the test extension loop `rounds` times.
+    /// A request that makes the test extension loop `rounds` times.
     pub(crate) fn looping(rounds: u64) -> Self {
         let metadata = format!(r#","metadata":{{"test/command":"loop {rounds}"}}"#);
         Self { extensions: TEST_EXTENSION.to_owned(), metadata, ..Self::json_rpc() }
     }
 
-    /// The whole HTTP/1.1 request on a JSON binding.
+    /// The text of the whole HTTP/1.1 request, for a JSON binding.
     pub(crate) fn http1(&self) -> String {
         let metadata = &self.metadata;
         let message = format!(r#"{{"messageId":"b0a1","role":"ROLE_USER","parts":[{{"text":"{TEXT}"}}]{metadata}}}"#);
@@ -140,12 +140,12 @@ impl Request {
     }
 }
 
-/// A JSON-RPC request.
+/// The text of a JSON-RPC request.
 pub(crate) fn call(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
 }
 
-/// A whole HTTP/1.1 request. Each of the additional headers ends with a line break.
+/// The text of a whole HTTP/1.1 POST request. `headers` are additional header fields, each ending with a line break.
 pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n{headers}content-length: \

@@ -1,5 +1,5 @@
-//! The cost of a request with more connections, tasks, extensions and cores, which should stay the same, and the
-//! latency on a busy server.
+//! The cost of a request as connections, tasks, extensions and cores become more. The cost should stay the same. Also
+//! measures the latency on a busy server.
 
 use std::path::{Path, PathBuf};
 
@@ -24,13 +24,13 @@ pub(crate) const PARTS: [(&str, Part); 5] = [
 ];
 
 const ROUNDS: usize = 7;
-/// Requests per round. With many connections there are more, so that each has some.
+/// The number of requests in a round. With many connections there are more, so that each connection has some.
 const REQUESTS: usize = 8_000;
 const REQUESTS_PER_CONNECTION: usize = 8;
-/// The core for a server that gets only one.
+/// The core that a server with only one core uses.
 const SERVER_CORE: usize = 0;
 
-/// A server under one kind of load. The first row of a table is the baseline.
+/// A row of a table: a server under one kind of load. The first row of a table is the baseline.
 struct Row<'a> {
     title: String,
     server: &'a ServerProcess,
@@ -45,7 +45,7 @@ impl Row<'_> {
     }
 }
 
-/// Runs rounds on all rows alternately. Returns each row's median CPU time per request, in microseconds.
+/// Runs a round on each row in rotation. Returns each row's median CPU time per request, in microseconds.
 fn table(rows: &[Row<'_>]) -> anyhow::Result<Vec<f64>> {
     let measured = in_turns(rows, ROUNDS, Row::round)?;
     println!("  {:44}{:>10}{:>10}{:>18}", "CPU µs per request", "least", "median", "this / first row");
@@ -75,7 +75,7 @@ fn connections() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each server's store is full, so that each new task evicts the oldest one.
+/// Compares servers with different limits on tasks. Their stores are full, so that each new task evicts the oldest one.
 fn tasks() -> anyhow::Result<()> {
     let mut servers = Vec::new();
     for count in [10_000, 10, 1_000_000] {
@@ -94,7 +94,8 @@ fn tasks() -> anyhow::Result<()> {
     table(&rows.collect::<Vec<_>>()).map(drop)
 }
 
-/// Installed and active extensions, each a different component whose hooks do almost nothing.
+/// Compares numbers of installed and of active extensions. Each extension has its own component, whose hooks do almost
+/// nothing.
 fn extensions() -> anyhow::Result<()> {
     let mut servers = Vec::new();
     for installed in [1, 10, 1_000] {
@@ -139,7 +140,8 @@ fn cores() -> anyhow::Result<()> {
     table(&rows).map(drop)
 }
 
-/// The server has one core and the client the others, so that the client does not compete with the server.
+/// Measures latencies at 70 % of the highest throughput. The server has one core and the client uses only other cores,
+/// so they do not compete.
 fn waiting() -> anyhow::Result<()> {
     // A polling client uses a whole core. On the server's core it would distort the measurement.
     process::keep_off(SERVER_CORE)?;

@@ -1,8 +1,9 @@
-//! A quiet tenant, and a loud one that sends requests in a loop up to its quota.
+//! Measures the latencies of a quiet tenant next to a loud one. The loud tenant sends requests in a loop up to its
+//! quota.
 //!
-//! The loop has many connections. After a refusal a connection waits a moment, for less than the server's
-//! `Retry-After`. The results are latencies. Only their ratio matters: with and without the loop, alternately, on the
-//! same server.
+//! The loop has many connections. After a refusal a connection waits for a moment, which is shorter than the server's
+//! `Retry-After`. The latencies are measured with and without the loop, alternately, on the same server. Only the ratio
+//! of both matters.
 
 use std::time::Duration;
 use std::{env, fs};
@@ -25,11 +26,11 @@ pub(crate) const PARTS: [(&str, Part); 2] = [
 
 const ROUNDS: usize = 5;
 const REQUESTS: usize = 4_000;
-/// The number of connections in the loop.
+/// The number of connections that the loop uses.
 const LOOP: usize = 50;
-/// The pause of a connection after a refusal.
+/// The time for which a connection of the loop waits after a refusal.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The iterations of a hook's loop, which take some milliseconds.
+/// The iterations of the loop in a hook. They take some milliseconds.
 const HOOK_ROUNDS: u64 = 20_000_000;
 
 fn cpu() -> anyhow::Result<()> {
@@ -48,7 +49,8 @@ fn turns() -> anyhow::Result<()> {
     measure("[tenant.quota]\nturns = 40\n", database, &of("loud"), &of("quiet"))
 }
 
-/// Measures the quiet tenant. `quota` is the loud tenant's quota, and `settings` are for the process.
+/// Measures the quiet tenant. `quota` is the TOML of the loud tenant's quota, and `settings` that of additional tables
+/// of the config.
 fn measure(quota: &str, settings: &str, noise: &str, quiet: &str) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("loud.toml"), tenant(annex_components::TEST_EXTENSION)?)?;
@@ -62,7 +64,7 @@ fn measure(quota: &str, settings: &str, noise: &str, quiet: &str) -> anyhow::Res
     compare(server.address(), noise, quiet)
 }
 
-/// The config of a tenant: the specialist with one extension, which is not required.
+/// The config of a tenant: the specialist, with `component` as its only extension, which is not required.
 fn tenant(component: &str) -> anyhow::Result<String> {
     let specialist = SPECIALIST.replace("{user_info}", "{user_info?}");
     let mut tables: Table = specialist.parse()?;
@@ -116,7 +118,7 @@ async fn compare(address: &str, noise: &str, quiet: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Sends the request in a loop. Returns the number of answers and of refusals.
+/// Sends the request in a loop until `stop` fires. Returns the number of answers and the number of refusals.
 async fn ask_on(address: &str, request: &str, stop: &CancellationToken) -> anyhow::Result<[usize; 2]> {
     let mut stream = http1::connect(address).await?;
     let mut buffer = Vec::new();

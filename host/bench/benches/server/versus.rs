@@ -1,7 +1,7 @@
-//! Annex, the official server in Rust and a bare axum in one run: the cost of a request on each.
+//! Compares Annex, the official server in Rust and a bare axum in one run: the cost of a request on each server.
 //!
 //! The ratio is the official server's CPU time divided by Annex's, for the same answer. It is the median of the ratios
-//! per round, so that a temporary slowdown of the machine affects both alike.
+//! of all rounds, so that a temporary slowdown of the machine affects both servers alike.
 
 use crate::answer::ExpectedAnswer;
 use crate::burner::Burner;
@@ -22,11 +22,12 @@ pub(crate) const PARTS: [(&str, Part); 3] = [
 
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 11;
-/// Requests of one round.
+/// The number of requests in a round.
 const REQUESTS: usize = 10_000;
-/// The requests whose allocations are counted. Counting happens after all rounds, so that it disturbs none.
+/// The number of requests whose allocations are counted. Counting begins after all rounds, so that it disturbs no
+/// round.
 const COUNTED: usize = 1_600;
-/// The requests of the memory measurement, in [`STEPS`] steps.
+/// The number of requests in the measurement of memory. They are sent in [`STEPS`] steps.
 const LONG_RUN: usize = 300_000;
 const STEPS: usize = 6;
 
@@ -53,7 +54,8 @@ impl Contender {
     }
 }
 
-/// The contenders that inject state, and those that echo. The official server is the baseline of each group.
+/// Two groups of contenders: one injects state, the other echoes. The first contender of each group is the official
+/// server, the baseline.
 fn groups() -> anyhow::Result<[Vec<Contender>; 2]> {
     let injected = |title, kind: Kind| Contender::start(title, kind, Request::injecting(100).expecting(kind.answer()));
     let echo = |title, kind| Contender::start(title, kind, Request::json_rpc().expecting(ExpectedAnswer::Echo));
@@ -70,7 +72,7 @@ fn groups() -> anyhow::Result<[Vec<Contender>; 2]> {
     ])
 }
 
-/// Compares the contenders. The neighbour, if any, runs until the end.
+/// Compares the contenders. `_neighbour` is a process that may run until the end of the comparison.
 fn compare(_neighbour: Option<Burner>) -> anyhow::Result<()> {
     let mut groups = groups()?;
     let contenders: Vec<&Contender> = groups.iter().flatten().collect();

@@ -1,5 +1,5 @@
-//! The number of allocations per request. The number is the same on each machine and under any load, so that a request
-//! that becomes more expensive fails a test and not only a benchmark.
+//! The number of allocations per request. It is the same on each machine and under any load. A request that becomes
+//! more expensive therefore fails a test, and not only a benchmark.
 //!
 //! `ANNEX_SHOW_ALLOCATIONS=1 cargo test -p annex-bench --test allocations -- --nocapture` shows the places.
 #![cfg(test)]
@@ -17,12 +17,12 @@ use annex_test_support::{STATE_INJECTION, STATE_KEY, TestConfig};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
 
-/// Requests before the count begins, while maps and pools still grow.
+/// The number of requests before the count begins. Maps and pools still grow during these requests.
 const WARM_UP: u64 = 300;
-/// Requests in the count.
+/// The number of requests whose allocations are counted.
 const REQUESTS: u64 = 200;
 
-/// A request that differs only in the id of its message.
+/// A request that is sent many times, each time with another message id.
 struct Load {
     headers: &'static str,
     metadata: String,
@@ -30,7 +30,7 @@ struct Load {
 }
 
 impl Load {
-    /// Sends the requests one after the other on one connection.
+    /// Sends a request for each id, one after the other, on one connection.
     fn run(&self, address: &str, ids: std::ops::Range<u64>) {
         let mut stream = TcpStream::connect(address).expect("a connection");
         for id in ids {
@@ -66,10 +66,10 @@ fn read_answer(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Held during a count: only one server is counted at a time.
+/// Held during a count, because only one server can be counted at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The allocations of one request, over the whole server.
+/// The number of allocations that the whole server makes for one request.
 fn per_request(config: &TestConfig, load: Load) -> u64 {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

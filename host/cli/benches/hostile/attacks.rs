@@ -1,4 +1,4 @@
-//! The attacks. Each function returns when its attack has ended or has had its effect.
+//! The attacks. Each function returns when its attack has ended, or has run long enough to have its effect.
 
 use std::fmt::Display;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::http::{TEST_URI, call, connect, exchange, get, head, message};
 use crate::peer;
 use crate::process::Server;
 
-/// One attack, by its name.
+/// An attack, with the CPU time that it may cause.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     /// The CPU time that guests or clients may use within their own limits.
@@ -21,17 +21,18 @@ pub(crate) struct Attack {
     pub(crate) run: fn(&Server) -> Result<()>,
 }
 
-/// Turns of one extension at once. After a fifth failure it is quarantined.
+/// The turns of one extension that run at once. The server would quarantine the extension after a fifth failure.
 const TURNS: usize = 4;
-/// The CPU time that the turns of the extension may take together, when they run at once on a busy machine.
+/// The CPU time that [`TURNS`] turns of the extension may take together on a busy machine.
 const OF_TURNS: Duration = Duration::from_millis(100 * TURNS as u64);
-/// The time of the clients' own requests.
+/// The CPU time that the server may spend on the clients' own requests.
 const OF_REQUESTS: Duration = Duration::from_secs(4);
-/// The CPU time of reading as much of a peer's answers as is read.
+/// The CPU time for reading a peer's answers up to the server's limits.
 const OF_PEERS: Duration = Duration::from_secs(1);
-/// The CPU time that compiling may take by its limits, in a child.
+/// The CPU time that compiling in a child process may take within its limits.
 const OF_COMPILING: Duration = Duration::from_secs(12);
-/// The CPU time that searches for the patterns of a tenant may take by their bound, and that of reading the messages.
+/// The CPU time that searches with a tenant's patterns may take within their limits, including the time to read the
+/// messages.
 const OF_SEARCHES: Duration = Duration::from_secs(3 * TURNS as u64);
 
 pub(crate) const ATTACKS: [Attack; 23] = [
@@ -60,7 +61,7 @@ pub(crate) const ATTACKS: [Attack; 23] = [
     Attack { name: peer::TOOLS, allowed: OF_PEERS, run: |server| ask(server, peer::TOOLS) },
 ];
 
-/// Lets the agent of a tenant ask a peer that answers without end, in several turns at once.
+/// In several turns at once, makes a tenant's agent call a peer that answers without end.
 fn ask(server: &Server, tenant: &str) -> Result<()> {
     let turns: Vec<_> = (0..TURNS)
         .map(|number| {
@@ -79,7 +80,7 @@ fn ask(server: &Server, tenant: &str) -> Result<()> {
     Ok(())
 }
 
-/// Lets the extension without grants do as told, in several turns at once.
+/// In several turns at once, makes the test extension run `command`. The extension has no grants.
 fn misuse(server: &Server, command: &str) -> Result<()> {
     let turns: Vec<_> = (0..TURNS)
         .map(|number| {
@@ -100,7 +101,7 @@ fn times(count: usize, text: impl Display) -> String {
     format!("{text} ").repeat(count)
 }
 
-/// A component that passes for an extension until it is compiled.
+/// A component with the core module `module`. It looks like an extension until it is compiled.
 fn component(module: &str) -> Result<Vec<u8>> {
     let text = format!(
         r#"(component (core module {module}) (instance $nothing)
@@ -120,7 +121,7 @@ fn install(server: &Server, components: &[(String, Vec<u8>)]) -> Result<()> {
     Ok(())
 }
 
-/// Blocks, loops, ifs and calls that pass on a thousand values each.
+/// Installs components with blocks, loops and calls that pass on a thousand values each.
 fn arity_bombs(server: &Server) -> Result<()> {
     let values = times(1_000, "i32");
     let types = format!("(type $t (func (param {values}) (result {values}))) (func $f (type $t) unreachable)");
@@ -135,14 +136,14 @@ fn arity_bombs(server: &Server) -> Result<()> {
     install(server, &bombs.collect::<Result<Vec<_>>>()?)
 }
 
-/// The largest number of large functions that passes the structure check.
+/// Installs a component with as many large functions as the structure check allows.
 fn compile_bomb(server: &Server) -> Result<()> {
     let statements = times(30_000, "local.get 0 i64.mul local.get 1 i64.xor");
     let function = format!("(func (param i64 i64) (result i64) local.get 0 {statements})");
     install(server, &[("deep".to_owned(), component(&times(60, function))?)])
 }
 
-/// Deeply nested component types and instance types, in components with `instances = "kept"`.
+/// Installs components with deeply nested component types and instance types, and with `instances = "kept"`.
 fn nested_types(server: &Server) -> Result<()> {
     let mut components = Vec::new();
     for (kind, levels) in [(0x41, 1_500), (0x41, 300_000), (0x42, 1_500), (0x42, 300_000)] {
@@ -162,7 +163,8 @@ fn parameter_schema(server: &Server) -> Result<()> {
     install(server, &[("schema".to_owned(), fs::read(annex_components::TEST_EXTENSION)?)])
 }
 
-/// Messages whose search with a tenant's patterns takes the longest allowed time, and one message that is refused.
+/// Sends messages for which a search with a tenant's patterns takes the longest allowed time. One more message is too
+/// long and is refused.
 fn tenant_search(server: &Server) -> Result<()> {
     let turn = |length: usize| {
         let message = message(&format!("search-{length}"), &letters(length), "");
@@ -189,7 +191,7 @@ fn letters(count: usize) -> String {
     (0..count).map(letter).collect()
 }
 
-/// The card of a tenant whose patterns would take gigabytes.
+/// Requests the card of a tenant whose patterns would take gigabytes of memory when compiled.
 fn tenant_patterns(server: &Server) -> Result<()> {
     let answer = exchange(&server.address, &get("/refused/.well-known/agent-card.json"))?;
     ensure!(answer.contains(" 503 "), "the tenant is served: {answer}");
@@ -220,7 +222,7 @@ fn hold(
     Ok(held)
 }
 
-/// Bodies that lack their last byte.
+/// Sends requests whose body lacks its last byte.
 fn unfinished_bodies(server: &Server) -> Result<()> {
     let body = vec![b' '; (1 << 20) - 1];
     let connections = hold(server, 1_500, |stream| {
@@ -233,7 +235,7 @@ fn unfinished_bodies(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// One waiting task is continued with large messages. Other clients query the task and do not read the answers.
+/// Continues one waiting task with large messages. Other clients query the task and do not read the answers.
 fn large_task(server: &Server) -> Result<()> {
     let first = exchange(&server.address, &call("SendMessage", &message("wait-first", "Hello", ""), ""))?;
     let task = id_of(&first).context("the first task")?;
@@ -253,7 +255,7 @@ fn id_of(answer: &str) -> Option<&str> {
     answer.split_once(r#""task":{"id":""#).and_then(|(_, rest)| rest.split('"').next())
 }
 
-/// More tasks that wait than a store has room for.
+/// Creates more waiting tasks than a store has room for.
 fn waiting_tasks(server: &Server) -> Result<()> {
     let threads = (0..4).map(|thread| {
         let address = server.address.clone();

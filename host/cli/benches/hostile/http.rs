@@ -1,4 +1,4 @@
-//! HTTP/1.1 written by hand, as an attacker does.
+//! HTTP/1.1 requests written by hand, as an attacker writes them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// The extension that misbehaves on command.
+/// The URI of the extension that misbehaves on command.
 pub(crate) const TEST_URI: &str = "https://annex.example/test/v1";
-/// The longest that an answer is waited for.
+/// The timeout for each read of an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request and reads the answer to its end.
@@ -31,7 +31,7 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
-/// A JSON-RPC call; `extensions` is the value of the header for extensions.
+/// A request with a JSON-RPC call. `extensions` is the value of its `A2A-Extensions` header field.
 pub(crate) fn call(method: &str, params: &str, extensions: &str) -> Vec<u8> {
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
     let mut request = head(body.len(), extensions);
@@ -48,7 +48,7 @@ pub(crate) fn head(length: usize, extensions: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A message under an id of its own; `more` are further members.
+/// The parameters of SendMessage with one message. `more` is the JSON text of further members of the message.
 pub(crate) fn message(id: &str, text: &str, more: &str) -> String {
     format!(r#"{{"message":{{"messageId":"{id}","role":"ROLE_USER","parts":[{{"text":"{text}"}}]{more}}}}}"#)
 }

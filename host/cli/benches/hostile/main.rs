@@ -21,15 +21,15 @@ use crate::attacks::{ATTACKS, Attack};
 use crate::neighbour::Neighbour;
 use crate::process::Server;
 
-/// A neighbour waits at most this much longer than when it is alone.
+/// The most that an attack may add to a neighbour's wait.
 const MAX_WAIT: Duration = Duration::from_millis(100);
-/// CPU time beyond the allowance of the guests and clients of the attack.
+/// The most CPU time that the server may use beyond [`Attack::allowed`].
 const MAX_CPU: Duration = Duration::from_secs(1);
-/// MiB that guests make the host hold, at the peak and in the end.
+/// The most memory, in MiB, that an attack may add to the server at its peak. Half of it may remain at the end.
 const MAX_GUESTS: u64 = 256;
-/// The longest that the server may take to end.
+/// The longest time that the server may take to stop.
 const MAX_STOP: Duration = Duration::from_secs(12);
-/// The time for which a neighbour is watched while it is alone.
+/// The time for which a neighbour is watched before the attack begins.
 const ALONE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<()> {
@@ -66,7 +66,7 @@ struct Row {
     stop: Duration,
 }
 
-/// The longest wait of a neighbour that is alone, and while the attack lasts.
+/// A neighbour's longest wait: while it was alone with the server, and during the attack.
 struct Wait {
     alone: Duration,
     meanwhile: Duration,

@@ -1,4 +1,4 @@
-//! A client that does nothing wrong, and how long it waits.
+//! A harmless client that measures how long it waits for answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,17 +9,17 @@ use anyhow::{Result, bail, ensure};
 
 use crate::http::{call, exchange, get, message};
 
-/// Between two requests.
+/// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest waits since the previous reading.
+/// The longest wait of each kind since the previous reading.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Waits {
     pub(crate) livez: Duration,
     pub(crate) turn: Duration,
 }
 
-/// Two threads: one asks whether the server lives, one sends messages.
+/// A client with two threads: one requests `/livez`, the other sends messages.
 pub(crate) struct Neighbour {
     waits: Arc<Mutex<Waits>>,
     stops: Arc<AtomicBool>,
@@ -39,8 +39,10 @@ impl Neighbour {
         std::mem::take(&mut *self.waits.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Stops both threads.
+    ///
     /// # Errors
-    /// When it was not served.
+    /// When a request failed or had another answer than expected.
     pub(crate) fn stop(self) -> Result<()> {
         self.stops.store(true, Ordering::Relaxed);
         for thread in self.threads {

@@ -1,4 +1,4 @@
-//! A peer with endless answers: a model, chosen by the path, and an MCP server.
+//! A peer with endless answers: an MCP server, and a model whose behaviour depends on the path.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,11 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// The tenants whose agents ask it, by the names of the attacks.
+/// The tenants whose agents call the model. Each has the name of its attack.
 pub(crate) const MODELS: [&str; 3] = ["endless-error", "endless-event", "endless-calls"];
 pub(crate) const TOOLS: &str = "endless-tools";
 
-/// Serves until the process ends. Returns the address.
+/// Starts the peer, which serves until the process ends. Returns its address.
 pub(crate) fn start() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
@@ -23,7 +23,7 @@ pub(crate) fn start() -> Result<String> {
     Ok(address)
 }
 
-/// The config of a tenant whose agent asks the peer.
+/// The config of a tenant whose agent calls the peer.
 pub(crate) fn tenant(name: &str, address: &str) -> String {
     let agent = "[card]\nname = \"n\"\ndescription = \"d\"\n[[card.skill]]\nid = \"s\"\nname = \"s\"\ndescription = \"s\"\n\
                  tags = [\"s\"]\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n";
@@ -70,7 +70,7 @@ fn answer(mut stream: TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Each page of tools names one more.
+/// Answers an MCP request. Each page of the list of tools refers to a next page.
 fn tools(stream: &mut TcpStream, body: &[u8]) -> Result<()> {
     let asked: Value = serde_json::from_slice(body).unwrap_or_default();
     let result = match asked.pointer("/method").and_then(Value::as_str) {

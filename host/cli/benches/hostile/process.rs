@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::peer;
 
-/// Between two looks at the memory of children.
+/// The interval between two readings of the children's memory.
 const LOOK: Duration = Duration::from_millis(10);
 /// Ticks of the kernel's clock in a second. Linux reports 100 to user space on every machine.
 const TICKS: u64 = 100;
@@ -33,13 +33,13 @@ struct Peaks {
     stops: AtomicBool,
 }
 
-/// CPU time of the server and its children that have ended, and memory of the server in MiB.
+/// The CPU time of the server and of its ended children, and the memory of the server in MiB.
 pub(crate) struct Sample {
     pub(crate) cpu: Duration,
     pub(crate) memory: u64,
 }
 
-/// MiB at the worst moment.
+/// The largest memory of the server and of any child, in MiB.
 pub(crate) struct Peak {
     pub(crate) server: u64,
     pub(crate) child: u64,
@@ -100,7 +100,7 @@ impl Server {
         Peak { server, child: self.peaks.child.load(Ordering::Relaxed) }
     }
 
-    /// Sends SIGTERM, and returns how long it took to end.
+    /// Sends SIGTERM, and returns the time until the server has ended.
     pub(crate) fn stop(mut self) -> Result<Duration> {
         let began = Instant::now();
         let pid = rustix::process::Pid::from_child(&self.process);
@@ -120,13 +120,13 @@ impl Drop for Server {
     }
 }
 
-/// The file of a tenant with `rules` rules of this pattern.
+/// The config of a tenant with `rules` rules, each with the pattern `pattern`.
 fn tenant(pattern: &str, rules: usize) -> String {
     let rule = format!("[[agent.model.scripted.rules]]\nwhen = '{pattern}'\nanswer = ''\n");
     format!("{}\n{}", include_str!("tenant.toml"), rule.repeat(rules))
 }
 
-/// Looks at the children of the server, which live for a moment.
+/// Starts a thread that records the largest memory of any child. It reads often, because a child lives only briefly.
 fn watch(server: u32, peaks: &Arc<Peaks>) -> JoinHandle<()> {
     let peaks = Arc::clone(peaks);
     std::thread::spawn(move || {

@@ -1,9 +1,9 @@
-//! Counts the instructions that the chain of extensions executes in a turn of state injection. A count does not depend
-//! on the speed of the machine, as a time would.
+//! Counts the instructions that the chain of extensions executes in a turn of state injection. Unlike a time, a count
+//! does not depend on the speed of the machine.
 //!
 //! `cargo run --release --features instructions --bin instructions` counts with valgrind's callgrind and compares with
-//! `host/cli/instructions.txt`; `-- --update` writes that file. A count is the difference of two runs, so the start of
-//! the process is not part of a count.
+//! `host/cli/instructions.txt`. With `-- --update` it writes that file instead. The program runs a few turns, then
+//! many, and takes the difference, so that starting a process does not count.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -26,11 +26,11 @@ use anyhow::{Context, bail, ensure};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The counts that are expected, by the life of instances.
+/// The file of the expected counts: a line for each value of [`LIVES`].
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
 /// The largest difference from the expected count, in percent.
 const TOLERANCE: u64 = 5;
-/// The turns of the two runs.
+/// The number of turns in the shorter run.
 const FEW: u64 = 200;
 const MANY: u64 = 1_200;
 
@@ -61,10 +61,10 @@ fn main() -> ExitCode {
 
 type Counts = BTreeMap<&'static str, u64>;
 
-/// The lives of an instance.
+/// The two kinds of instances that are counted: a fresh one for each turn, or one that is kept between turns.
 const LIVES: [&str; 2] = ["fresh", "kept"];
 
-/// Instructions per turn.
+/// The instructions per turn, for each value of [`LIVES`].
 fn count_all() -> anyhow::Result<Counts> {
     let cache = tempfile::tempdir()?;
     let mut counts = Counts::new();
@@ -78,7 +78,7 @@ fn count_all() -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// The instructions of a process that runs this many turns, the start of the process included.
+/// The instructions of a process that runs `turns` turns, including its end but not its start.
 fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
     let file = cache.join("callgrind.out");
     let mut command = Command::new("valgrind");
@@ -123,7 +123,7 @@ fn update(counts: &Counts) -> anyhow::Result<()> {
     Ok(fs::write(FILE, text)?)
 }
 
-/// Runs turns in this process.
+/// Runs `turns` turns in this process, with the compile cache in `cache`.
 fn run(life: &str, turns: &str, cache: &Path) -> anyhow::Result<()> {
     let turns: u64 = turns.parse()?;
     let executor = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -151,7 +151,7 @@ fn run(life: &str, turns: &str, cache: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// Callgrind counts from the call of this function on.
+/// Marks the beginning of the turns: callgrind sets its counts to zero when this function is entered.
 #[inline(never)]
 fn turns_begin() {
     std::hint::black_box(());

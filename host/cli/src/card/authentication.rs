@@ -1,4 +1,4 @@
-//! The security schemes of a card: what a client sends to be known.
+//! The security schemes of a card, which say how a client authenticates.
 
 use std::fmt::{self, Write};
 
@@ -7,7 +7,7 @@ use annex_text::line;
 
 use crate::turn;
 
-/// Writes a scheme, and the option of `annex send` for it.
+/// Writes a scheme, and the option of `annex send` that sends its credentials.
 pub(super) fn describe(name: &str, scheme: &SecurityScheme, text: &mut String) -> fmt::Result {
     let (kind, description) = kind(scheme);
     writeln!(text, "  {}: {}", line(name), line(&kind))?;
@@ -20,7 +20,7 @@ pub(super) fn describe(name: &str, scheme: &SecurityScheme, text: &mut String) -
     }
 }
 
-/// Writes which schemes a call needs.
+/// Writes the schemes that a call must satisfy.
 pub(super) fn describe_requirements(card: &AgentCard, text: &mut String) -> fmt::Result {
     let requirements = &card.security_requirements;
     match requirements.as_slice() {
@@ -36,7 +36,7 @@ pub(super) fn describe_requirements(card: &AgentCard, text: &mut String) -> fmt:
     }
 }
 
-/// The schemes of one requirement, such as `key and token (read, write)`.
+/// The schemes that one requirement combines, such as `key and token (read, write)`.
 fn together(requirement: &SecurityRequirement) -> String {
     let schemes: Vec<String> = requirement
         .schemes
@@ -49,7 +49,7 @@ fn together(requirement: &SecurityRequirement) -> String {
     if schemes.is_empty() { "nothing".to_owned() } else { schemes.join(" and ") }
 }
 
-/// What a scheme asks for, and its description.
+/// The credentials that a scheme requires, and the scheme's description.
 fn kind(scheme: &SecurityScheme) -> (String, &Option<String>) {
     match scheme {
         SecurityScheme::ApiKey(key) => {
@@ -78,7 +78,7 @@ fn kind(scheme: &SecurityScheme) -> (String, &Option<String>) {
     }
 }
 
-/// The flow and the URL at which it begins.
+/// The OAuth flow, and the URL at which that flow begins.
 fn flow(flow: &OAuthFlows) -> String {
     match flow {
         OAuthFlows::AuthorizationCode(flow) => format!("authorization code from {}", flow.authorization_url),

@@ -1,4 +1,4 @@
-//! The memory of a chat, and the file that a conversation is kept in.
+//! What `annex chat` remembers of a conversation, and the file in which it keeps the conversation.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ pub(super) struct Conversation {
     /// True if the agent has received the state of `--state`.
     pub(super) has_state: bool,
     file: Option<PathBuf>,
-    /// Pairs of a text of the user and the agent's answer.
+    /// The exchanges so far: the user's text, and the agent's answer.
     history: Vec<(String, String)>,
-    /// The states that the agent returned most recently.
+    /// The session states of the last answer that returned any.
     states: Vec<Json>,
 }
 
@@ -43,7 +43,7 @@ impl Conversation {
         self.save()
     }
 
-    /// Replaces the file with the session. Does nothing without a file.
+    /// Writes the session to the file of the conversation. Does nothing if the conversation has no file.
     ///
     /// # Errors
     /// When the file cannot be written.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::output;
 
-/// Standard input. A separate thread reads it, because a read cannot be cancelled.
+/// The lines of standard input. A separate thread reads them, because a read cannot be cancelled.
 pub(super) struct Lines(mpsc::Receiver<io::Result<String>>);
 
 impl Lines {

@@ -1,4 +1,4 @@
-//! Waiting for the sources of a project to change.
+//! Waits until a source of a project changes.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ impl Watch {
         self.project = project.clone();
     }
 
-    /// Waits until a watched file changes, then until one poll sees no further change, because editors save in several
-    /// writes.
+    /// Waits until a watched file changes, and then until a poll finds no further change. Editors save a file in
+    /// several writes, so the first change may be incomplete.
     pub(super) async fn changed(&mut self) {
         let mut unsettled = false;
         loop {

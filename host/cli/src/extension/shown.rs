@@ -1,4 +1,4 @@
-//! The admin API's answers about extensions, for people.
+//! The admin API's answers about extensions, formatted for people.
 
 use annex_server::admin_api::extensions::{
     self, LogLine, NotInstalled, Quarantine, ReplacedVersion, Timing, VersionChange,
@@ -51,14 +51,14 @@ fn summary(extension: &Summary) -> String {
     )
 }
 
-/// The version that the author declares, and the number that the server counts.
+/// The two versions of an extension: the author's version, and the number that the server assigned.
 fn version(extension: &Summary) -> String {
     let Summary { component_version, version, .. } = extension;
     format!("version {component_version} (number {version})")
 }
 
-/// A line that describes when the extension is active and for which callers. Empty for the default: active on request,
-/// for every caller.
+/// A line that says when the extension is active and for which callers. Empty if the extension is active on request and
+/// for every caller, which is the default.
 fn active(activate: &str, allow: &[Line]) -> String {
     let when = match activate {
         "always" => "for every message",
@@ -170,13 +170,14 @@ pub(super) fn log(log: &Log) -> String {
     log.lines.iter().map(line).collect()
 }
 
-/// The tables of a config that set these grants and limits.
+/// The grants and limits of an extension, as the tables of a config that set them.
 fn settings(details: &Details) -> String {
     let limits = serde_json::to_value(&details.limits).unwrap_or_default();
     [("grants", &details.grants), ("limits", &limits)].map(|(name, values)| table(name, values)).concat()
 }
 
-/// A table of a config. Values that equal the default are omitted, and so is an empty table.
+/// The config table `[extension.NAME]` with these values. The values `false` and `null` and empty `secrets` are
+/// omitted; if no value is left, the text is empty.
 fn table(name: &str, values: &Value) -> String {
     let lines: String = values.as_object().into_iter().flatten().filter_map(setting).collect();
     if lines.is_empty() { lines } else { format!("\n[extension.{name}]\n{lines}") }
@@ -195,7 +196,7 @@ fn setting((key, value): (&String, &Value)) -> Option<String> {
     Some(format!("{} = {}\n", annex_text::line(key), annex_text::line(&value.to_string())))
 }
 
-/// The value without members that are `null`, which TOML does not have.
+/// A copy of the value without the members that are `null`, because TOML has no `null`.
 fn without_null(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,

@@ -1,4 +1,4 @@
-//! Everything that an inspection found, in the shape of its JSON.
+//! The result of an inspection, with the fields of its JSON.
 
 use annex_protocol::{ExtensionUri, Json};
 use annex_runtime::{
@@ -14,22 +14,23 @@ use super::trial::{self, Trial};
 pub(super) struct Report {
     pub(super) file: String,
     pub(super) digest: String,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub(super) size: usize,
     pub(super) contract: String,
     /// The manifest section that the component's project embedded.
     pub(super) manifest: Option<ManifestSection>,
     pub(super) hooks: Vec<&'static str>,
     pub(super) imports: Vec<ImportReport>,
-    /// Why its instances cannot be kept between turns; `None` if they can.
+    /// The reason why the component's instances cannot be kept between turns; `None` if they can.
     pub(super) unkeepable: Option<String>,
-    /// `None` when the component was refused.
+    /// The component's description of itself; `None` if the component was refused.
     pub(super) descriptor: Option<DescriptorReport>,
     /// The reason for which the component was refused.
     pub(super) problem: Option<String>,
     /// The schema of the parameters, if the component refused its parameters.
     pub(super) parameter_schema: Option<Json>,
-    /// The table for a config; `None` if no parameters or grants would let the component load.
+    /// The `[[extension]]` table for a config. `None` if the component was refused for another reason than its
+    /// parameters.
     pub(super) config: Option<String>,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct ImportReport {
 #[serde(tag = "access", rename_all = "lowercase")]
 pub(super) enum AccessReport {
     Free,
-    /// With the line for the config's `[extension.grants]`.
+    /// The import needs a grant. `grant` is the line for the config's `[extension.grants]`.
     Needs {
         grant: String,
     },
@@ -60,7 +61,7 @@ pub(super) struct DescriptorReport {
     pub(super) metadata_keys: Vec<String>,
     pub(super) depends_on: Vec<ExtensionUri>,
     pub(super) events: Vec<&'static str>,
-    /// True if it gets those events as JSON.
+    /// True if the extension gets these events as JSON.
     pub(super) payload: bool,
     /// The methods that the component declares, without the methods that its parameters add.
     pub(super) methods: Vec<MethodReport>,
@@ -141,8 +142,8 @@ fn events(events: Events) -> Vec<&'static str> {
     kinds.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name)).collect()
 }
 
-/// The table for a config: the settings of the trial and the other grants that the component needs. If the component
-/// refuses to load without parameters, the table has sample parameters.
+/// The `[[extension]]` table for a config, with the settings of the trial and any other grants that the component
+/// needs. If the component refuses to load without parameters, the table has sample parameters.
 fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
     let mut missing = Vec::new();
     let given = settings.entry("grants").or_insert_with(|| Table::new().into());

@@ -1,4 +1,4 @@
-//! Generates sample parameters from a component's own JSON Schema: the required members only.
+//! Generates sample parameters from a component's own JSON Schema. The sample has only the required members.
 //!
 //! The sample is a starting point for an operator. A trial decides if the component accepts the sample.
 
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 /// The deepest nesting of schemas that is followed. References can form a cycle.
 const MAX_DEPTH: u8 = 16;
-/// The most characters of a text, and the most items of a list, in a sample.
+/// The limit on a sample's strings and lists: the most characters of a string, and the most items of a list.
 const MOST: u64 = 64;
 
-/// A value that the schema seems to describe.
+/// A sample value for the schema; `None` if none was found. Not every keyword of the schema is respected.
 pub(super) fn of(schema: &Value) -> Option<Value> {
     Walk { root: schema }.value(schema, 0)
 }

@@ -11,7 +11,7 @@ use crate::output;
 use crate::pretty::pretty;
 
 const NAME_WIDTH: usize = 15;
-/// The indent of further lines of a value without a name, in columns.
+/// The indent, in columns, of the second and later lines of a row that has no name.
 const INDENT: usize = 2;
 
 pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
@@ -52,7 +52,7 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// Lines after the first one of the value stand below it.
+/// Writes one row: the name in the first column, and the lines of the value in the second.
 fn row(text: &mut String, name: &str, value: &str) -> fmt::Result {
     for (number, line_of_value) in value.split('\n').enumerate() {
         let name = if number == 0 { name } else { "" };

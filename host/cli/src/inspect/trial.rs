@@ -15,13 +15,13 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// True if the component loads, or would load with parameters that an inspection cannot know.
+    /// True if the component loaded, or if other parameters might let it load.
     pub(super) fn fits_a_config(&self) -> bool {
         matches!(self.loaded, Ok(_) | Err(LoadError::Parameters { .. } | LoadError::Description { .. }))
     }
 }
 
-/// Loads a component, and once more with made up parameters if it was refused for having none.
+/// Loads a component. If the component is refused for missing parameters, loads it again with sample parameters.
 pub(crate) async fn load(runtime: &Runtime, component: &[u8], settings: Installation) -> Trial {
     let mut settings = without_trust(settings);
     let trial = load_with_grants(runtime, component, settings.clone()).await;
@@ -37,7 +37,8 @@ pub(crate) async fn load(runtime: &Runtime, component: &[u8], settings: Installa
     Trial { grants, loaded: trial.loaded, sample }
 }
 
-/// Loads with the grants of the settings, and again with each one whose absence was the reason for a refusal.
+/// Loads a component with the grants of the settings. As long as the refusal names a missing grant, adds that grant and
+/// tries again.
 async fn load_with_grants(runtime: &Runtime, component: &[u8], settings: Installation) -> Trial {
     let mut granted = Vec::new();
     loop {
@@ -70,8 +71,8 @@ fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
     grants
 }
 
-/// The settings with every secret replaced and no HTTP request allowed: people inspect a component before they trust
-/// it.
+/// A copy of the settings in which every secret is replaced and no HTTP request is allowed. People inspect a component
+/// before they trust it.
 fn without_trust(mut settings: Installation) -> Installation {
     if let Some(http) = &mut settings.grants.http {
         // The import is still linked, and no rule lets a request through.
@@ -83,7 +84,7 @@ fn without_trust(mut settings: Installation) -> Installation {
     settings
 }
 
-/// A grant that lets a component with the HTTP import link, but allows no request.
+/// A grant that links the HTTP import but allows no request.
 fn no_requests() -> HttpGrant {
     HttpGrant {
         allow: Vec::new(),

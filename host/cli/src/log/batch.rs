@@ -1,5 +1,5 @@
-//! Lines of the access log are written many at a time: on a busy server, the system call of each line would take several times
-//! as long as making the line.
+//! Writes many lines of the access log at a time. On a busy server, a system call for each line would take several
+//! times as long as making the line.
 
 use std::io::{self, Stderr, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The longest time that a line waits for the lines after it.
 const DELAY: Duration = Duration::from_millis(50);
 
-/// This many waiting bytes are written at once. If the reader of standard error is too slow, requests wait for it here.
+/// The number of waiting bytes at which they are written. If the reader of standard error is too slow, requests wait
+/// during this write.
 const FULL: usize = 64 << 10;
 
 /// The lines that wait for standard error.
@@ -22,10 +23,10 @@ pub(super) static STANDARD_ERROR: Batch<StandardError> = Batch::new(StandardErro
 /// Standard error. [`io::stderr`] cannot be called in a constant.
 pub(super) struct StandardError;
 
-/// Lines in the order in which they were logged, and where they go.
+/// The lines that wait, in the order in which they were logged, and the writer that they go to.
 pub(super) struct Batch<W> {
     waiting: Mutex<WaitingLines<W>>,
-    /// Notified of the first line that waits.
+    /// Notified when a line arrives and no other line waits.
     begun: Condvar,
     /// The longest time that a line waits.
     delay: Duration,
@@ -38,10 +39,10 @@ struct WaitingLines<W> {
     has_writer: bool,
 }
 
-/// Takes whole lines.
+/// A writer that adds lines to a batch. Each write must be a whole line.
 pub(super) struct LineWriter<W: 'static> {
     batch: &'static Batch<W>,
-    /// True if the line may wait.
+    /// True if the line may wait. Otherwise the line is written at once, with all lines before it.
     waits: bool,
 }
 

@@ -12,8 +12,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::{CappedWriter, MAX_FIELD};
 
-/// The object of a line: `timestamp`, `level`, the fields of the event, `target`, and the `spans` around the event, outermost
-/// first.
+/// Formats an event as one JSON object: `timestamp`, `level`, the fields of the event, `target`, and `spans`. The spans
+/// around the event are in `spans`, outermost first.
 pub(super) struct JsonLine;
 
 impl<S, N> FormatEvent<S, N> for JsonLine
@@ -49,8 +49,8 @@ where
     }
 }
 
-/// Adds the fields of a span, which are an object of JSON already, to an object that has a member. Fields that are too long
-/// become one cut text.
+/// Adds the fields of a span to a JSON object that already has a member. `fields` is the text of a JSON object. If it
+/// is too long, the fields become one string, which is cut.
 fn write_span_fields(line: &mut Writer<'_>, fields: &str) -> fmt::Result {
     match fields.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')) {
         None | Some("") => Ok(()),
@@ -62,10 +62,10 @@ fn write_span_fields(line: &mut Writer<'_>, fields: &str) -> fmt::Result {
     }
 }
 
-/// Writes the fields of an event as members of an object that has a member already.
+/// Writes the fields of an event into a JSON object that already has a member.
 struct Fields<'a> {
     line: Writer<'a>,
-    /// The first failure. Later fields are not written.
+    /// The result of the writes so far. After a failure no further field is written.
     written: fmt::Result,
 }
 
@@ -111,7 +111,7 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// Writes a text as a string of JSON, without its end if the text is too long.
+/// Writes a text as a JSON string. A text that is too long is cut.
 fn write_text(line: &mut Writer<'_>, text: &str) -> fmt::Result {
     if text.len() <= MAX_FIELD {
         write_escaped(line, text)

@@ -9,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::batch::Batch;
 use super::{json, text};
 
-/// A name that a stranger may have given itself: an escape sequence, a bell, line ends of all kinds, bidirectional
-/// controls, marks and spaces that cannot be seen.
+/// A name that an untrusted peer may have given itself. It contains an escape sequence, a bell, line ends of all kinds,
+/// bidirectional controls, and invisible marks and spaces.
 const NAME: &str = "a\x1b[2Jb\x07c\rd\ne\u{85}f\u{9b}31mg\u{2028}h\u{2029}i\u{202e}j\u{2066}k\u{feff}l\u{200b}m\x7f";
 
 /// A writer whose clones share one buffer.
@@ -33,7 +33,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// One warning with the name in the message, in fields and in the span around it.
+/// Logs one warning. [`NAME`] is in its message, in its fields, and in the span around it.
 fn warn() {
     let span = tracing::info_span!("request", caller = NAME, shown = %NAME);
     let _entered = span.enter();
@@ -48,8 +48,8 @@ fn logged<S: tracing::Subscriber + Send + Sync + 'static>(subscriber: impl FnOnc
     text
 }
 
-/// The line without its end, and without the colours that the program writes. A colour ends with `m` and otherwise has
-/// digits only.
+/// The only line of `text`, without its line end and without colours. A colour ends with `m` and otherwise has digits
+/// only.
 fn only_line(text: &str) -> String {
     let line = text.strip_suffix('\n').expect("a line");
     let mut plain = String::new();
@@ -105,7 +105,8 @@ fn a_long_field_is_cut_for_people_and_for_programs() {
     assert_eq!((&line["short"], &line["level"]), (&Value::from("stays"), &Value::from("WARN")));
 }
 
-/// What was written when `log` returns, and all that is written in the end.
+/// Runs `log` with a batch that waits for `delay`. Returns the text that was written when `log` returned, and the
+/// buffer that later writes reach.
 fn batched(delay: Duration, log: impl FnOnce()) -> (String, SharedBuffer) {
     let kept = SharedBuffer::default();
     let batch: &Batch<SharedBuffer> = Box::leak(Box::new(Batch::new(kept.clone(), delay)));

@@ -69,7 +69,7 @@ async fn table(runtime: &Runtime, argument: &str, folder: &Path) -> anyhow::Resu
     Ok(table)
 }
 
-/// Adds grants to the settings. Returns false if the settings had a value for one of these grants already.
+/// Adds grants to the settings. Returns false if the settings already have a value for one of these grants.
 fn add_grants(settings: &mut Table, needed: Table) -> bool {
     let grants = settings.entry("grants").or_insert_with(|| Table::new().into());
     let Some(grants) = grants.as_table_mut() else { return false };
@@ -78,13 +78,13 @@ fn add_grants(settings: &mut Table, needed: Table) -> bool {
     is_new
 }
 
-/// The option that gives the component the grants in `settings`, as a user types it.
+/// The `--with` option, quoted for a shell, that installs the component with these settings.
 fn suggestion(component: &str, settings: &Table) -> anyhow::Result<String> {
     let settings = serde_json::to_string(settings)?;
     Ok(format!("--with {}", shell::word(&format!("{component}={settings}"))))
 }
 
-/// The keys of an `[[extension]]` except `component`, and the folder for their relative paths.
+/// The keys of an `[[extension]]` except `component`, and the folder that their relative paths start in.
 #[derive(Default)]
 struct Settings {
     table: Table,
@@ -107,7 +107,8 @@ impl Settings {
     }
 }
 
-/// The files of secrets, whose paths start in the folder `from`, as a config in `to` names them.
+/// Rewrites the paths of secret files in the settings. A path that is relative to `from` becomes a path that a config
+/// in `to` can use.
 fn move_secrets(settings: &mut Table, from: &Path, to: &Path) -> anyhow::Result<()> {
     let grants = settings.get_mut("grants").and_then(Value::as_table_mut);
     let secrets = grants.and_then(|grants| grants.get_mut("secrets")?.as_table_mut());
@@ -119,7 +120,8 @@ fn move_secrets(settings: &mut Table, from: &Path, to: &Path) -> anyhow::Result<
     Ok(())
 }
 
-/// A path that starts in the folder `from`, as a config in the folder `to` names it.
+/// The path `file`, which is relative to `from`, as a config in `to` writes it: unchanged if both folders are equal,
+/// otherwise absolute.
 fn moved(file: &Path, from: &Path, to: &Path) -> anyhow::Result<String> {
     let file = if from == to { file.to_owned() } else { path::absolute(from.join(file))? };
     let text = file.into_os_string().into_string();

@@ -1,4 +1,4 @@
-//! The credentials in the command that `annex serve` prints, where the config has `[auth]`.
+//! The credentials in the command that `annex serve` suggests, if the config has `[auth]`.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) fn option(auth: &AuthConfig, folder: &Path) -> String {
     format!("--header \"{header}\"")
 }
 
-/// True for a name that a shell takes for a variable's.
+/// True for a name that can be an environment variable in a shell.
 fn is_variable(name: &str) -> bool {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_plain && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty()

@@ -1,4 +1,4 @@
-//! The state of the task at the end of an answer, as far as the events reveal the state.
+//! The state of the task after an answer, derived from the events of the answer.
 
 use annex_protocol::{
     ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus,
@@ -9,7 +9,7 @@ use crate::exit::Failure;
 use crate::pretty::pretty;
 use crate::{output, state};
 
-/// The task and the conversation, as the events so far tell.
+/// The task and the conversation, as the events so far describe them.
 #[derive(Default)]
 pub(crate) struct Outcome {
     context: Option<ContextId>,
@@ -17,7 +17,7 @@ pub(crate) struct Outcome {
     status: TaskStatus,
     /// True if the agent answered by a message instead of a task.
     answered: bool,
-    /// All metadata that came back; later entries replace earlier ones.
+    /// The metadata of all events. A later value replaces an earlier value with the same key.
     metadata: Metadata,
 }
 
@@ -69,7 +69,7 @@ impl Outcome {
         self.metadata.extend(metadata.clone());
     }
 
-    /// The task that the agent named; `None` if it named none.
+    /// The id of the task; `None` if no event named a task.
     pub(crate) fn task(&self) -> Option<&TaskId> {
         self.task.as_ref()
     }
@@ -95,12 +95,13 @@ impl Outcome {
         }
     }
 
-    /// The states that extensions returned.
+    /// The states that the requested extensions returned.
     pub(crate) fn returned_states(&self, requested: &[ExtensionUri]) -> impl Iterator<Item = &Json> {
         requested.iter().filter_map(|uri| self.metadata.get(&state::key(uri)))
     }
 
-    /// The thing that the task waits for, when it waits for the client.
+    /// The thing that the task expects from the client, such as an answer; `None` if the task does not wait for the
+    /// client.
     pub(crate) fn wanted(&self) -> Option<&'static str> {
         match self.status.state {
             TaskState::InputRequired => Some("an answer"),
@@ -115,8 +116,10 @@ impl Outcome {
         }
     }
 
+    /// Checks that a stream did not end before the task.
+    ///
     /// # Errors
-    /// When a stream has ended before the agent was done.
+    /// When the last state of the task is neither final nor waiting for the client, and no message was the answer.
     pub(crate) fn check_settled(&self) -> anyhow::Result<()> {
         let state = self.status.state;
         // A stream may end with a message, a final state, or one that waits for the client (A2A 1.0 section 11.7).
@@ -125,8 +128,10 @@ impl Outcome {
         Ok(())
     }
 
+    /// Checks how the task ended.
+    ///
     /// # Errors
-    /// When the task ended in another way than by completing, with the agent's words about it.
+    /// When the task failed, was canceled or was rejected. The error contains the agent's reason.
     pub(crate) fn verdict(&self) -> anyhow::Result<()> {
         let state = self.status.state;
         if !matches!(state, TaskState::Failed | TaskState::Canceled | TaskState::Rejected) {

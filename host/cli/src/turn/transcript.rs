@@ -1,4 +1,4 @@
-//! The agent's words as text: the answer on standard output, progress on standard error.
+//! Prints an answer as text: the answer on standard output, progress on standard error.
 
 use annex_protocol::{Artifact, Message, Part, PartContent, Role, StreamResponse, Task, TaskState, TaskStatus};
 use annex_text::line;
@@ -6,7 +6,7 @@ use annex_text::line;
 use crate::output;
 use crate::pretty::pretty;
 
-/// Bytes of an answer that are kept to be shown again; an agent may never stop talking.
+/// The most bytes that a transcript keeps of an answer, because an agent may send without end.
 const MAX_WORDS: usize = 1 << 20;
 
 /// The answer as far as it has been printed.
@@ -16,12 +16,12 @@ pub(crate) struct Transcript {
     begun: bool,
     /// True if the last line of output has no line break yet, because the next event may append to the line.
     line_is_open: bool,
-    /// The agent's words, as many as are kept of an answer.
+    /// The printed text of the answer, up to [`MAX_WORDS`] bytes.
     words: String,
     /// The last event, if it was a task.
     snapshot: Option<Task>,
-    /// The last message that came as a remark on the progress. It is the answer of a task that completes without another
-    /// one.
+    /// The message of the last status that reported progress. If a task completes without any other answer, this
+    /// message is the answer.
     remark: Option<Message>,
 }
 
@@ -41,8 +41,8 @@ impl Transcript {
         }
     }
 
-    /// Prints the rest of the answer and ends an open line. A task that a stream repeats at its end is not printed
-    /// again.
+    /// Prints the part of the answer that is not printed yet, and ends an open line. A task that a stream repeats at
+    /// its end is not printed again.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         if let Some(task) = self.snapshot.take().filter(|_| !self.begun) {
             for artifact in &task.artifacts {
@@ -63,7 +63,7 @@ impl Transcript {
         if std::mem::take(&mut self.line_is_open) { output::write("\n") } else { Ok(()) }
     }
 
-    /// The agent's words that were printed, up to [`MAX_WORDS`] bytes.
+    /// The printed text of the answer, up to [`MAX_WORDS`] bytes.
     pub(crate) fn into_words(self) -> String {
         self.words
     }
@@ -76,8 +76,8 @@ impl Transcript {
         self.parts(&artifact.parts)
     }
 
-    /// The message of a status is the answer when the task waits for the client, or ends without anything else said.
-    /// Why a task failed is for the error at the end.
+    /// Prints a status. Its message is the answer if the task waits for the client, or if the task completes without
+    /// any other answer. The reason of a failed task is not printed here, because the command's error contains it.
     fn status(&mut self, status: &TaskStatus) -> anyhow::Result<()> {
         let parts = status.message.as_ref().map(|message| message.parts.as_slice()).unwrap_or_default();
         match status.state {
@@ -120,7 +120,7 @@ impl Transcript {
     }
 }
 
-/// The last message of the agent since the user's last one.
+/// The last message of the history, if it is the agent's.
 fn last_words(history: &[Message]) -> Option<Message> {
     history.last().filter(|message| message.role == Role::Agent).cloned()
 }

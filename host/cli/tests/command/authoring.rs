@@ -1,4 +1,5 @@
-//! The commands for authors, without the tools of any language: what builds here copies components of this repository.
+//! The commands for authors. No toolchain is needed, because the builds in these tests copy components of this
+//! repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ struct Project {
 }
 
 impl Project {
-    /// Creates a project. `build` has the lines of its `[build]` and further tables.
+    /// Creates a project. `build` is the text of its `[build]` table, and may continue with more tables.
     fn with(build: &str) -> Result<Self> {
         let project = Self { folder: tempfile::tempdir()? };
         project.write("annex-extension.toml", &format!("name = \"tried\"\nversion = \"0.1.0\"\n\n[build]\n{build}"))?;
@@ -36,12 +37,12 @@ impl Project {
         Self::with(&format!("command = [\"sh\", \"-c\", {script:?}]\noutput = \"out.wasm\"\n"))
     }
 
-    /// A project whose build copies `component`. `more` has the tables after `[build]`.
+    /// A project whose build copies `component`. `more` is the text of the tables after `[build]`.
     fn of(component: &str, more: &str) -> Result<Self> {
         Self::with(&format!("command = [\"cp\", {component:?}, \"out.wasm\"]\noutput = \"out.wasm\"\n{more}"))
     }
 
-    /// Like [`Project::of`], with the component in place, as after a build.
+    /// Like [`Project::of`], but already built: its component is in place.
     fn built(component: &str, more: &str) -> Result<Self> {
         let project = Self::of(component, more)?;
         fs::copy(component, project.path("tried.wasm"))?;
@@ -64,13 +65,13 @@ impl Project {
         Ok(fs::read_to_string(self.path(name))?)
     }
 
-    /// Runs the command in the folder of the project.
+    /// Runs `annex` with these arguments in the folder of the project.
     fn run(&self, arguments: &[&str]) -> Result<Run> {
         run_in(self.folder.path(), arguments)
     }
 }
 
-/// Runs the command in a folder, without a terminal.
+/// Runs `annex` with these arguments in a folder, without a terminal.
 fn run_in(folder: &Path, arguments: &[&str]) -> Result<Run> {
     let output = annex(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
     let out = String::from_utf8(output.stdout)?;
@@ -78,7 +79,7 @@ fn run_in(folder: &Path, arguments: &[&str]) -> Result<Run> {
     Ok(Run { code: output.status.code(), out, err })
 }
 
-/// Asserts that the command failed with this code and said all of this on standard error.
+/// Asserts that the command failed with exit code `code`, and that standard error contains each text of `expected`.
 #[track_caller]
 fn check_refused(run: &Run, code: i32, expected: &[&str]) {
     assert_eq!(run.code, Some(code), "{}{}", run.out, run.err);
@@ -87,7 +88,7 @@ fn check_refused(run: &Run, code: i32, expected: &[&str]) {
     }
 }
 
-/// The files below a folder by their paths in it, but for those in the folders that `left_out` names; in order.
+/// The sorted paths of the files in `folder` and below. Subfolders that `left_out` names are skipped.
 fn files_below(folder: &Path, left_out: &[&str]) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

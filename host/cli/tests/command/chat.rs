@@ -33,7 +33,7 @@ const SCRIPT: &str = r#"
     steps = [{ artifact = { id = "a", parts = [{ text = "Hm.\n" }] } }, { wait_ms = 3_600_000 }]
 "#;
 
-/// A chat whose input and output the test holds.
+/// A running chat. The test writes its input and reads its output.
 struct Chat {
     process: Child,
     input: ChildStdin,
@@ -59,7 +59,7 @@ impl Chat {
         Ok(line)
     }
 
-    /// Closes the input. Returns the rest of the output.
+    /// Closes the input, waits for the end of the chat, and returns the output that was not read yet.
     fn end(self) -> Result<Run> {
         let Self { mut process, input, output } = self;
         drop(input);
@@ -70,7 +70,7 @@ impl Chat {
     }
 }
 
-/// A whole chat.
+/// Runs a chat with these input lines to its end.
 fn chat(server: &Server, options: &[&str], lines: &[&str]) -> Result<Run> {
     let mut chat = Chat::start(server, options)?;
     for line in lines {

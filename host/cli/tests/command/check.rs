@@ -37,7 +37,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
     Ok(())
 }
 
-/// A table of each kind.
+/// One header of each kind of table in a config.
 const TABLES: [&str; 35] = [
     "[server]",
     "[auth]",
@@ -378,7 +378,7 @@ fn a_brace_that_is_not_closed_is_a_warning_with_its_place() -> Result<()> {
     Ok(())
 }
 
-/// The text of a tenant whose instruction is line 6.
+/// The text of a tenant. Its `instruction` is in line 6, to which errors refer.
 pub(crate) fn tenant_text(more: &str) -> String {
     format!(
         "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\ninstruction = \"i\"\nname = \"a\"\n\

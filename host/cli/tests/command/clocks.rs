@@ -13,20 +13,20 @@ use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
 use crate::support::Server;
 use crate::wake::{follow, ids, ticks};
 
-/// The library that shows a process another time.
+/// The path of libfaketime, which changes the time that a process sees; `None` if it is not installed.
 fn library() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
     folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1")).find(|library| library.exists())
 }
 
-/// Processes whose clocks are an hour ahead, an hour behind, and right.
+/// Starts servers whose clocks are an hour ahead, an hour behind, or right.
 struct Clocks {
     replicas: Replicas,
     library: String,
 }
 
 impl Clocks {
-    /// `None`, after a note on standard error, without PostgreSQL or without libfaketime.
+    /// Creates the database. `None`, after a note on standard error, without PostgreSQL or without libfaketime.
     async fn create() -> Result<Option<Self>> {
         let Some(library) = library() else {
             writeln!(std::io::stderr(), "SKIPPED a test with wrong clocks: no libfaketime in /usr/lib")?;

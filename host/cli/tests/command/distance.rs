@@ -1,4 +1,4 @@
-//! `annex serve` with a distant PostgreSQL: a relay between the two delays the answers.
+//! `annex serve` with a distant PostgreSQL: a relay between server and database delays the answers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::cluster::Scratch;
 use crate::durable::config;
 use crate::support::Server;
 
-/// A socket in front of a database that hands on each answer after a while.
+/// A socket that relays to a database and delays each of its answers.
 struct Distance {
     folder: TempDir,
 }

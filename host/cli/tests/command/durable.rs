@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::cluster::Scratch;
 use crate::support::{Server, template_agent};
 
-/// An agent without extensions, with a place for its tasks.
+/// A config of an agent without extensions. `tasks` is the text of its `[tasks]` table.
 pub(crate) fn config(tasks: &str) -> String {
     template_agent("Say something.", &format!("[tasks]\n{tasks}"))
 }

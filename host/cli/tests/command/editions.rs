@@ -23,25 +23,25 @@ const HELLO: &str = annex_components::HELLO_EXTENSION;
 const OTHER: &str = annex_components::TEST_EXTENSION;
 const P256: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures/p256.pem");
 
-/// The longest time in which a process notices that a lease has ended, or that a new edition exists.
+/// The longest time until a process notices an ended lease or a new edition.
 const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 6);
 
-/// A place for servers that install the same.
+/// A database for servers that install the same extensions.
 struct Fleet {
     scratch: Scratch,
     client: Client,
 }
 
-/// One of the servers, with its admin API.
+/// A server of the fleet, with its admin API.
 struct Member {
     server: Server,
-    /// The URL for clients.
+    /// The base URL of the server for clients.
     url: String,
     admin: String,
 }
 
 impl Fleet {
-    /// `None`, after saying so, where there is no PostgreSQL.
+    /// Creates the database. `None`, after a note on standard error, without PostgreSQL.
     async fn create() -> Option<Self> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         Some(Self { scratch: Scratch::create().await?, client: Client::new() })
@@ -51,7 +51,7 @@ impl Fleet {
         self.start_at("", more)
     }
 
-    /// Starts a server with more keys in `[server]`.
+    /// Starts a server. `server` is the text of further keys in `[server]`, and `more` that of further tables.
     fn start_at(&self, server: &str, more: &str) -> Result<Member> {
         // One that is free; the URL that a server shows need not be where it is.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -72,7 +72,7 @@ impl Fleet {
         Ok(self.client.get(format!("{}{path}", member.url)).send().await?)
     }
 
-    /// The URIs on the card, or the status in place of a card.
+    /// The URIs of the extensions on the card. If the answer is not a card, its HTTP status.
     async fn declared(&self, member: &Member) -> Result<Result<Vec<String>, u16>> {
         let answer = self.get(member, "/.well-known/agent-card.json").await?;
         if answer.status() != 200 {
@@ -83,7 +83,8 @@ impl Fleet {
         Ok(Ok(extensions.iter().map(|one| one["uri"].as_str().unwrap_or_default().to_owned()).collect()))
     }
 
-    /// A message that asks for the extension: whether it was active, or the code of the refusal.
+    /// Sends a message that requests the extension `uri`. Returns whether the extension was active, or the code of the
+    /// error.
     async fn is_active(&self, member: &Member, uri: &str, id: &str) -> Result<Result<bool, i64>> {
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(&format!("c-{id}"), id)});
@@ -116,7 +117,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for this status of `/readyz`, and returns the body.
+    /// Waits until `/readyz` answers with `status`, and returns the body.
     async fn readiness(&self, member: &Member, status: u16) -> Result<Value> {
         let begin = Instant::now();
         loop {
@@ -150,7 +151,7 @@ impl Member {
         Ok(Run { code: output.status.code(), out, err })
     }
 
-    /// A change that succeeds; its JSON.
+    /// Runs `annex extension` with these arguments, which must succeed. Returns the printed JSON.
     fn changed(&self, arguments: &[&str]) -> Result<Value> {
         let run = self.extension(&[arguments, &["--json"]].concat())?;
         ensure!(run.code == Some(0), "{arguments:?}: {}", run.err);
@@ -166,7 +167,7 @@ impl Member {
         Ok((list["edition"].as_u64().context("a number")?, extensions))
     }
 
-    /// Stops the server as an operator does.
+    /// Stops the server with SIGTERM, and checks its exit status.
     fn stop(mut self) -> Result<()> {
         self.server.signal(Signal::TERM)?;
         ensure!(self.server.process.wait()?.success(), "it did not end well");

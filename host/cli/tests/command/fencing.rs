@@ -1,5 +1,5 @@
-//! Several `annex serve` share one PostgreSQL database, and one of them is slow, stopped or asked to cancel. Its work
-//! belongs to another process by then, so the first process must write nothing more.
+//! Several `annex serve` share one PostgreSQL database, and one of them is slow, is stopped, or has to cancel a task.
+//! By the time it continues, its work belongs to another process, so it must not write anything.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ use crate::stopped::{STOPS, is_waited_for};
 use crate::support::Server;
 use crate::table;
 
-/// An agent that sends a status five times a second, for a minute.
+/// A rule for an agent that sends a status five times a second, for a minute.
 fn talkative() -> String {
     let step = "{ wait_ms = 200 }, { status = { state = \"working\", text = \"still\" } }, ";
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}]", step.repeat(300))
 }
 
-/// Gives the turn of a task to the replica `other`.
+/// The SQL that gives the turn of a task to the replica `other`.
 const TAKE: &str =
     "WITH taken AS (UPDATE task SET replica = 'other', epoch = 0 WHERE id = $1 RETURNING conversation_id)
     UPDATE conversation SET turns = '<other/0>' FROM taken WHERE id = conversation_id";
@@ -30,7 +30,7 @@ const TAKE: &str =
 const TAKEN: &str = "SELECT attempts + (SELECT count(*) FROM log_entry
     WHERE task_id = $1 AND kind = 'event' AND json LIKE '%BROKEN_OFF%') FROM task WHERE id = $1";
 
-/// The database of the servers, without them.
+/// A connection of the test to the servers' database.
 struct DatabaseObserver(PgConnection);
 
 impl DatabaseObserver {
@@ -43,7 +43,7 @@ impl DatabaseObserver {
         Ok(())
     }
 
-    /// A replica without a process.
+    /// Adds a lease that never ends for a replica that has no process.
     async fn begin_lease(&mut self, replica: &str) -> Result<()> {
         sqlx::raw_sql(AssertSqlSafe(table::endless(replica))).execute(&mut self.0).await?;
         Ok(())
@@ -53,12 +53,12 @@ impl DatabaseObserver {
         Ok(sqlx::query_scalar(sql).bind(task).fetch_one(&mut self.0).await?)
     }
 
-    /// What readers of the task see.
+    /// The number of events of the task that its readers see.
     async fn events(&mut self, task: &str) -> Result<i64> {
         self.number("SELECT count(*) FROM log_entry WHERE task_id = $1 AND kind IN ('message', 'update')", task).await
     }
 
-    /// How often another process has taken the turn of the task to run it, or to end it after its message.
+    /// The number of times that another process has taken the turn of the task, to run it or to end it as failed.
     async fn taken(&mut self, task: &str) -> Result<i64> {
         self.number(TAKEN, task).await
     }
@@ -68,7 +68,8 @@ impl DatabaseObserver {
         Ok(sqlx::query_scalar(sql).fetch_one(&mut self.0).await?)
     }
 
-    /// Stops the process during an append to the task: the append waits in the database for the row lock of the task.
+    /// Stops the process while it appends to the task. The append waits in the database for the row lock of the task,
+    /// which this connection holds.
     async fn stop_inside_append(&mut self, server: &Server, task: &str) -> Result<()> {
         let mut transaction = self.0.begin().await?;
         sqlx::query("SELECT id FROM task WHERE id = $1 FOR UPDATE").bind(task).execute(&mut *transaction).await?;
@@ -89,7 +90,8 @@ impl DatabaseObserver {
     }
 }
 
-/// The events that a turn adds in two seconds after another process has taken its task; `taking` is how.
+/// Begins a turn, runs the SQL `taking` on its task, and waits for two seconds. Returns the number of task events and
+/// of conversation events that were added in this time.
 async fn added_after(replicas: &Replicas, server: &Server, id: &str, taking: &'static str) -> Result<(i64, i64)> {
     let mut stored = DatabaseObserver::of(replicas).await?;
     let mut sent = said("talk", id);
@@ -121,7 +123,8 @@ async fn a_turn_whose_task_another_process_has_taken_writes_nothing_more() -> Re
     Ok(())
 }
 
-/// Stops a process for this long inside of an append, and returns after how long another one had ended the task.
+/// Stops a process for `time` while it appends to a task. Returns the time after which another process had ended the
+/// task.
 async fn stopped_for(replicas: &Replicas, other: &Server, time: Duration) -> Result<Duration> {
     let stopped = replicas.start(&talkative())?;
     let mut stored = DatabaseObserver::of(replicas).await?;
@@ -164,14 +167,14 @@ async fn a_process_that_was_stopped_inside_of_an_append_writes_nothing_to_what_o
     Ok(())
 }
 
-/// Runs turns again that are lost.
+/// Starts a server with `on_lost_turn = "rerun"`: another process runs a lost turn again.
 fn again(url: &str, talk: &str) -> Result<Server> {
     let agent = format!("[agent]\nkind = \"script\"\nname = \"c\"\non_lost_turn = \"rerun\"\n{talk}");
     lost::start_at(url, &agent, "")
 }
 
-/// The other process has the task and has added nothing yet, so that the late event would be the next one: only the fence
-/// is another one.
+/// Checks that a stopped process cannot write to a task that another process has taken. The other process has added no
+/// event yet, so a late event would have the right number, and only the fence can refuse it.
 async fn held_back_for(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;
@@ -336,7 +339,8 @@ async fn a_task_that_waits_goes_on_in_another_process_when_its_own_is_stopped() 
     Ok(())
 }
 
-/// A turn whose end cannot be stored, because the events cannot; returns its task.
+/// Runs a turn whose end cannot be stored, because the table of events is missing at that time. Returns the turn's
+/// task.
 async fn unstored(replicas: &Replicas, server: &Server, stored: &mut DatabaseObserver, id: &str) -> Result<String> {
     let mut sent = said("short", id);
     sent["message"]["contextId"] = json!(id);

@@ -15,7 +15,7 @@ fn mode(path: &Path) -> Result<u32> {
     Ok(fs::metadata(path).with_context(|| path.display().to_string())?.permissions().mode() & 0o7777)
 }
 
-/// A server with an admin API, and where that is.
+/// Starts a server with an admin API, and returns the URL of that API too.
 fn start(config: &str) -> Result<(Server, String)> {
     let script = format!("umask 0; export TEST_ADMIN_TOKEN={TOKEN}; exec \"$@\"");
     let mut server = Server::start_in(&script, config)?;

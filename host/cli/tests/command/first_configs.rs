@@ -10,14 +10,14 @@ use toml::{Table, Value};
 use crate::in_front::tried;
 use crate::support::{Server, specialist, template_agent};
 
-/// Pages whose first config cannot be tried so, and why.
+/// The pages whose first config this test cannot try, with the reasons.
 const UNTRIED: [&str; 3] = [
     "replicas.md",          // needs PostgreSQL
     "tenants.md",           // needs the files of tenants
     "strict-parts/spec.md", // refuses text, and says so
 ];
 
-/// The pages for operators, and those of the extensions that ship.
+/// The pages for operators, and the specifications of the extensions that ship.
 fn pages() -> Result<Vec<PathBuf>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages: Vec<PathBuf> = Vec::new();
@@ -33,14 +33,14 @@ fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// The first block of the page that is part of a config.
+/// The first TOML block of the page; `None` if the page has none.
 fn first_config(page: &str) -> Option<&str> {
     let (_, block) = page.split_once("\n```toml\n")?;
     block.split_once("\n```").map(|(block, _)| block)
 }
 
-/// The config of a page on a free port. A config without an agent gets one. The agent of a proxy is replaced by the
-/// agent at `upstream`.
+/// The config of a page, changed for serving it here. It listens on a free port. A config without an agent gets one. An
+/// upstream agent is replaced by the agent at `upstream`.
 fn completed(block: &str, upstream: &str) -> Result<String> {
     let mut config: Table = block.parse()?;
     if let Some(agent) = config.get_mut("agent").and_then(Value::as_table_mut) {
@@ -64,7 +64,7 @@ fn variables(block: &str) -> Vec<&str> {
     named.filter_map(|rest| rest.split_once('"')).map(|(name, _)| name).collect()
 }
 
-/// Serves the config and runs the command under "Try it".
+/// Serves the config, and runs the command that the server suggests under "Try it".
 fn check(what: &str, config: &str, variables: &[&str]) -> Result<()> {
     let environment: Vec<_> = variables.iter().map(|name| (*name, "0123456789abcdef0123456789abcdef")).collect();
     let mut server = Server::start_with(config, &environment).with_context(|| what.to_owned())?;

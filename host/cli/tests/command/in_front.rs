@@ -15,20 +15,20 @@ use crate::support::{Run, STATE, STATE_URI, Server, annex, run, template_agent};
 
 const TIMESTAMP_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
-/// The agent's answer.
+/// The answer that the agent gives to every message.
 const ANSWER: &str = "nothing matched\n";
 
-/// The existing agent.
+/// The agent that the proxy stands in front of.
 fn agent() -> Result<Server> {
     Server::start(&template_agent("Be short.", ""))
 }
 
-/// `annex proxy` while it serves, ended with the test.
+/// A running `annex proxy`, which is killed at the end of the test.
 struct Proxy {
     process: Child,
-    /// The printed config.
+    /// The config that the command printed.
     config: String,
-    /// The output after the config.
+    /// The text that the command printed after the config.
     told: String,
     url: String,
 }
@@ -58,7 +58,7 @@ impl Proxy {
         Ok(Self { process, config, told, url: url.context("it has not started")? })
     }
 
-    /// Runs the command under "Try it", as a person would who copies it.
+    /// Runs the command that is printed under "Try it", as a person who copies it would.
     fn try_it(&self) -> Result<Run> {
         let (_, command) = self.told.split_once("Try it from another terminal:\n").context("nothing to try")?;
         tried(command, &[])
@@ -72,7 +72,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Runs a command as a shell does.
+/// Runs a command line in a shell.
 pub(crate) fn tried(command: &str, environment: &[(&str, &str)]) -> Result<Run> {
     let mut shell = Command::new("sh");
     let shell = shell.args(["-c", command]).env("NO_PROXY", "127.0.0.1").envs(environment.iter().copied());
@@ -144,7 +144,7 @@ fn a_config_is_kept_once_and_not_written_over() -> Result<()> {
     Ok(())
 }
 
-/// A process that ends with the test.
+/// Kills the process at the end of the test.
 struct ChildGuard(Child);
 
 impl Drop for ChildGuard {
@@ -176,7 +176,7 @@ fn paths_of_the_command_line_hold_for_a_config_that_is_kept_elsewhere() -> Resul
     Ok(())
 }
 
-/// The refusal of `annex proxy` with these arguments.
+/// Runs `annex proxy` with these arguments, which must fail. Returns its standard error.
 fn refusal(arguments: &[&str]) -> Result<String> {
     let refused = run([&["proxy"][..], arguments].concat())?;
     ensure!(refused.code != Some(0), "{}", refused.out);

@@ -1,5 +1,5 @@
-//! Messages whose process ended or lost its database before it answered. The next process that gets the message again
-//! works on it.
+//! Messages that a process accepted but did not answer, because it ended or lost its database. If the client sends the
+//! message again, the process that receives this message works on the task.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,8 @@ async fn a_message_that_waits_is_run_by_another_process_when_its_own_is_killed()
     Ok(())
 }
 
-/// Sends a message. Its claim is stored, but the process never gets the database's answer.
+/// Sends a message to a process that claims it in the database. The claim is stored, but the database's answer never
+/// reaches the process.
 async fn claimed_without_an_answer(replicas: &Replicas, proxy: &Proxy, url: &str, sent: &Value) -> Result<()> {
     // The same claim waits until it is known what becomes of this one.
     let claim = "INSERT INTO message (tenant, principal, context_id, message_id, digest, task_id, claimed_at, claim)

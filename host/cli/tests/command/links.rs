@@ -1,4 +1,4 @@
-//! A way to the database that fails while turns run: a black hole, and one in one direction only.
+//! Connections to the database that fail while turns run, in both directions or only from the database.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
 use crate::support::Server;
 use crate::wake::{follow, ids, ticks};
 
-/// Shorter than the rest of a lease: a lease lasts five seconds, and was renewed at most 1.25 seconds ago.
+/// A time in which a lease surely does not end. A lease lasts five seconds, and was renewed at most 1.25 seconds ago.
 const LESS_THAN_A_LEASE: Duration = Duration::from_millis(2_500);
 
 struct Link {
@@ -35,7 +35,7 @@ impl Link {
         self.replicas.number("SELECT count(*) FROM log_entry WHERE kind <> 'event'").await
     }
 
-    /// Blocks the connection for a time, once the task has `events` events.
+    /// Waits until the tasks have `events` events, then switches the proxy to `way` for the time `time`.
     async fn blocked(&self, way: Way, (events, time): (i64, Duration)) -> Result<()> {
         let begin = Instant::now();
         while self.events().await? < events {
@@ -58,7 +58,8 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// A turn of three seconds with thirty events continues, and subscribers of both processes miss no event.
+/// Checks that a turn survives a short interruption. The turn lasts three seconds and has thirty events, and
+/// subscribers of both processes must miss none.
 async fn check_goes_on(way: Way) -> Result<()> {
     let Some(link) = Link::create(&ticks(30, 100)).await? else { return Ok(()) };
     let task = link.replicas.begin(&link.through, "ticks").await?;
@@ -96,7 +97,8 @@ async fn a_turn_goes_on_when_the_answers_of_its_database_did_not_come_for_less_t
     check_goes_on(Way::AnswersHeld).await
 }
 
-/// A process has sent statements. They reach the database after another process has ended the task, and change nothing.
+/// Checks that late statements change nothing: a process sends statements, which reach the database only after another
+/// process has ended the task.
 async fn check_writes_nothing_late(way: Way) -> Result<()> {
     let Some(link) = Link::create(&ticks(200, 100)).await? else { return Ok(()) };
     let task = link.replicas.begin(&link.through, "ticks").await?;

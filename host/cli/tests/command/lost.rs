@@ -13,7 +13,7 @@ use crate::support::Server;
 
 pub(crate) const COMPLETED: &str = "TASK_STATE_COMPLETED";
 pub(crate) const FAILED: &str = "TASK_STATE_FAILED";
-/// A generous limit for every wait in these tests.
+/// The timeout for every wait in these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
 /// An agent whose turns take three seconds. The message `brief` gets a short turn.
@@ -27,12 +27,13 @@ steps = [{ wait_ms = 3000 }, { status = { state = \"completed\", text = \"done\"
 text = \"brief\"
 steps = [{ wait_ms = 100 }, { status = { state = \"completed\", text = \"done\" } }]";
 
-/// Starts a server of a set of replicas, with this agent.
+/// Starts one server of a set of replicas. `agent` is the config of its agent, and
+/// `of_server` contains further lines of `[server]`.
 pub(crate) fn start(replicas: &Replicas, agent: &str, of_server: &str) -> Result<Server> {
     start_at(replicas.url(), agent, of_server)
 }
 
-/// Like [`start`], with the database at this URL.
+/// Starts a server like [`start`], but with the database at `url`.
 pub(crate) fn start_at(url: &str, agent: &str, of_server: &str) -> Result<Server> {
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n{of_server}\n[card]\nname = \"a\"\ndescription = \"b\"\n\
@@ -157,7 +158,7 @@ async fn a_tool_that_was_called_is_not_called_again_when_its_turn_is_run_again()
     Ok(())
 }
 
-/// A server with an upstream agent, which works for eight seconds after its first status.
+/// An agent that another server uses as its upstream. It sends a status, and works for eight more seconds.
 fn upstream() -> Result<Server> {
     let config = "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"u\"\ndescription = \"b\"\n\
                   [tasks]\nlist_all_anonymous = true\n[agent]\nkind = \"script\"\nname = \"u\"\n

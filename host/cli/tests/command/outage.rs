@@ -16,11 +16,11 @@ use crate::replicas::{Replicas, ready, said};
 use crate::support::Server;
 
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
-/// Turns that run at once, each in a conversation of its own.
+/// The number of turns that run at once, each in a conversation of its own.
 const TURNS: usize = 12;
-/// How often the agent of each turn sends a status.
+/// The number of statuses that the agent sends in each turn before the last one.
 const SAID: usize = 20;
-/// Long for turns of a few seconds.
+/// The timeout for turns, which take a few seconds.
 const LIMIT: Duration = Duration::from_secs(40);
 
 fn talkative() -> String {
@@ -29,7 +29,7 @@ fn talkative() -> String {
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}{done}]", step.repeat(SAID))
 }
 
-/// Begins turns that take three seconds, and returns their tasks.
+/// Begins [`TURNS`] turns that take three seconds, and returns the ids of their tasks.
 async fn begin(replicas: &Replicas, server: &Server, round: &str) -> Result<Vec<String>> {
     let begun = (0..TURNS).map(|turn| {
         let mut sent = said("talk", "m");
@@ -39,7 +39,7 @@ async fn begin(replicas: &Replicas, server: &Server, round: &str) -> Result<Vec<
     try_join_all(begun).await
 }
 
-/// The numbers of the events that a subscriber gets, to the end of the task.
+/// Subscribes to the task until it ends. Returns the numbers of its events, and the last event.
 async fn followed(replicas: &Replicas, server: &Server, task: &str) -> Result<(Vec<u64>, Value)> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}});
     let request = replicas.client().post(format!("{}/a2a/jsonrpc", server.url)).header("A2A-Version", "1.0");

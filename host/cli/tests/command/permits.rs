@@ -1,4 +1,4 @@
-//! Places of callers' turns that several `annex serve` on one PostgreSQL database give.
+//! Several `annex serve` on one PostgreSQL database, which together limit the turns that one caller may run at once.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ principal = "bob"
 key_env = "ANNEX_TEST_BOB"
 "#;
 
-/// Begins a turn of the caller with this key.
+/// Begins a turn for the caller whose API key is `key`. Returns the answer.
 async fn begin(replicas: &Replicas, server: &Server, (key, id): (&str, &str)) -> Result<Value> {
     let message = json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": "brief"}]});
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});

@@ -48,8 +48,8 @@ fn each_command_has_a_manual_page() -> Result<()> {
     Ok(())
 }
 
-/// The output on a terminal of a command that gets no answer. The program `script` of Debian's essential packages
-/// provides the terminal.
+/// The output of `annex card` on a terminal, for a URL on which no server listens. The program `script` of Debian's
+/// essential packages provides the terminal.
 fn on_a_terminal(arguments: &str, variable: Option<(&str, &str)>) -> Result<String> {
     let command = format!("{} card {NOWHERE} {arguments}", env!("CARGO_BIN_EXE_annex"));
     let mut script = Command::new("script");

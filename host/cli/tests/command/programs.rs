@@ -15,8 +15,9 @@ use crate::support::{ConfigFile, annex};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The source of an MCP program. It sends the test its letter, then `l` when it has listed its tools, and `e` at the
-/// end of its input. The process and its connection to the test stay for a minute after that.
+/// The source of an MCP program. It connects to the test and sends its letter. If the letter is `h`, it answers
+/// requests, and sends `l` when it has listed its tools and `e` at the end of its input. The process and its connection
+/// stay for a minute after that.
 const PROGRAM: &str = r#"
 import json, socket, sys, time
 port, letter = sys.argv[1:]
@@ -38,8 +39,8 @@ if letter == "h":
 time.sleep(60)
 "#;
 
-/// A server that loads the config's own agent, which answers, and two tenants. One has a program that answers, the other
-/// one a program that hangs in its start.
+/// A server that is still loading. Its own agent answers, and it has two tenants with an MCP program each: one program
+/// answers, the other hangs at its start.
 struct LoadingServer {
     process: Child,
     answers: TcpStream,
@@ -48,7 +49,7 @@ struct LoadingServer {
 }
 
 impl LoadingServer {
-    /// Starts the server, and waits until one program has listed its tools and the other one hangs.
+    /// Starts the server. Waits until one program has listed its tools and the other one has started.
     fn start() -> Result<Self> {
         let agent = "[agent]\nkind = \"script\"\nname = \"a\"\n[[agent.rule]]\nsteps = [{ status = { state = \"completed\" } }]\n";
         let tenants =
@@ -80,7 +81,7 @@ impl LoadingServer {
         Ok(kill_process(Pid::from_child(&self.process), Signal::TERM)?)
     }
 
-    /// The exit code, after which both programs have to end.
+    /// Waits until the server and then both programs have ended. Returns the exit code of the server.
     fn ended(mut self) -> Result<Option<i32>> {
         let begin = Instant::now();
         let status = loop {
@@ -104,7 +105,7 @@ impl Drop for LoadingServer {
     }
 }
 
-/// The connection of a program, and its letter.
+/// Accepts the connection of a program. Returns the program's letter and the connection.
 fn accepted(listener: &TcpListener) -> Result<(u8, TcpStream)> {
     let (mut program, _) = listener.accept()?;
     program.set_read_timeout(Some(LIMIT))?;

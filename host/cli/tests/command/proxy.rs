@@ -1,4 +1,5 @@
-//! A connection to the database that can fail: traffic is relayed or held back, or the connection breaks.
+//! A proxy in front of a database, whose connections can fail. It relays traffic, holds it back, or breaks the
+//! connections.
 
 use std::path::PathBuf;
 
@@ -14,27 +15,27 @@ pub(crate) enum Way {
     Open,
     /// Traffic in both directions is held back until the way is open again: a black hole.
     Closed,
-    /// Answers of the database are held back, and queries pass.
+    /// The database's answers are held back. Queries still reach the database.
     AnswersHeld,
     /// Two of every three notifications are lost.
     HintsLost,
 }
 
-/// The first byte of a notification (PostgreSQL's frontend/backend protocol, "Message Formats").
+/// The first byte of a notification from the database (PostgreSQL's frontend/backend protocol, "Message Formats").
 const NOTIFICATION: u8 = b'A';
-/// The bytes before the body of a message of the database: its type and its length, which counts itself.
+/// The size of a message's header in bytes: its type (1), and its length (4), which does not count the type.
 const HEADER: usize = 5;
 
-/// A port in front of a database.
+/// A port that relays to a database.
 pub(crate) struct Proxy {
     url: String,
     way: watch::Sender<Way>,
-    /// Told when all connections break.
+    /// Notifies the relays that all connections must break.
     reset: watch::Sender<()>,
 }
 
 impl Proxy {
-    /// In front of the database at `url`.
+    /// Starts a proxy in front of the database at `url`.
     pub(crate) async fn start(url: &str) -> Result<Self> {
         let database: PgConnectOptions = url.parse()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -112,7 +113,7 @@ async fn ask(
     }
 }
 
-/// Passes on message by message.
+/// Relays the database's messages one by one. Holds them back or drops notifications according to `way`.
 async fn answer(
     from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

@@ -15,10 +15,11 @@ use crate::replicas::{Replicas, said};
 use crate::support::Server;
 use crate::wake::{follow, ids, ticks};
 
-/// A lease, the time to the next look of another process, and some for a machine that is busy.
+/// The longest time until another process sends the notifications of an ended one: the end of its lease, the next look,
+/// and ten seconds for a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(6 + 10);
 
-/// Receives notifications, or refuses all while `is_down` is set.
+/// A receiver of push notifications. It refuses them while `is_down` is set.
 pub(crate) struct Receiver {
     url: String,
     seen: Arc<ReceivedEvents>,
@@ -27,7 +28,7 @@ pub(crate) struct Receiver {
 #[derive(Default)]
 struct ReceivedEvents {
     is_down: AtomicBool,
-    /// The field that numbers an event, and the event.
+    /// The received events, each with the value of its `annex-event-id` field.
     events: Mutex<Vec<(String, Value)>>,
 }
 
@@ -53,7 +54,7 @@ impl Receiver {
         self.seen.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The numbers of the events of a task in the order in which they came.
+    /// The numbers of the received events, in order of arrival. Fails if an event belongs to another task than `task`.
     pub(crate) fn numbers(&self, task: &str) -> Result<Vec<u64>> {
         let number = |(id, _): &(String, Value)| -> Result<u64> {
             let number = id.strip_prefix(task).and_then(|number| number.strip_prefix('/'));
@@ -67,13 +68,13 @@ impl Receiver {
         self.until(|events| events.len() >= count).await
     }
 
-    /// Waits until so many events with this state have arrived.
+    /// Waits until `count` events with the state `state` have arrived.
     async fn has_states(&self, state: &str, count: usize) -> Result<()> {
         let is_it = |(_, event): &&(String, Value)| event["statusUpdate"]["status"]["state"] == state;
         self.until(|events| events.iter().filter(is_it).count() >= count).await
     }
 
-    /// Waits for an event with this state.
+    /// Waits until the last received event has the state `state`.
     pub(crate) async fn has_state(&self, state: &str) -> Result<()> {
         self.until(|events| events.last().is_some_and(|(_, event)| event["statusUpdate"]["status"]["state"] == state))
             .await
@@ -89,7 +90,7 @@ impl Receiver {
     }
 }
 
-/// The requests of one connection.
+/// Answers the requests of one connection, and records their events.
 async fn take(stream: TcpStream, seen: Arc<ReceivedEvents>) -> Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
@@ -118,7 +119,7 @@ async fn take(stream: TcpStream, seen: Arc<ReceivedEvents>) -> Result<()> {
     }
 }
 
-/// A server that may send to this machine, whose agent does a little again and again.
+/// Starts a server that may send notifications to this machine. Its agent has a rule for the text `ticks`.
 pub(crate) fn start(replicas: &Replicas) -> Result<Server> {
     replicas.start(&format!("{}\n[push]\nallow = [\"127.0.0.1\"]\nhttps_only = false", ticks(80, 50)))
 }
@@ -130,7 +131,8 @@ pub(crate) async fn register(replicas: &Replicas, server: &Server, task: &str, r
     Ok(())
 }
 
-/// True if no event of a task is missing. The agent's last event in the conversation has a number between the last ones.
+/// True if no event of a task is missing. One number may be skipped, because the agent's last event in the conversation
+/// also has a number.
 pub(crate) fn is_without_gap(numbers: &[u64]) -> bool {
     let steps: Vec<u64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
     steps.iter().all(|step| [1, 2].contains(step)) && steps.iter().sum::<u64>() <= numbers.len() as u64

@@ -1,4 +1,4 @@
-//! Quotas of a tenant that several `annex serve` on one PostgreSQL database count together.
+//! Quotas of a tenant. Several `annex serve` processes on one PostgreSQL database count them together.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::cluster::Scratch;
 use crate::support::Server;
 
-/// An agent with slow turns and with turns that end at once.
+/// An agent whose turns end at once. For the text `long` a turn takes eight seconds.
 const AGENT: &str = r#"
 [card]
 name = "acme"
@@ -27,7 +27,7 @@ text = "long"
 steps = [{ status = { state = "working" } }, { wait_ms = 8000 }, { status = { state = "completed", text = "done" } }]
 "#;
 
-/// Two servers with one tenant.
+/// Two servers with the same tenant, `acme`.
 struct Pair {
     scratch: Scratch,
     client: Client,
@@ -36,7 +36,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// `None`, after saying so, where there is no PostgreSQL.
+    /// Starts the servers. `None`, after a note on standard error, without PostgreSQL.
     async fn start(quota: &str) -> Result<Option<Self>> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let Some(scratch) = Scratch::create().await else { return Ok(None) };
@@ -54,7 +54,8 @@ impl Pair {
         Ok(Some(Self { scratch, client: Client::new(), servers, _folder: folder }))
     }
 
-    /// The HTTP status and the body.
+    /// Calls a method, and returns the HTTP status and the body. Even numbers call the first server, odd numbers the
+    /// second.
     async fn call(&self, server: usize, method: &str, params: Value) -> Result<(u16, Value)> {
         let server = self.servers.iter().cycle().nth(server).map_or("", |server| &server.url);
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
@@ -78,7 +79,7 @@ impl Pair {
     }
 }
 
-/// True for an answer, false for a refusal because of this quota.
+/// True if the answer is a result, false if it is a refusal because of `quota`. Fails for any other answer.
 fn is_taken((status, body): &(u16, Value), quota: &str) -> Result<bool> {
     if body["result"].is_object() {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! `annex serve` where it cannot write: from the start, and from some moment on.
+//! `annex serve` without permission to write, either from the start or from some moment on.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -20,8 +20,8 @@ fn kept_in(folder: &Path) -> String {
     config(&format!("data_dir = {folder:?}"))
 }
 
-/// A server that must obey file modes: as root, the process drops the capabilities that bypass modes. A file beyond its
-/// limit is an error instead of a signal.
+/// Starts a server that must obey file modes: as root, the process first drops the capabilities that bypass modes.
+/// Writing beyond the limit on file sizes is an error, not a signal.
 fn start(config: &str) -> Result<Server> {
     let script = match geteuid().is_root() {
         true => "trap '' XFSZ; exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"",
@@ -78,7 +78,8 @@ fn a_folder_that_cannot_be_written_ends_the_start_with_what_to_do() -> Result<()
     Ok(())
 }
 
-/// Allows or forbids the server to write. If forbidden, open files take no more bytes, and no file opens for writing.
+/// Allows or forbids the server to write. If forbidden, open files accept no more bytes, and no file can be opened for
+/// writing.
 fn set_writable(server: &Server, data: &Path, writable: bool) -> Result<()> {
     let (size, folder, file) = if writable { ("unlimited", 0o700, 0o600) } else { ("0", 0o500, 0o400) };
     set_mode(data, folder)?;
@@ -89,7 +90,7 @@ fn set_writable(server: &Server, data: &Path, writable: bool) -> Result<()> {
     Ok(())
 }
 
-/// The id of the error that the answer is.
+/// The error id in an answer that reports an internal error.
 fn error_id(answer: &Value) -> String {
     let error = &answer["error"];
     assert_eq!(error["code"], -32603, "{answer}");

@@ -190,7 +190,7 @@ fn an_answer_that_is_no_recording_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// A server with an admin API that has this key. Returns the URL of the API too.
+/// Starts a server with an admin API. `key` is the text of a key in `[admin]`. Returns the URL of that API too.
 fn served(key: &str) -> Result<(Server, String)> {
     let admin = format!("[admin]\nlisten = \"127.0.0.1:0\"\ntoken_env = \"TEST_ADMIN_TOKEN\"\n{key}\n");
     let mut server = Server::start_with(&format!("{admin}{}", specialist()), &[("TEST_ADMIN_TOKEN", TOKEN)])?;

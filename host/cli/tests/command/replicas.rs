@@ -13,7 +13,7 @@ use crate::cluster::Scratch;
 use crate::durable::{call, message};
 use crate::support::Server;
 
-/// The message selects the course of the turn.
+/// The agent's rules. The text of a message selects how its turn goes.
 const RULES: &str = r#"
 [[agent.rule]]
 steps = [{ status = { state = "completed", text = "done" } }]
@@ -34,37 +34,39 @@ text = "long"
 steps = [{ status = { state = "working" } }, { wait_ms = 120000 }]
 "#;
 
-/// A lease, the time to the next look of another process, and seven seconds for a machine that is busy.
+/// The longest time until another process continues the work of an ended one: the end of its lease, the next look, and
+/// seven seconds for a busy machine.
 pub(crate) const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 7);
 
-/// A place for servers that share their tasks.
+/// A database for servers that share their tasks.
 pub(crate) struct Replicas {
-    /// `None` if the caller owns the database.
+    /// The database to be removed at the end; `None` if the caller owns the database.
     scratch: Option<Scratch>,
     url: String,
     pub(crate) client: Client,
 }
 
 impl Replicas {
-    /// `None`, after a note on standard error, without PostgreSQL.
+    /// Creates the database. `None`, after a note on standard error, without PostgreSQL.
     pub(crate) async fn create() -> Option<Self> {
         let scratch = Scratch::create().await?;
         let url = scratch.url().to_owned();
         Some(Self { scratch: Some(scratch), ..Self::at(url) })
     }
 
-    /// Servers on an existing database.
+    /// Uses the existing database at `url`.
     pub(crate) fn at(url: String) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self { scratch: None, url, client: Client::new() }
     }
 
-    /// Starts one more server; `more` may begin with rules of its agent.
+    /// Starts a server on the database. `more` is the text of further rules of its agent, and may continue with more
+    /// tables.
     pub(crate) fn start(&self, more: &str) -> Result<Server> {
         self.start_with(more, &[])
     }
 
-    /// Like [`Replicas::start`], with more environment variables.
+    /// Like [`Replicas::start`], with additional environment variables.
     pub(crate) fn start_with(&self, more: &str, environment: &[(&str, &str)]) -> Result<Server> {
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[agent]\nkind = \"script\"\n\
@@ -82,7 +84,8 @@ impl Replicas {
         call(&self.client, &server.url, method, params).await
     }
 
-    /// Sends the message until it is accepted: a continued process has a lease again only after a moment.
+    /// Sends the message until it is accepted. A process that was stopped and continues refuses messages until it has a
+    /// lease again.
     pub(crate) async fn repeat(&self, server: &Server, sent: &Value) -> Result<Value> {
         let begin = Instant::now();
         loop {
@@ -95,7 +98,7 @@ impl Replicas {
         }
     }
 
-    /// The events of a stream, read to its end.
+    /// Calls a method that streams, and returns all events of the stream.
     pub(crate) async fn stream(&self, server: &Server, method: &str, params: Value) -> Result<Vec<Value>> {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let request = self.client.post(format!("{}/a2a/jsonrpc", server.url)).header("A2A-Version", "1.0");
@@ -112,14 +115,14 @@ impl Replicas {
         self.begin_by(server, said(text, text)).await
     }
 
-    /// Like [`Replicas::begin`], by a whole message.
+    /// Like [`Replicas::begin`], with the parameters of SendMessage.
     pub(crate) async fn begin_by(&self, server: &Server, mut sent: Value) -> Result<String> {
         sent["configuration"] = json!({"returnImmediately": true});
         let sent = self.call(server, "SendMessage", sent).await?;
         Ok(sent["result"]["task"]["id"].as_str().with_context(|| sent.to_string())?.to_owned())
     }
 
-    /// Asks until the task is in the state.
+    /// Queries the task until it is in the state `state`, and returns it. Fails after `limit`.
     pub(crate) async fn until(&self, server: &Server, id: &str, state: &str, limit: Duration) -> Result<Value> {
         let begin = Instant::now();
         loop {
@@ -155,7 +158,7 @@ impl Replicas {
         events.into_iter().map(shown).collect()
     }
 
-    /// A number that the database finds.
+    /// Runs a query whose result is one number.
     pub(crate) async fn number(&self, sql: &'static str) -> Result<i64> {
         let mut connection = PgConnection::connect(&self.url).await?;
         let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await?;
@@ -170,7 +173,7 @@ impl Replicas {
     }
 }
 
-/// A message with this text.
+/// The parameters of SendMessage for a message with this text, in the context `c`.
 pub(crate) fn said(text: &str, id: &str) -> Value {
     let mut sent = message("c", id);
     sent["message"]["parts"] = json!([{"text": text}]);
@@ -226,7 +229,7 @@ async fn a_process_that_starts_again_under_its_name_fails_what_it_worked_on_at_o
     Ok(())
 }
 
-/// The state that a stream ends in.
+/// The state in the last event of a stream.
 pub(crate) fn last_state(events: &[Value]) -> &str {
     let last = &events[events.len() - 1]["result"];
     let status = if last["task"].is_object() { &last["task"]["status"] } else { &last["statusUpdate"]["status"] };
@@ -365,7 +368,7 @@ async fn a_task_that_waits_goes_on_in_one_process() -> Result<()> {
     Ok(())
 }
 
-/// The status and the body of `/readyz`.
+/// The HTTP status and the body of `/readyz`.
 pub(crate) async fn ready(replicas: &Replicas, server: &Server) -> Result<(u16, Value)> {
     let reply = replicas.client.get(format!("{}/readyz", server.url)).send().await?;
     Ok((reply.status().as_u16(), serde_json::from_str(&reply.text().await?)?))

@@ -113,7 +113,7 @@ async fn sigterm_ends_a_server_that_is_still_loading() -> Result<()> {
     Ok(())
 }
 
-/// The process that this one has started, if there is one.
+/// A child process of `process`, if there is one.
 fn child_of(process: u32) -> Result<Option<Pid>> {
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
         // A thread may have ended meanwhile.
@@ -155,7 +155,7 @@ async fn readyz_names_what_is_compiled_while_a_server_starts() -> Result<()> {
     Ok(())
 }
 
-/// The log of the server's start under this limit on open files, and the resulting soft limit.
+/// Starts a server after the shell command `ulimit`. Returns the log of its start, and its soft limit on open files.
 fn limited(ulimit: &str) -> Result<(String, String)> {
     let config = specialist().replace("[server]\n", "[server]\nmax_connections = 800\n");
     let mut server = Server::start_in(&format!("{ulimit} && exec \"$@\""), &config)?;

@@ -38,7 +38,8 @@ fn config(folder: &Path) -> String {
     template_agent("Round {round}.", &more)
 }
 
-/// Sends a message with the number of the round as state, and returns the agent's answer once the turn is completed.
+/// Sends a message whose state contains the number of the round. Returns the agent's answer after the turn is
+/// completed.
 async fn say(client: &reqwest::Client, url: &str, context: &str, round: usize) -> Result<String> {
     let key = format!("{}/state", STATE_URI.trim_start_matches("https://"));
     let message = json!({"messageId": format!("m-{round}"), "contextId": context, "role": "ROLE_USER",
@@ -53,7 +54,7 @@ async fn say(client: &reqwest::Client, url: &str, context: &str, round: usize) -
     Ok(parts.iter().filter_map(|part| part["text"].as_str()).collect())
 }
 
-/// Plays rounds until the server stops, and stores the number of answered rounds.
+/// Plays rounds until the server stops. Records the number of answered rounds in `answered`.
 async fn client(url: String, number: usize, answered: watch::Sender<BTreeMap<usize, usize>>) {
     let client = reqwest::Client::new();
     for round in 0.. {
@@ -76,7 +77,8 @@ fn is_answer(event: &Event) -> bool {
     !event.is_from_user() && event.error.is_none()
 }
 
-/// Each event has its delta, the state is the sum of all deltas, and events of user and agent alternate.
+/// Checks that each event has its delta, that the state is the sum of all deltas, and that events of user and agent
+/// alternate.
 fn check(conversation: &ConversationSnapshot) {
     let context = conversation.key.context.as_str();
     let mut round = None;

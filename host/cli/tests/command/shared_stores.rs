@@ -1,4 +1,4 @@
-//! Data other than tasks and sessions that several `annex serve` share in one PostgreSQL database.
+//! Several `annex serve` that share a PostgreSQL database. These tests cover data other than tasks and sessions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use sqlx::Connection as _;
 use crate::cluster::Scratch;
 use crate::support::Server;
 
-/// The secret that the verifier of authorizations has too, and the key of a caller.
+/// The variable and the value of a secret. The verifier of authorizations knows it, and it is also a caller's API key.
 const SECRET: (&str, &str) = ("ANNEX_TEST_SECRET", "a-secret-for-this-test");
 const AUTHORIZATION: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const CAPABILITIES: &str = "https://annex.example/capabilities/v1";
 
-/// A place for servers that share their stores.
+/// A database for servers that share their stores.
 struct StoreSetup {
     scratch: Scratch,
     client: Client,
 }
 
 impl StoreSetup {
-    /// `None`, after saying so, where there is no PostgreSQL.
+    /// Creates the database. `None`, after a note on standard error, without PostgreSQL.
     async fn create() -> Option<Self> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         Some(Self { scratch: Scratch::create().await?, client: Client::new() })
     }
 
-    /// Starts one more server; `more` begins with its agent.
+    /// Starts a server on the database. `more` is the text of its agent and of further tables.
     fn start(&self, more: &str) -> Result<Server> {
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\n\
@@ -38,7 +38,7 @@ impl StoreSetup {
         Server::start_with(&config, &[("ANNEX_TEST_TASKS", self.scratch.url()), SECRET])
     }
 
-    /// A call with the extension of that URI.
+    /// Calls a method and requests the extension `uri`.
     async fn call(&self, server: &Server, uri: &str, method: &str, params: Value) -> Result<Value> {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let request = self.client.post(format!("{}/a2a/jsonrpc", server.url)).header("A2A-Version", "1.0");
@@ -52,7 +52,8 @@ impl StoreSetup {
     }
 }
 
-/// An agent that answers with an artifact, or asks something first, and an extension that uses keys on command.
+/// A config of an agent that answers with an artifact, or with a question for the text `ask`. Its extension reads and
+/// writes keys on command.
 fn with_keys(more: &str) -> String {
     let component = annex_components::TEST_CAPABILITIES;
     format!(
@@ -85,7 +86,7 @@ fn with_keys(more: &str) -> String {
     )
 }
 
-/// The results of commands that the extension runs on the way out, in a given context and task.
+/// Sends a message with commands that the extension runs after the agent's answer. Returns the results of the commands.
 async fn results(
     shared: &StoreSetup,
     server: &Server,
@@ -101,7 +102,7 @@ async fn results(
     serde_json::from_value(results).with_context(|| answer.to_string())
 }
 
-/// An id that no message had before.
+/// A message id that no other message has.
 fn new_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("m-{}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -125,7 +126,7 @@ async fn keys_of_an_extension_are_the_same_in_all_processes_and_after_a_restart(
     Ok(())
 }
 
-/// Uses the standard limit of CPU time, 50 ms a call.
+/// The limit on CPU time is the standard one, 50 ms per call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_for_a_thousand_keys_of_a_database_takes_no_cpu_time() -> Result<()> {
     let Some(shared) = StoreSetup::create().await else { return Ok(()) };
@@ -173,7 +174,8 @@ async fn keys_of_a_task_and_a_conversation_are_there_in_the_turn_of_another_proc
     Ok(())
 }
 
-/// An agent behind the servers, which keeps its tasks in memory. It repeats the message or asks a question first.
+/// Starts an upstream agent, which keeps its tasks in memory. It completes each task, or asks a question for the text
+/// `ask`.
 fn upstream() -> Result<Server> {
     Server::start(
         r#"
@@ -255,7 +257,7 @@ async fn a_task_that_waits_at_an_upstream_agent_goes_on_there_through_another_pr
     Ok(())
 }
 
-/// An agent whose tasks wait for a verifier.
+/// A config of an agent whose tasks wait for the approval of a verifier.
 fn with_authorization() -> String {
     let component = annex_components::IN_TASK_AUTHORIZATION;
     format!(
@@ -278,7 +280,7 @@ fn with_authorization() -> String {
     )
 }
 
-/// A task that waits: its id, and the `state` parameter for the verifier.
+/// Begins a task that waits for the verifier. Returns the task's id, and the `state` parameter for the verifier.
 async fn waiting(shared: &StoreSetup, server: &Server) -> Result<(Value, String)> {
     let message = json!({"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": "hello"}]});
     let answer = shared.call(server, AUTHORIZATION, "SendMessage", json!({"message": message})).await?;
@@ -294,7 +296,7 @@ async fn approve(shared: &StoreSetup, server: &Server, state: &str) -> Result<Va
     shared.call(server, AUTHORIZATION, "in-task-authorization/approve", params).await
 }
 
-/// The task once it is completed.
+/// Waits until the task is completed, and returns it.
 async fn completed(shared: &StoreSetup, server: &Server, id: &Value) -> Result<Value> {
     let begin = Instant::now();
     loop {
@@ -370,7 +372,7 @@ async fn a_task_that_waits_for_a_verifier_is_approved_after_a_restart() -> Resul
     Ok(())
 }
 
-/// An agent with an authenticated caller, whose turns take a while.
+/// A config with an authenticated caller, and with an agent whose turns take a while.
 const AUTHENTICATED: &str = r#"
 [agent]
 kind = "script"

@@ -1,5 +1,5 @@
-//! Processes that are stopped at the worst moment for longer than their lease, and continue after others have taken
-//! over their work: inside of a takeover, of the queue of a conversation, and of a push notification. Their late
+//! Processes that are stopped for longer than their lease and continue after others have taken over their work. They
+//! are stopped during a takeover, in the queue of a conversation, or while they send a push notification. Their late
 //! actions must change nothing.
 
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
 use crate::support::Server;
 use crate::turns::QUEUED;
 
-/// How long the tests stop a process. A lease is five seconds, so these are 1.2 to 3 leases.
+/// The times for which the tests stop a process. A lease lasts five seconds, so the times are 1.2 to 3 leases.
 pub(crate) const STOPS: [Duration; 3] = [Duration::from_secs(6), Duration::from_secs(10), Duration::from_secs(15)];
 
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
@@ -25,7 +25,7 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// Waits until the database finds this number.
+/// Waits until the query `sql` returns `number`.
 async fn until(replicas: &Replicas, sql: &'static str, number: i64) -> Result<()> {
     let begin = Instant::now();
     while replicas.number(sql).await? != number {
@@ -47,7 +47,7 @@ pub(crate) async fn is_waited_for(connection: &mut PgConnection) -> Result<()> {
     Ok(())
 }
 
-/// A lock which keeps the processes from something until it is given back.
+/// A database lock that blocks the processes at one statement until the lock is given back.
 pub(crate) struct Lock(PgConnection);
 
 impl Lock {
@@ -69,7 +69,8 @@ impl Lock {
     }
 }
 
-/// A process that has taken a task of a killed one, through the proxy, which holds back the answer; and the task.
+/// A process that has taken the task of a killed process but has not received the database's answer, which the proxy
+/// holds back. Returns the process and the id of the task.
 async fn taken_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<(Server, String)> {
     let taker = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
     let mut killed = replicas.start("")?;
@@ -94,7 +95,8 @@ async fn taken_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<(Server, St
     Ok((taker, task))
 }
 
-/// A process has taken the task of a killed one, is stopped, and another one takes it from there.
+/// Checks a takeover that is interrupted. A process takes the task of a killed process and is stopped. Another process
+/// then takes the task from the stopped one.
 async fn check_takeover(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;
@@ -139,7 +141,8 @@ async fn a_task_that_a_process_has_taken_without_hearing_of_it_is_ended_by_it() 
     Ok(())
 }
 
-/// A turn has joined the queue of its conversation, its process is stopped, and other turns continue.
+/// Checks a queued turn. The turn has joined the queue of its conversation when its process is stopped, and other turns
+/// continue.
 async fn check_queue(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;
@@ -183,7 +186,8 @@ async fn a_process_that_is_stopped_inside_of_the_queue_adds_nothing_to_what_othe
     tokio::try_join!(one, two, three).map(drop)
 }
 
-/// A process sends an event and is stopped before the receiver's answer arrives; another process continues to send.
+/// Checks push notifications. A process sends an event and is stopped before the receiver answers; another process
+/// continues to send.
 async fn check_push(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [stopped, other] = [push::start(&replicas)?, push::start(&replicas)?];

@@ -77,7 +77,7 @@ async fn a_message_that_waits_for_its_turn_goes_to_another_process_as_soon_as_it
     Ok(())
 }
 
-/// Sends the message until a process has taken it, to whichever takes it, and returns the task when it has ended.
+/// Sends the message to one server after another until a server accepts it. Returns the task after it has ended.
 async fn sent(replicas: &Replicas, urls: &[String], sent: Value) -> Result<Value> {
     let begin = Instant::now();
     let mut task = None;

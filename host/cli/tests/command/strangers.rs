@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use crate::foreign::{JSON, answer};
 use crate::support::{Run, annex, run};
 
-/// Steers a terminal, ends lines in every way, turns the direction of writing, hides.
+/// A text with control sequences for terminals, line ends of all kinds, bidirectional controls and invisible
+/// characters.
 const WORDS: &str =
     "w\x1b[2J\x07\u{9b}31m\u{85}\rx\u{2028}y\u{2029}z\u{202e}\u{2066}\u{feff}\u{200b}\u{61c}\u{ad}\x7f\nerror: forged";
-/// The beginning of [`WORDS`] as it is shown.
+/// The beginning of [`WORDS`], as the command must print it.
 const SHOWN: &str = "w\\u{1b}[2J\\u{7}\\u{9b}31m\\u{85}\\rx\\u{2028}y\\u{2029}z\\u{202e}\\u{2066}\\u{feff}\\u{200b}\\u{61c}\\u{ad}\\u{7f}";
 
-/// Answers each connection with the next of what `bodies` makes of the URL.
+/// Starts a server that answers one connection with each body. `bodies` makes the bodies from the server's URL.
 fn serve(bodies: impl FnOnce(&str) -> Vec<Value>) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}", listener.local_addr()?);
@@ -32,7 +33,7 @@ fn serve(bodies: impl FnOnce(&str) -> Vec<Value>) -> Result<String> {
     Ok(url)
 }
 
-/// Each field that a person is shown is a stranger's.
+/// An Agent Card with [`WORDS`] in every field that the command prints.
 fn card(url: &str) -> Value {
     json!({
         "name": WORDS, "description": WORDS, "version": WORDS,
@@ -57,14 +58,14 @@ fn message() -> Value {
     json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}})
 }
 
-/// The text has no control characters except line breaks and tabs.
+/// Asserts that the text has no control characters except line breaks and tabs.
 fn check_harmless(command: &str, text: &str) {
     let steering = text.chars().find(|&character| annex_text::steers(character) && !"\n\t".contains(character));
     assert_eq!(steering, None, "{command}: {text:?}");
 }
 
-/// The output is harmless and has the expected text, and no forged line begins at the column of the command's own
-/// lines.
+/// Asserts that the output is harmless and contains [`SHOWN`]. No forged line may begin in the column where the
+/// command's own lines begin.
 fn check(command: &str, run: &Run) {
     for text in [&run.out, &run.err] {
         check_harmless(command, text);
@@ -74,7 +75,7 @@ fn check(command: &str, run: &Run) {
     assert!(!all.lines().any(|line| line.starts_with("error: forged")), "{command}: {all}");
 }
 
-/// Like [`check`], and each untrusted field is on one line.
+/// Like [`check`]. Also asserts that each untrusted field is printed on one line.
 fn check_lines(command: &str, run: &Run) {
     check(command, run);
     assert!(!run.out.lines().any(|line| line.trim_start().starts_with("error: forged")), "{command}: {}", run.out);

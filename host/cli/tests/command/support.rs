@@ -27,7 +27,7 @@ pub(crate) struct Run {
     pub(crate) err: String,
 }
 
-/// The command with a cache of its own, shared by the tests.
+/// The `annex` command with these arguments. All tests share a component cache, which is not the user's own.
 pub(crate) fn annex<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_annex"));
     command.args(arguments);
@@ -46,13 +46,15 @@ pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Re
     Ok(Run { code: output.status.code(), out, err })
 }
 
-/// The specialist of `examples/`, on a free port, with gRPC on its card and with a quicker story.
+/// The config of `examples/specialist`, changed for tests: with a free port, with gRPC on its card, and with shorter
+/// delays.
 pub(crate) fn specialist() -> String {
     let specialist = SPECIALIST.replace("127.0.0.1:9999", "127.0.0.1:0").replace("delay_ms = 400", "delay_ms = 100");
     specialist.replacen("\"HTTP+JSON\"]", "\"HTTP+JSON\", \"GRPC\"]", 1)
 }
 
-/// A template agent on a free port that keeps its last answer in the state; `more` may begin with rules of its model.
+/// A config of a template agent on a free port, which keeps its last answer in the state. `more` is the text of further
+/// keys and tables of the model, and may continue with other tables.
 pub(crate) fn template_agent(instruction: &str, more: &str) -> String {
     format!(
         r#"
@@ -88,7 +90,7 @@ impl ConfigFile {
     }
 }
 
-/// `annex serve` in its own process, killed at the end of the test.
+/// A running `annex serve`, which is killed at the end of the test.
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) process: Child,
@@ -102,12 +104,12 @@ impl Server {
     /// Starts the server and waits for the line with its URL.
     ///
     /// # Errors
-    /// The standard error of a server that ended early.
+    /// When the server ends before that. The error contains its standard error.
     pub(crate) fn start(config: &str) -> Result<Self> {
         Self::start_with(config, &[])
     }
 
-    /// Like [`Server::start`], with more environment variables.
+    /// Like [`Server::start`], with additional environment variables.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -118,7 +120,7 @@ impl Server {
         Self::start_by(command, config)
     }
 
-    /// Like [`Server::start`], by a shell script, whose arguments are the command.
+    /// Like [`Server::start`], through a shell script. The arguments of the script are the command line of the server.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -161,7 +163,8 @@ impl Server {
         Ok(())
     }
 
-    /// True if each thread is stopped: on a busy machine some continue for a moment.
+    /// True if every thread of the server is stopped. On a busy machine some threads continue for a moment after
+    /// SIGSTOP.
     fn stands_still(&self) -> Result<bool> {
         for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
             let stat = fs::read_to_string(thread?.path().join("stat"))?;

@@ -14,7 +14,7 @@ use crate::durable::call;
 use crate::support::{Run, Server, annex};
 
 const TOKEN: &str = "a-token-of-the-tests";
-/// The time after which every process applies a change.
+/// The longest time until every process has applied a change.
 const EVERYWHERE: Duration = Duration::from_secs(1);
 
 /// The text of a tenant whose agent answers with the tenant's name.
@@ -33,7 +33,7 @@ fn message(text: &str) -> Value {
     json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]}})
 }
 
-/// A server with an admin API to which tenants can be added.
+/// A server to which tenants can be added through its admin API.
 struct Open {
     server: Server,
     admin: String,
@@ -41,7 +41,7 @@ struct Open {
 }
 
 impl Open {
-    /// `place` is where tasks are, in the config.
+    /// Starts a server. `place` is the text of its `[tasks]` table.
     fn start(place: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = format!(
@@ -60,7 +60,7 @@ impl Open {
         Self::start("[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\"", &[("ANNEX_TEST_TASKS", scratch.url())])
     }
 
-    /// The answer to a change; `condition` is a header field.
+    /// Adds or changes a tenant under a condition, such as `if-none-match`. Returns the HTTP status and the body.
     async fn put(&self, name: &str, condition: (&str, &str), body: Value) -> Result<(u16, Value)> {
         self.ask("PUT", name, condition, &body).await
     }
@@ -85,7 +85,7 @@ impl Open {
         Ok((reply.status().as_u16(), serde_json::from_str(&reply.text().await?)?))
     }
 
-    /// The text of the tenant's answer, or the code of the refusal.
+    /// Sends a message to the tenant. Returns the text of its answer, or the code of the error.
     async fn say(&self, tenant: &str) -> Result<Value> {
         let mut params = message("hello");
         params["tenant"] = json!(tenant);
@@ -94,7 +94,7 @@ impl Open {
         Ok(if said.is_null() { body["error"]["code"].clone() } else { said.clone() })
     }
 
-    /// Asks until the tenant answers so, and returns how long that took.
+    /// Sends messages until the tenant's answer is `answer`, and returns the time that this took.
     async fn until(&self, tenant: &str, answer: &Value) -> Result<Duration> {
         let begin = Instant::now();
         loop {
@@ -329,7 +329,7 @@ impl Open {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Asks until the answer is as it should be.
+    /// Runs the command until its JSON satisfies `is_so`, and returns that JSON.
     fn json_until(&self, arguments: &[&str], is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let begin = Instant::now();
         loop {

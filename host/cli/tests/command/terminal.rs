@@ -19,7 +19,7 @@ fn on_a_terminal(arguments: &str) -> Result<String> {
     Ok(String::from_utf8(script.output()?.stdout)?.replace("\r\n", "\n"))
 }
 
-/// Each line fits, except a line of a name and one word that cannot be broken.
+/// Asserts that each line fits the terminal. A line with a name and one word that cannot be broken may be longer.
 #[track_caller]
 fn check_lines(shown: &str) {
     for line in shown.lines() {

@@ -14,7 +14,7 @@ fn log(filter: &str) -> Result<Vec<Value>> {
     server.kill_for_log()?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// The spans around a line with this name.
+/// The span with this name among the spans around a log line. `None` if there is no such span.
 fn span<'a>(line: &'a Value, name: &str) -> Option<&'a Value> {
     line["spans"].as_array().into_iter().flatten().find(|span| span["name"] == name)
 }

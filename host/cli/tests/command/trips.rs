@@ -1,5 +1,5 @@
-//! The number of round trips of a turn to PostgreSQL, counted between the server and the database. A statement that is
-//! prepared or sent in a wrong way still works, but takes more trips.
+//! Counts the round trips of a turn between the server and PostgreSQL. A statement that is prepared or sent in a wrong
+//! way still works, but takes more round trips.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::support::Server;
 /// The time after which background statements have finished.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// The median number of round trips of five calls. The renewal of a lease, or a trip that is late on a busy machine,
-/// adds trips to only one call.
+/// The median number of round trips of five calls. A median ignores the renewal of a lease, or a late trip on a busy
+/// machine, which adds trips to one call only.
 async fn usual<T>(counter: &Counter, mut call: impl AsyncFnMut(usize) -> Result<T>) -> Result<u64> {
     let mut trips = [0; 5];
     for (time, trips) in trips.iter_mut().enumerate() {

@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
 use crate::support::Server;
 
-/// A rule for the messages of the tests with many.
+/// A rule for messages that begin with `brief`. Their turns are short, for tests with many messages.
 const BRIEF: &str =
     "[[agent.rule]]\ntext = \"brief\"\nsteps = [{ wait_ms = 100 }, { status = { state = \"completed\" } }]";
 
 pub(crate) const QUEUED: &str =
     "SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0)::BIGINT FROM conversation";
-/// The number of turns that are queued or have ended.
+/// The SQL that counts the turns that are queued or have ended.
 const JOINED: &str =
     "SELECT (SELECT coalesce(sum(length(turns) - length(replace(turns, '<', ''))), 0) FROM conversation)::BIGINT
     + (SELECT count(*) FROM task WHERE finished_at IS NOT NULL)";
@@ -36,8 +36,8 @@ async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
     Ok(())
 }
 
-/// Sends messages to the servers in turn, two to each server. Each message is sent after the answer to the previous
-/// one. Returns the answers.
+/// Sends `messages` messages, two to each server before the next server gets any. Each message is sent once the turn of
+/// the previous one has entered the queue. Returns the answers.
 async fn alternate(replicas: &Replicas, servers: &[Server], messages: usize) -> Result<Vec<Value>> {
     let mut sent = Vec::new();
     for (number, server) in (0..messages).zip(servers.iter().flat_map(|server| [server, server]).cycle()) {
@@ -98,7 +98,7 @@ async fn two_messages_at_once_to_two_processes_are_answered_one_after_the_other(
     Ok(())
 }
 
-/// Stops the process with SIGSTOP from the beginning of its turn, for as long as `until` takes, and lets it end that turn.
+/// Stops the process during a turn, waits for `until`, and lets the process continue long enough to end the turn.
 async fn stop(server: &Server, until: impl Future<Output = Result<()>>) -> Result<()> {
     server.signal(Signal::STOP)?;
     let waited = until.await;

@@ -18,10 +18,10 @@ use crate::push::is_without_gap;
 use crate::replicas::{Replicas, said};
 use crate::support::Server;
 
-/// The time after which a process looks by itself.
+/// The interval after which a process looks for changes without a notification.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Far less than that, and enough for a machine that is busy.
+/// A time much shorter than [`LOOK`], but long enough for a busy machine.
 const SOON: Duration = Duration::from_millis(300);
 
 /// An event of a stream.
@@ -38,7 +38,7 @@ pub(crate) fn ticks(count: usize, pause_ms: u64) -> String {
     format!("[[agent.rule]]\ntext = \"ticks\"\nsteps = [{ticks}{{ status = {{ state = \"completed\" }} }}]")
 }
 
-/// Subscribes to the task and reads until the stream ends or has `most` events; from the event after `last`, if given.
+/// Subscribes to the task, after the event `last` if there is one. Reads until the stream ends or has `most` events.
 pub(crate) async fn follow(
     replicas: &Replicas,
     server: &Server,
@@ -83,7 +83,7 @@ fn last_state(seen: &[StreamEvent]) -> &Value {
     &seen[seen.len() - 1].event["result"]["statusUpdate"]["status"]["state"]
 }
 
-/// How much later than `first` the other streams delivered an event, the shortest time first.
+/// The delays with which the other streams delivered the events of `first`, in ascending order.
 fn lags(first: &[StreamEvent], others: &[StreamEvent]) -> Vec<Duration> {
     let at = |id| first.iter().find(|seen| seen.id == id).map(|seen| seen.at);
     let mut lags: Vec<Duration> =
@@ -256,7 +256,7 @@ async fn a_process_tells_nobody_of_its_tasks_while_it_is_alone() -> Result<()> {
     Ok(())
 }
 
-/// A pooler in front of a PostgreSQL server, whose clients share connections between their transactions.
+/// A connection pooler in front of a PostgreSQL server. Its clients share connections, each for one transaction.
 struct Pooler {
     process: Child,
     url: String,
@@ -264,7 +264,7 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// `None`, after a note on standard error, if the program is not installed.
+    /// Starts the pooler. `None`, after a note on standard error, if the program is not installed.
     fn start(database: &PgConnectOptions) -> Result<Option<Self>> {
         let folder = tempfile::Builder::new().prefix("annex-pooler-").tempdir_in("/tmp")?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();

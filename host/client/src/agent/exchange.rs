@@ -33,7 +33,7 @@ pub(super) struct Exchange {
     context: Extensions,
 }
 
-/// A stream, and the state for reading its next event.
+/// The state that reads the next event of a stream.
 struct EventReader {
     exchange: Exchange,
     active: Vec<ExtensionUri>,
@@ -69,7 +69,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// The limit on the bytes of streams. Read it before [`Self::headers`], which consumes the parameters.
+    /// The limit on the bytes of streams; `None` without a limit. Call this before [`Self::headers`], which consumes
+    /// the parameters.
     pub(super) fn room(&self) -> Option<StreamRoom> {
         self.parameters.room()
     }
@@ -103,7 +104,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The events of a stream. Each event is shown to the interceptors first.
+    /// The events of a stream. Each event passes through the interceptors before the caller gets the event.
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
         // The header arrives before the first event, so its active extensions apply to all events.
@@ -126,7 +127,7 @@ impl EventReader {
         }
     }
 
-    /// Skips an event of an unknown kind (specification section 5.7). Fails after [`MAX_PASSED_OVER`] of them.
+    /// Skips an event of an unknown kind (specification section 5.7). Fails after [`MAX_PASSED_OVER`] such events.
     fn pass_over(&mut self, answer: &RawAnswer) -> Result<(), ClientError> {
         self.passed_over += 1;
         let problem = answer.misshapen("an event of an unknown kind");

@@ -8,8 +8,8 @@ use annex_protocol::{
 
 /// The request message of an operation.
 pub(super) trait Params {
-    /// The message as JSON. The interface's tenant replaces the caller's in each request; without a tenant on the card
-    /// the field is absent (section 8.3.2).
+    /// The message as JSON, with the tenant of the interface. It replaces the tenant that the caller set. If the
+    /// interface has no tenant, a message of A2A has none either (section 8.3.2).
     fn into_json(self, tenant: Option<&str>) -> serde_json::Result<String>;
 }
 

@@ -1,5 +1,5 @@
 //! Plain HTTP/1.1 to one origin. The caller of a request drives the connection itself, without a task for each
-//! connection. For a short call, switching between tasks would cost more than the bytes.
+//! connection. For a short call, switching between tasks would take more time than sending the bytes.
 //!
 //! Supports no TLS, proxies or redirects. Requests that may need one of them use reqwest.
 
@@ -25,7 +25,7 @@ use url::{Position, Url};
 use super::failed_direct;
 use crate::ClientError;
 
-/// The longest time that an idle connection is kept, and the most idle connections.
+/// The longest time that an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
 const MAX_IDLE: usize = 1_024;
 /// The interval between checks of idle connections.
@@ -47,7 +47,8 @@ struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    /// Idle connections. The one used last is at the end and is used first.
+    /// The idle connections, each with the time of its last use. Requests take from the end, where the most recently
+    /// used connection is.
     connections: Vec<(Instant, Connection)>,
     /// True while a task checks the connections.
     is_swept: bool,
@@ -64,7 +65,7 @@ struct Connection {
 pub(crate) struct Incomplete {
     pub(crate) head: response::Parts,
     body: Incoming,
-    /// `None` after the end of the body.
+    /// The connection that delivers the body. `None` if the connection has ended or is back in the pool.
     connection: Option<Connection>,
     pool: Arc<Pool>,
 }
@@ -82,7 +83,8 @@ pub(crate) enum DirectError {
 }
 
 impl Direct {
-    /// `None` for a URL that needs TLS, a proxy or credentials in the URL.
+    /// An empty pool for the origin of `url`. `None` if the URL contains credentials, or the origin needs TLS or a
+    /// proxy.
     pub(crate) fn to(url: &Url, connect_timeout: Duration) -> Option<Self> {
         let has_user = !url.username().is_empty() || url.password().is_some();
         if url.scheme() != "http" || has_user {
@@ -101,7 +103,8 @@ impl Direct {
         Some(Self { pool: Arc::new(Pool { origin, host, connector, connect_timeout, idle }) })
     }
 
-    /// Sends a request and waits for the head of the response. Tries again only if nothing was sent.
+    /// Sends a request and waits for the head of the response. Sends it again only if the server closed an idle
+    /// connection before any of the request was written.
     pub(crate) async fn send(
         &self,
         (method, url): (Method, &Url),

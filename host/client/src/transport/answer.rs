@@ -13,7 +13,7 @@ use super::wire::Answers;
 use crate::http::{Http, Response, unread};
 use crate::{ClientError, StreamRoom};
 
-/// The response to a call with one answer.
+/// Reads the only answer of a call.
 pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<RawAnswer, ClientError> {
     let status = response.status();
     let url = response.url().into();
@@ -24,7 +24,7 @@ pub(super) async fn single(http: &Http, response: Response, form: Form) -> Resul
     Ok(unread)
 }
 
-/// The answers of an event stream, within the limit.
+/// The answers of an event stream. Their bytes count against `room`.
 pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<StreamRoom>) -> Answers {
     let url = response.url().into();
     let status = response.status();
@@ -64,7 +64,7 @@ impl Body for CountedBody {
 }
 
 impl EventAnswers {
-    /// `None` at the end of the stream.
+    /// Reads the next answer; `None` at the end of the stream.
     async fn step(mut self) -> Result<Option<(RawAnswer, Self)>, ClientError> {
         let Some(event) = self.events.next_event().await.map_err(|error| unread(&self.url, error))? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The gRPC binding (specification section 10), over the same HTTP client as the others.
+//! The gRPC binding (specification section 10). It uses the same HTTP client as the JSON bindings.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ impl Grpc {
         Ok(Self { url: url.as_str().into(), origin, sender, max_bytes: http.max_bytes })
     }
 
-    /// A client whose answers count against the limit.
+    /// A client whose received bytes count against `room`.
     fn client(&self, room: Option<StreamRoom>) -> annex_grpc::Client<Sender> {
         annex_grpc::Client::new(Sender { room, ..self.sender.clone() }, self.origin.clone(), self.max_bytes)
     }
@@ -103,7 +103,8 @@ fn not_sent(url: String, status: Status) -> ClientError {
     ClientError::Broken { url, source: status.into() }
 }
 
-/// An error on its way through tonic, which returns it by reference only.
+/// Carries an error of this client through tonic. It holds a mutex because tonic returns its source error by reference
+/// only.
 #[derive(Debug, thiserror::Error)]
 #[error("the request was not sent")]
 pub(crate) struct NotSent(Mutex<Option<ClientError>>);
@@ -120,7 +121,8 @@ impl From<ClientError> for NotSent {
     }
 }
 
-/// The HTTP client in tonic's form. A request of A2A is one message, so that it is read completely before it is sent.
+/// The HTTP client in tonic's form. It reads the body of a request completely before it sends the request, because a
+/// request of A2A is only one message.
 #[derive(Clone)]
 pub(crate) struct Sender {
     client: reqwest::Client,

@@ -82,7 +82,7 @@ impl Transport for HttpJson {
     }
 }
 
-/// The method, and the path with `{name}` for a parameter.
+/// The HTTP method of an operation, and the segments of its path. `{name}` in a segment stands for a parameter.
 fn route(operation: &Operation) -> (Method, Vec<String>) {
     let operation = match operation {
         Operation::A2a(operation) => operation,
@@ -108,7 +108,8 @@ fn route(operation: &Operation) -> (Method, Vec<String>) {
     (method, template.split('/').map(str::to_owned).collect())
 }
 
-/// The URL of a path below the interface's and the tenant's. Parameters in the path are removed from `params`.
+/// The URL of an operation: the interface's URL, the tenant, and the path of the operation. Parameters that are used in
+/// the path are removed from `params`.
 fn below(interface: &Url, template: &[String], params: &mut JsonObject) -> Result<Url, ClientError> {
     let mut segments: Vec<String> = taken(params, "tenant").into_iter().collect();
     for segment in template {
@@ -136,7 +137,7 @@ fn taken(params: &mut JsonObject, name: &str) -> Option<String> {
     params.remove(name).and_then(|value| value.to().ok())
 }
 
-/// A string without its quotes; any other value as JSON.
+/// The value of a query parameter: a string without its quotes, any other value as JSON.
 fn query_text(value: &Json) -> String {
     value.to::<String>().unwrap_or_else(|_| value.get().to_owned())
 }

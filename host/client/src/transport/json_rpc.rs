@@ -23,7 +23,7 @@ pub(super) struct JsonRpc {
 
 pub(super) const FORM: Form = Form { read: result, place: ResultPlace::Result };
 
-/// The text of a request. `params` is JSON.
+/// The JSON text of a request. `params` is JSON too.
 pub(super) fn request(method: &str, params: &str) -> String {
     // Each call is an HTTP request of its own, so that all can have the same id.
     const HEAD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"#;
@@ -39,7 +39,8 @@ struct RpcResponse {
     error: Option<RpcError>,
 }
 
-/// Tells `"result": null`, the answer of some operations, from a missing result.
+/// Reads a member that is present, even if it is `null`. Some operations answer with `"result": null`, which is not the
+/// same as a missing result.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     <Json as Deserialize>::deserialize(deserializer).map(Some)
 }

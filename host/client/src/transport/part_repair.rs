@@ -1,9 +1,9 @@
-//! Repairs parts that do not have the form of the binding's version. Parts in the form of the other version are
-//! converted; empty parts are dropped.
+//! Repairs parts that do not have the form of the protocol version in use. Converts parts in the form of another
+//! version, and drops empty parts.
 
 use annex_protocol::{Json, JsonObject, Part, v0_3};
 
-/// The fields on the way to messages and artifacts.
+/// The names of the JSON fields that lead to messages and artifacts.
 const PATH: [&str; 11] = [
     "task",
     "tasks",
@@ -17,14 +17,15 @@ const PATH: [&str; 11] = [
     "status_update",
     "artifact_update",
 ];
-/// The most objects and arrays around parts: a task in a list, its history, and a message in the history.
+/// The most nested objects and arrays around parts: a task in a list, its history, and a message in the history.
 const MAX_LEVELS: usize = 6;
-/// The fields for a part's content, without `file`.
+/// The JSON fields that hold a part's content, except `file`.
 const CONTENT: [&str; 4] = ["text", "raw", "url", "data"];
-/// The fields for the content of a file in 0.3.
+/// The JSON fields that hold the content of a file in 0.3.
 const FILE_CONTENT: [&str; 2] = ["bytes", "uri"];
 
-/// Writes a part of either version in one version's form; `None` if the value is not a part.
+/// Converts a part to the form of one version; the part may have the form of 1.0 or of 0.3. `None` if the value is not
+/// a part.
 pub(super) type WritePart = fn(&Json) -> Option<Json>;
 
 /// The answer with repaired parts; `None` if nothing needed repair. Called only for an answer that could not be read.

@@ -17,9 +17,9 @@ const EVENTS: [&str; 6] = ["task", "message", "statusUpdate", "artifactUpdate", 
 
 /// A response, or an event of a stream, before decoding.
 pub(crate) enum RawAnswer {
-    /// A result that the binding has already extracted.
+    /// The JSON of a result that the binding has already extracted.
     Result { url: Arc<str>, json: Json },
-    /// The whole text.
+    /// The whole text, from which no result is extracted yet.
     Text(Text),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Text {
 /// The form of a binding's responses.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    /// Extracts the result from a text, or the error.
+    /// Extracts the result from a text, or fails with the agent's error in the text.
     pub(super) read: fn(&str) -> Result<Json, ReadFailure>,
     /// The place of the result in the text of a success.
     pub(super) place: ResultPlace,
@@ -51,7 +51,7 @@ pub(super) enum ResultPlace {
     Result,
     /// The whole text, if the object has no member `error`.
     Whole,
-    /// Unknown without [`Form::read`].
+    /// Not fixed: only [`Form::read`] can find the result.
     Unknown,
 }
 
@@ -92,7 +92,7 @@ impl RawAnswer {
     }
 
     /// Decodes an event of a stream; `None` for an event of an unknown kind, which is skipped. Some agents of 1.0 write
-    /// single events in the form of 0.3. Some send keep-alive events with a name of their own.
+    /// some events in the form of 0.3. Other agents send keep-alive events with an event name of their own.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -114,7 +114,7 @@ impl RawAnswer {
         matches!(self, Self::Text(Text { is_named: true, .. }))
     }
 
-    /// Extracts the result now, where an agent's error must be reported before the result is decoded.
+    /// Extracts the result now, so that an agent's error is reported before the result is decoded.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -167,8 +167,8 @@ impl RawAnswer {
     }
 }
 
-/// Decodes an event that does not have the form of 1.0; `Some(None)` for an unknown kind. `None` if the event has the
-/// form of 1.0 and another fault.
+/// Decodes an event that does not have the form of 1.0. `Some(None)` if the event is of an unknown kind. `None` if the
+/// event has the form of 1.0, or cannot be read.
 fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
     let object: JsonObject = json.to().ok()?;
     if EVENTS.iter().any(|name| object.contains_key(name)) {
@@ -187,8 +187,8 @@ fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
 }
 
 impl Text {
-    /// A text from `url`. Values that some readers cannot read are replaced, and the log names the first one. `is_told`
-    /// prevents a second log line.
+    /// A text from `url`. JSON values that some readers cannot read are replaced, and the log names the first one. If
+    /// `is_told` is true, nothing is logged; a log line sets it to true.
     pub(super) fn new(url: Arc<str>, status: StatusCode, text: String, form: Form, is_told: &mut bool) -> Self {
         let is_named = false;
         let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form, is_named } };
@@ -201,7 +201,7 @@ impl Text {
         Self { url, status, text: repaired, form, is_named }
     }
 
-    /// Sets the name of the event.
+    /// Records whether the event has a name other than the default `message`.
     pub(super) fn named(self, name: &str) -> Self {
         Self { is_named: !matches!(name, "" | "message"), ..self }
     }

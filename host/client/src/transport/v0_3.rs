@@ -65,7 +65,7 @@ impl Transport for JsonRpc {
     }
 }
 
-/// The method of 0.3 for an operation, with its parameters.
+/// The 0.3 method for an operation, and the parameters of that method.
 fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
     let params = call.params.as_str();
     let of_task = |params: call::TaskParams<'_>| encoded(&params);
@@ -103,7 +103,7 @@ fn not_carried(problem: String) -> ClientError {
     ClientError::NotCarried { binding: BINDING, problem }
 }
 
-/// The header fields with the version and the extensions' field name of 0.3.
+/// The header fields of a request in 0.3: with version 0.3, and with the extensions under the field name of 0.3.
 fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers.insert(A2A_VERSION, HeaderValue::from_static(v0_3::VERSION));
     if let Some(extensions) = headers.remove(A2A_EXTENSIONS) {
@@ -112,7 +112,7 @@ fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The extensions that a response lists as active, in either version's header field.
+/// The extensions that a response lists as active, in the header field of 0.3 or of 1.0.
 fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
     // Servers of both versions may answer under the newer name.
     let fields = [v0_3::X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
@@ -139,7 +139,7 @@ fn task(text: &str) -> Result<Json, ReadFailure> {
     task.and_then(|task| Json::from_peer(&task)).map_err(foreign)
 }
 
-/// Decodes an answer. If that fails, tries again with repaired parts.
+/// Decodes an answer. If that fails, repairs the answer's parts and tries again.
 fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Error>) -> Result<T, serde_json::Error> {
     read(answer).or_else(|error| {
         let mended = part_repair::mended(answer, part_repair::of_0_3);

@@ -1,4 +1,4 @@
-//! The trait of the bindings, and the call that they send.
+//! The trait that each binding implements, and the call that a binding sends.
 
 use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
 use annex_protocol::{ExtensionUri, JsonObject};
@@ -15,21 +15,21 @@ pub(crate) struct WireCall {
     /// The request message: the ProtoJSON of one object.
     pub(crate) params: String,
     pub(crate) headers: HeaderMap,
-    /// The limit on the bytes of a stream; `None` if the reader limits them itself.
+    /// The limit on the bytes of a stream; `None` if the stream has no such limit.
     pub(crate) room: Option<StreamRoom>,
 }
 
 impl WireCall {
-    /// The members of the request message, for a binding that does not send the message unchanged.
+    /// The members of the request message, for a binding that sends them in its own form.
     pub(super) fn members(&self, binding: &'static str) -> Result<JsonObject, ClientError> {
         JsonObject::parse(&self.params).map_err(|error| ClientError::NotCarried { binding, problem: error.to_string() })
     }
 }
 
-/// The answers of a stream. It ends after an error.
+/// The answers of a stream. The stream ends after an error.
 pub(crate) type Answers = BoxStream<'static, Result<RawAnswer, ClientError>>;
 
-/// A binding, for one interface of one agent.
+/// Sends calls to one interface of one agent, in the form of the interface's binding.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync {
     /// Sends a call with one answer.

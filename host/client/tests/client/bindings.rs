@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::support::{agent, by, chain, client, no_parameters, specialist, test_server, text};
 
-/// A fraction that a double has too, so that gRPC carries it.
+/// The session state that a test sends. gRPC can carry its fraction, because 1.5 is exact as a double.
 const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"},"weight":1.5}"#;
 
 const SCRIPT: &str = r#"
@@ -44,10 +44,10 @@ const SCRIPT: &str = r#"
     ]
 "#;
 
-/// The key of the digest above.
+/// Ada's API key. `SCRIPT` contains its digest.
 const KEY: &str = "a-key-of-ada-0123456789";
 
-/// A server for Ada only, whose agent plays a script.
+/// A server whose agent plays a script. Only the caller Ada has access to the server.
 async fn script() -> TestServer {
     TestConfig::script(SCRIPT).start().await.expect("a server")
 }

@@ -1,4 +1,5 @@
-//! Cards: cached during their `max-age`, revalidated afterwards, and with trusted keys accepted only if signed.
+//! Cards are cached during their `max-age` and revalidated afterwards. A client with trusted keys accepts only cards
+//! that one of these keys has signed.
 
 use annex_auth::Jwks;
 use annex_auth::signature::Signer;

@@ -1,6 +1,6 @@
-//! Sessions, compared with recorded behaviour of other systems: of Microsoft's agent framework
-//! (`data/ms_session.json`), whose rules Annex follows, and of google-adk's RemoteA2aAgent (`remote_delta.json`,
-//! observed in November 2026, like the rest). Differences on purpose are listed.
+//! Compares sessions with the recorded behaviour of two systems: Microsoft's agent framework (`data/ms_session.json`),
+//! whose rules Annex follows, and google-adk's RemoteA2aAgent (`remote_delta.json`). Both were recorded in November
+//! 2026. Deliberate differences are listed.
 //!
 //! A session knows only context and task. The server's tests (`host/server/tests/http/cases/remote.rs`) cover the
 //! recorded texts and the content of messages.
@@ -22,7 +22,8 @@ const NOT_OF_A_SESSION: &[(&str, &str)] = &[
     ("ms/serialize_legacy_A2AAgentSession", "a class that is kept there for older programs"),
 ];
 
-/// Cases of google-adk in which Annex deliberately differs, each with the reason and Annex's fields of the message.
+/// Cases of google-adk in which Annex deliberately differs: the name of the case, the reason, and the fields that Annex
+/// sets in the message.
 const DEVIATIONS: &[(&str, &str, &str)] = &[
     ("remote/forward_session_id_namespaced", "a program that wants a context of its own begins with it", "{}"),
     ("remote/delta_with_other_agents_between", REFERS, REFERENCE),
@@ -74,7 +75,7 @@ fn play(Case { case, input, expected }: &Case, turns: &[Value]) {
     }
 }
 
-/// Writes the session and reads it back. The JSON has the state by name, not by number.
+/// Writes the session as JSON and reads it back. The JSON contains the task's state by name, not by number.
 fn keep(Case { case, input, expected }: &Case) {
     let session = restored(&input["service_session_id"]);
     let kept = serde_json::to_string(&session).expect("JSON");
@@ -83,7 +84,7 @@ fn keep(Case { case, input, expected }: &Case) {
     assert_ne!(again, ClientSession::new(), "{case}");
 }
 
-/// A session from a recorded value: nothing, the name of its context, or an object.
+/// A session from a recorded value: `null` for none, a string with the context id, or an object.
 fn restored(recorded: &Value) -> ClientSession {
     if let Some(context) = recorded.as_str() {
         return ClientSession::in_context(context.into()).expect("a session");
@@ -121,7 +122,7 @@ fn a_session_knows_context_and_task_as_adk_does_but_for_the_deviations() {
     }
 }
 
-/// The remote agent's recorded task, if any.
+/// The event with the remote agent's recorded task; `None` if the recorded event has no task.
 fn answered(event: &Value) -> Option<StreamResponse> {
     let response = event["custom_metadata"].get("a2a:response")?;
     let state = match response["status"]["state"].as_str() {

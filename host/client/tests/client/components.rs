@@ -1,4 +1,4 @@
-//! Components as interceptors, against a server with the same component.
+//! Components as interceptors of a client. The server has the same component as an extension.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ type ToldValues = Arc<Mutex<Vec<String>>>;
 
 /// The client's half of an extension, as an interceptor.
 struct ClientHalf {
-    /// Ends guests that loop.
+    /// The runtime that stops guests that loop.
     _runtime: Runtime,
     interceptor: Arc<ComponentInterceptor>,
     told: ToldValues,

@@ -1,5 +1,5 @@
-//! Connections of a client that follows no redirects: reused by the next call, and no request is sent twice when one is
-//! closed.
+//! Connections of a client that follows no redirects. The next call reuses a connection, and no request is sent twice
+//! when a connection is closed.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,12 +15,13 @@ const MESSAGE: &str = r#"{"result":{"message":{"messageId":"m","role":"ROLE_AGEN
 /// A server that closes each connection without notice after some answers.
 struct ClosingServer {
     url: String,
-    /// The number of requests on each connection.
+    /// For each connection, the number of its requests.
     connections: Arc<Mutex<Vec<usize>>>,
 }
 
 impl ClosingServer {
-    /// Starts a server that gives `answers` answers per connection. With `reads_on` it reads one more request.
+    /// Starts a server that closes each connection after `answers` answers. With `reads_on` the server reads one more
+    /// request before it closes the connection.
     async fn start(answers: usize, reads_on: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));

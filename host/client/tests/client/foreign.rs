@@ -11,7 +11,7 @@ use crate::support::{Foreign, agent, by, card, chain, client, no_parameters, ok,
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// An agent that answers every request with `answer`.
+/// An agent whose server answers the first request after the card with `answer`.
 async fn answering(binding: Binding, answer: &str) -> (Agent, Foreign) {
     let server = Foreign::start(&[&card(""), answer]).await;
     (agent(&server.url, binding).await, server)

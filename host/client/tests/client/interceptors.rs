@@ -63,7 +63,7 @@ impl Interceptor for Activates {
     }
 }
 
-/// Refuses calls by their text, and answers with artifacts.
+/// Refuses each call whose text is `secret`, and each answer that is an artifact.
 struct Guard;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Sessions of the client, beyond the recorded behaviour of other systems (`cases.rs`).
+//! Sessions of the client, in situations that the recorded cases (`cases.rs`) do not contain.
 
 use annex_client::{Binding, ClientSession};
 use annex_protocol::{Json, Message, StreamResponse};

@@ -99,7 +99,7 @@ pub(crate) fn ok(media_type: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {media_type}\r\n\r\n{body}")
 }
 
-/// The card of a foreign agent, with further header fields, each ending in a line break.
+/// The response with the card of a foreign agent. `fields` are additional header fields, each ending in a line break.
 pub(crate) fn card(fields: &str) -> String {
     let body = r#"{"name":"Foreign","supportedInterfaces":[
         {"url":"{url}/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"},
@@ -108,7 +108,8 @@ pub(crate) fn card(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n{fields}\r\n{body}")
 }
 
-/// A server with the test extension, which acts on command; `prompt` makes the agent repeat its instruction.
+/// A server with the test extension, which does what a message orders. The order `prompt` makes the agent repeat its
+/// instruction.
 pub(crate) async fn test_server(more: &str) -> TestServer {
     let config = TestConfig::template("test={test?}");
     config.extension(annex_test_support::component("test-extension"), more).start().await.expect("a server")

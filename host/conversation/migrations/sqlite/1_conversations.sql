@@ -40,6 +40,8 @@ CREATE TABLE log_entry (
     UNIQUE (task_id, number)
 );
 
+-- Finds the entries of a conversation that is deleted.
+CREATE INDEX log_entry_of_conversation ON log_entry (conversation_id, seq);
 CREATE INDEX log_entry_of_history ON log_entry (conversation_id, seq) WHERE kind IN ('message', 'event');
 
 CREATE TABLE task (

@@ -16,12 +16,12 @@ pub struct MemoryBounds {
     pub max_conversations: usize,
     /// The most memory for states and histories, in bytes, roughly counted. Default: 256 MiB.
     pub max_conversation_bytes: usize,
-    /// The most tasks. Of messages four times as many are remembered. Default: 10,000.
+    /// The most tasks. Default: 10,000. The store remembers the claims of four times as many messages.
     pub max_tasks: usize,
-    /// The limit on the memory for tasks, entries, configs and answers to messages. Answers may fill a quarter. Default:
-    /// 256 MiB.
+    /// The most memory for tasks, entries, configs and answers to messages, in bytes. A quarter may be answers.
+    /// Default: 256 MiB.
     pub max_task_bytes: usize,
-    /// The most tasks of one owner that may wait. Default: any number.
+    /// The bounds on waiting tasks. Default: any number of tasks may wait.
     pub waiting: WaitingBounds,
     /// The limits on one conversation.
     pub limits: Limits,

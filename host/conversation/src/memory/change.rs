@@ -7,7 +7,7 @@ use annex_protocol::{Message, TaskId};
 use super::bounds::MemoryBounds;
 use super::claims::Claims;
 use super::conversations::Conversations;
-use super::queues::Queues;
+use super::queues::{Queues, TurnInQueue};
 use super::shares::RoomWanted;
 use super::slot::Slot;
 use super::tasks::{Consequences, TaskChange, Tasks};
@@ -46,7 +46,8 @@ impl Contents {
         self.conversations.read(key, window)
     }
 
-    /// Takes out the slots above the bounds. The caller frees them.
+    /// Removes the least recently used slots until the store is within its bounds. Returns the slots, which the caller
+    /// frees.
     pub(super) fn evict(&mut self) -> Vec<Slot> {
         self.conversations.evict(|key| self.queues.is_busy(key))
     }
@@ -93,13 +94,14 @@ impl Contents {
 
     pub(super) fn leave(&mut self, key: &ConversationKey, fence: &Fence, departure: Departure) {
         let Some(index) = self.queues.index(key, fence) else { return };
-        match departure {
+        let has_begun = self.queues.turns(key).nth(index).is_some_and(TurnInQueue::has_begun);
+        match departure.of_turn(has_begun) {
             Departure::HandedOver { has_begun } => self.queues.hand_over(key, fence, has_begun),
             Departure::Refused => self.forget_turn(key, index),
         }
     }
 
-    /// Takes a turn out of its queue without a trace.
+    /// Removes a turn from its queue, and its task if the task was stored only for this turn.
     fn forget_turn(&mut self, key: &ConversationKey, index: usize) {
         let Some(turn) = self.queues.remove(key, index) else { return };
         let task = &turn.submission.task;
@@ -217,7 +219,7 @@ impl Contents {
         self.conversations.check(key, &combined(entries.iter()))
     }
 
-    /// The turn has appended: its message is accepted, and it leaves the queue if it ends.
+    /// Marks the message of a turn as accepted after an append of the turn. If the turn ends, it leaves the queue.
     fn settle(&mut self, key: &ConversationKey, fence: &Fence, (ends, answer): (bool, Option<(&Message, usize)>)) {
         let Some(turn) = self.queues.turn_mut(key, fence) else { return };
         let is_accepted = turn.accept();
@@ -304,7 +306,8 @@ impl Contents {
         tasks.len() as u64
     }
 
-    /// A repeated message would otherwise be answered with a task that is not there.
+    /// Deletes the claims of tasks that were dropped. A repeated message would otherwise be answered with a deleted
+    /// task.
     fn follow(&mut self, consequences: &Consequences) {
         consequences.dropped.iter().for_each(|task| self.claims.forget_task(task));
     }

@@ -1,4 +1,4 @@
-//! Claims of messages in memory. When there are too many, the owner that has most loses its oldest.
+//! Claims of messages in memory. If there are too many, the owner with the most claims loses its oldest claim.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,13 +13,13 @@ use annex_leases::Replica;
 
 type ClaimKey = (Owner, ContextId, MessageId);
 
-/// Claims are numbered in the order in which they came.
+/// The claims of all messages. Each claim has a number, in the order of arrival.
 pub(super) struct Claims {
     max: usize,
     max_answer_bytes: usize,
     claims: HashMap<ClaimKey, KeptClaim>,
     order: BTreeMap<u64, ClaimKey>,
-    /// The claims for a task.
+    /// The numbers of the claims, by task.
     of_task: HashMap<TaskId, BTreeSet<u64>>,
     by_owner: HashMap<Owner, OwnClaims>,
     answer_bytes: usize,
@@ -30,7 +30,7 @@ struct KeptClaim {
     digest: [u8; 32],
     task: TaskId,
     at: i64,
-    /// The process that looks at the message; `None` once it is accepted or answered.
+    /// The process that decides about the message; `None` once the message is accepted or answered.
     open: Option<Replica>,
     answer: Option<KeptAnswer>,
     number: u64,
@@ -41,7 +41,7 @@ struct KeptAnswer {
     bytes: usize,
 }
 
-/// The claims of one owner.
+/// The numbers of the claims of one owner.
 #[derive(Default)]
 struct OwnClaims {
     all: BTreeSet<u64>,
@@ -92,7 +92,7 @@ impl Claims {
         Claim::New(task.clone())
     }
 
-    /// Takes a claim back that this process has and that was not accepted.
+    /// Deletes the claim of a message, if the process `by` has it and the message was not accepted.
     pub(super) fn release(&mut self, owner: &Owner, message: &MessageKey, by: &Replica) {
         let key = key(owner, message);
         let is_open = |claim: &KeptClaim| claim.digest == message.digest && claim.open.as_ref() == Some(by);
@@ -101,7 +101,7 @@ impl Claims {
         }
     }
 
-    /// The message is accepted: the claim stays.
+    /// Records that the message is accepted. The claim then stays.
     pub(super) fn accept(&mut self, owner: &Owner, message: &MessageKey) {
         if let Some(claim) = self.claims.get_mut(&key(owner, message)) {
             claim.open = None;
@@ -143,7 +143,7 @@ impl Claims {
         }
     }
 
-    /// Forgets answered messages that are old, or the oldest of more than a count of their tenant.
+    /// Deletes the claims of answered messages that are too old, and the oldest ones of a tenant with too many.
     pub(super) fn sweep_answers(&mut self, keep: &Keep, now: i64) {
         let before = keep.before(now);
         let mut of_tenants: HashMap<&str, Vec<u64>> = HashMap::new();
@@ -160,7 +160,7 @@ impl Claims {
         beyond.into_iter().for_each(|number| self.remove_number(number));
     }
 
-    /// Forgets claims from before a time that have no answer and whose task `is_missing`.
+    /// Deletes claims without an answer that are older than `before` and whose task `is_missing`.
     pub(super) fn sweep_unanswered(&mut self, before: i64, is_missing: impl Fn(&TaskId) -> bool) {
         let is_old = |claim: &KeptClaim| claim.at < before && claim.answer.is_none() && is_missing(&claim.task);
         let old: Vec<ClaimKey> =
@@ -168,8 +168,8 @@ impl Claims {
         old.iter().for_each(|key| self.remove(key));
     }
 
-    /// The oldest claim of the owner with the largest measured value; the oldest of all if several owners are equal. Scans
-    /// all owners.
+    /// The number of the oldest claim of the owner with the largest measured value. If several owners have that value,
+    /// the oldest of their claims. Scans all owners.
     fn oldest_of_most(&self, measured: impl Fn(&OwnClaims) -> (usize, &BTreeSet<u64>)) -> Option<u64> {
         let oldest = self.by_owner.values().map(measured);
         let oldest = oldest.filter_map(|(size, numbers)| Some((size, Reverse(*numbers.first()?))));
@@ -209,7 +209,7 @@ impl Claims {
 }
 
 impl KeptClaim {
-    /// The result for a message that comes again.
+    /// The result of claiming a message that already has this claim.
     fn again(&mut self, message: &MessageKey, (by, leases): (&Replica, &dyn Leases)) -> Claim {
         if self.digest != message.digest {
             return Claim::Different;

@@ -26,7 +26,7 @@ pub(super) struct Conversations {
     max_conversations: usize,
     max_bytes: usize,
     slots: LruCache<SlotKey, Slot, BuildHasherDefault<Prehashed>>,
-    /// The number of slots that are conversations.
+    /// The number of slots that hold a conversation and not a shared map.
     count: usize,
     bytes: usize,
 }
@@ -68,7 +68,7 @@ impl Conversations {
         self.slot(&SlotKeys::new(key), Scope::Conversation)?.artifacts.get(name).cloned()
     }
 
-    /// Checks the change of state of an append.
+    /// Checks that an append with this change of state would stay within the limits.
     pub(super) fn check(&self, key: &ConversationKey, delta: &StateDelta) -> Result<(), AppendError> {
         if delta.is_empty() {
             return Ok(());
@@ -208,8 +208,8 @@ impl Conversations {
         old.iter().filter(|key| self.delete(key)).count() as u64
     }
 
-    /// Takes out the least recently used slots until the bounds hold or only busy conversations are left. The caller frees
-    /// the slots.
+    /// Removes the least recently used slots until the store is within its bounds or only busy conversations are left.
+    /// Returns the slots, which the caller frees.
     pub(super) fn evict(&mut self, is_busy: impl Fn(&ConversationKey) -> bool) -> Vec<Slot> {
         let mut spared = 0;
         let mut evicted = Vec::new();
@@ -250,7 +250,7 @@ impl Conversations {
         }
     }
 
-    /// Tells whether there may be slots of this scope. It spares the look-ups where no conversation shares anything.
+    /// True if there may be slots of this scope. If no conversation shares state, this saves look-ups.
     fn has(&self, scope: Scope) -> bool {
         scope == Scope::Conversation || self.slots.len() > self.count
     }
@@ -262,7 +262,7 @@ impl Conversations {
         self.slots.peek(keys.of(scope)?.as_ref())
     }
 
-    /// Changes one slot, which is made if it is missing, and keeps the sums right.
+    /// Changes one slot and updates the sums. Creates the slot if it is missing.
     fn update(&mut self, keys: &SlotKeys<'_>, scope: Scope, change: impl FnOnce(&mut Slot)) {
         let Some(key) = keys.of(scope) else { return };
         if !self.slots.contains(key.as_ref()) {

@@ -14,7 +14,7 @@ use crate::key::ConversationKey;
 use crate::queue::{LostTurn, Submission};
 use annex_leases::Replica;
 
-/// Usually one turn.
+/// The turns of one conversation, in order. There is usually one.
 type Queue = SmallVec<[TurnInQueue; 1]>;
 
 #[derive(Default)]
@@ -27,18 +27,18 @@ pub(super) struct Queues {
 pub(super) struct TurnInQueue {
     pub(super) fence: Fence,
     pub(super) submission: Submission,
-    /// True once its message is accepted: the turn has had to wait, or has appended.
+    /// True once the message of the turn is accepted: the turn has had to wait, or has appended.
     is_accepted: bool,
-    /// True once it has appended.
+    /// True once the turn has appended.
     has_begun: bool,
-    /// The number of processes that have begun the turn.
+    /// The number of attempts at the turn, as in [`LostTurn`].
     attempts: u32,
     pub(super) is_cancelled: bool,
-    /// True if the process has handed the turn over.
+    /// True if its process has handed the turn over to other processes.
     is_left: bool,
-    /// True if its conversation was deleted while it ran.
+    /// True if the conversation of the turn was deleted while the turn ran.
     pub(super) is_orphan: bool,
-    /// Wakes the turn when the turn runs, or when another process has taken the turn.
+    /// Fires when the turn may run, or when another process has taken the turn.
     moved: Option<Arc<Notify>>,
 }
 
@@ -47,7 +47,7 @@ impl Queues {
         self.by_conversation.get(key).map(Queue::as_slice).unwrap_or_default().iter()
     }
 
-    /// The turns of a tenant.
+    /// The number of turns of a tenant.
     pub(super) fn count(&self, tenant: &str) -> u64 {
         let of_tenant = self.by_conversation.iter().filter(|(key, _)| *key.tenant == *tenant);
         of_tenant.map(|(_, queue)| queue.len() as u64).sum()
@@ -89,7 +89,7 @@ impl Queues {
         fence
     }
 
-    /// Takes a turn out of its queue. The next one runs then.
+    /// Removes a turn from its queue. If it was the running turn, the next turn runs.
     pub(super) fn remove(&mut self, key: &ConversationKey, index: usize) -> Option<TurnInQueue> {
         let queue = self.by_conversation.get_mut(key)?;
         let removed = (index < queue.len()).then(|| queue.remove(index));
@@ -102,13 +102,13 @@ impl Queues {
         removed
     }
 
-    /// Fires when the turn runs, or when another process has taken the turn.
+    /// The signal that fires when the turn may run, or when another process has taken the turn.
     pub(super) fn moved(&mut self, key: &ConversationKey, fence: &Fence) -> Option<Arc<Notify>> {
         Some(Arc::clone(self.turn_mut(key, fence)?.moved.get_or_insert_default()))
     }
 
-    /// Marks the running turn after a deletion of the conversation, so that the turn does not create the conversation
-    /// again.
+    /// Marks the running turn of a conversation that is being deleted, so that the turn does not create the
+    /// conversation again.
     pub(super) fn orphan(&mut self, key: &ConversationKey) {
         if let Some(first) = self.by_conversation.get_mut(key).and_then(|queue| queue.first_mut()) {
             first.is_orphan = true;
@@ -127,7 +127,7 @@ impl Queues {
         }
     }
 
-    /// Takes a turn over and gives the turn a fence of `by`.
+    /// Takes a turn over for the process `by`, and gives the turn a new fence.
     pub(super) fn take(&mut self, key: &ConversationKey, from: &Fence, by: &Replica) -> Option<LostTurn> {
         let fence = self.fence(by);
         let turn = self.turn_mut(key, from)?;
@@ -135,7 +135,7 @@ impl Queues {
         (turn.fence, turn.is_left, turn.moved) = (fence.clone(), false, None);
         let attempts = turn.attempts;
         // Counted now: a turn that ends each process which begins with it must come to an end.
-        turn.attempts += u32::from(turn.has_begun);
+        turn.attempts += 1;
         Some(LostTurn {
             key: key.clone(),
             task: turn.submission.task.clone(),
@@ -166,10 +166,14 @@ impl TurnInQueue {
         !self.is_left && leases.is_alive(&self.fence.replica)
     }
 
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Marks the turn as begun and its message as accepted. Returns `true` if the message was accepted before.
     pub(super) fn accept(&mut self) -> bool {
         if !self.has_begun {
-            (self.has_begun, self.attempts) = (true, self.attempts.max(1));
+            (self.has_begun, self.attempts) = (true, 1);
         }
         std::mem::replace(&mut self.is_accepted, true)
     }

@@ -8,14 +8,14 @@ use annex_protocol::TaskId;
 use super::tasks::{Rest, TaskSlot};
 use crate::key::Owner;
 
-/// The time since which a task is finished or waits, and its id. The oldest is the least.
+/// The time since which a task is finished or waits, and the id of the task. In this order the oldest task comes first.
 type RestingTask = (i64, TaskId);
 
-/// The tasks of all owners, counted.
+/// The tasks of all owners, with the sums that decide which task is dropped.
 #[derive(Default)]
 pub(super) struct Shares {
     bytes: usize,
-    /// By tenant, whose retention counts them.
+    /// The finished tasks by tenant, because retention limits their number per tenant.
     finished: HashMap<String, BTreeSet<RestingTask>>,
     by_owner: HashMap<Owner, Share>,
 }
@@ -24,38 +24,38 @@ pub(super) struct Shares {
 struct Share {
     tasks: usize,
     bytes: usize,
-    /// The running tasks among them.
+    /// The running tasks of the owner.
     running: RunningTasks,
     finished: BTreeSet<RestingTask>,
     waiting: BTreeSet<RestingTask>,
 }
 
-/// Tasks that are worked on. They cannot go to make room.
+/// The number and bytes of tasks with a turn. Such tasks are never dropped.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RunningTasks {
     pub(super) tasks: usize,
     pub(super) bytes: usize,
 }
 
-/// The measure by which a store is full.
+/// The bound that a full store has reached.
 #[derive(Clone, Copy)]
 pub(super) enum Shortage {
     Tasks,
     Bytes,
 }
 
-/// A request for room.
+/// A request of an owner for room in the store.
 #[derive(Clone, Copy)]
 pub(super) struct RoomWanted<'a> {
     pub(super) owner: &'a Owner,
     pub(super) tasks: usize,
     pub(super) bytes: usize,
-    /// The task that gets the room, and must not be dropped.
+    /// The task that the room is for. It must not be dropped.
     pub(super) kept: Option<&'a TaskId>,
 }
 
 impl Shares {
-    /// Counts a task in, as it is.
+    /// Adds a task with its present state and size to the sums.
     pub(super) fn add(&mut self, id: &TaskId, slot: &TaskSlot) {
         self.bytes += slot.bytes();
         let share = self.by_owner.entry(slot.key.owner().clone()).or_default();
@@ -78,7 +78,7 @@ impl Shares {
         }
     }
 
-    /// Takes a task out. It must be as it was when it was counted in.
+    /// Removes a task from the sums. The task must not have changed since it was added.
     pub(super) fn remove(&mut self, id: &TaskId, slot: &TaskSlot) {
         self.bytes -= slot.bytes();
         let Some(share) = self.by_owner.get_mut(slot.key.owner()) else { return };
@@ -109,7 +109,7 @@ impl Shares {
         }
     }
 
-    /// All tasks of a tenant.
+    /// The number of tasks of a tenant.
     pub(super) fn tasks_of(&self, tenant: &str) -> usize {
         self.by_owner.iter().filter(|(owner, _)| owner.tenant == tenant).map(|(_, share)| share.tasks).sum()
     }
@@ -118,17 +118,18 @@ impl Shares {
         self.bytes
     }
 
-    /// The tasks that finished before a time, or are the oldest of more than `count` of their tenant.
+    /// The finished tasks to delete: all with an end before `before`, and the oldest ones of each tenant with more than
+    /// `count`.
     pub(super) fn finished_beyond(&self, before: i64, count: u64) -> Vec<TaskId> {
         self.finished.values().flat_map(|finished| beyond(finished, before, count)).collect()
     }
 
-    /// The oldest tasks of a tenant that are finished, of more than `count`.
+    /// The oldest finished tasks of a tenant. If they are deleted, `count` finished tasks of the tenant are left.
     pub(super) fn finished_surplus(&self, tenant: &str, count: u64) -> Vec<TaskId> {
         self.finished.get(tenant).into_iter().flat_map(|finished| beyond(finished, i64::MIN, count)).collect()
     }
 
-    /// The owner's tasks that are worked on.
+    /// The number and bytes of the owner's tasks with a turn.
     pub(super) fn running(&self, owner: &Owner) -> RunningTasks {
         self.by_owner.get(owner).map(|share| share.running).unwrap_or_default()
     }
@@ -139,13 +140,13 @@ impl Shares {
         self.by_owner.get(owner).map_or(&NONE, |share| &share.waiting).iter()
     }
 
-    /// All tasks that wait, with their owners, in no order.
+    /// All waiting tasks by their owners, in no order.
     pub(super) fn all_waiting(&self) -> impl Iterator<Item = (&Owner, &BTreeSet<RestingTask>)> {
         self.by_owner.iter().map(|(owner, share)| (owner, &share.waiting))
     }
 
-    /// The task that goes next: the oldest finished one of the owner that has most, and where there is none, the oldest
-    /// that waits.
+    /// The next task to drop: the oldest finished task of the owner with the largest share. If no task is finished, the
+    /// oldest waiting task.
     pub(super) fn victim(&self, measure: Shortage, wanted: RoomWanted<'_>) -> Option<TaskId> {
         let finished = self.oldest(measure, wanted, |share| &share.finished);
         finished.or_else(|| self.oldest(measure, wanted, |share| &share.waiting))
@@ -186,7 +187,8 @@ impl Share {
     }
 }
 
-/// The finished tasks that finished before a time, or are the oldest of more than `count`.
+/// The tasks to delete of these finished tasks: all with an end before `before`, and the oldest ones of more than
+/// `count`.
 fn beyond(finished: &BTreeSet<RestingTask>, before: i64, count: u64) -> impl Iterator<Item = TaskId> {
     let surplus = (finished.len() as u64).saturating_sub(count);
     let oldest = (0..).zip(finished).take_while(move |(place, (at, _))| *place < surplus || *at < before);

@@ -10,10 +10,10 @@ use crate::history::{Artifacts, History};
 use crate::limits::Limits;
 use crate::state::{Scope, StateDelta};
 
-/// One conversation, or one shared map, which has no history.
+/// One conversation, or one shared map. A shared map has no history.
 pub(super) struct Slot {
     key_bytes: usize,
-    /// Readers share the map until a change.
+    /// The keys and values of the scope. Readers share the map until a change.
     pub(super) state: JsonObject,
     pub(super) state_bytes: usize,
     /// The number of events.
@@ -51,7 +51,8 @@ impl Slot {
         Self::OVERHEAD + self.key_bytes + self.state_bytes + self.history.bytes() + self.artifacts.bytes() + upstream
     }
 
-    /// Adds an event to the history of a conversation, with its artifacts. Its state is set apart.
+    /// Adds an event to the history of a conversation, with its artifacts. The change of state is stored by
+    /// [`set`](Self::set).
     pub(super) fn push(&mut self, event: &Arc<Event>, limits: &Limits) {
         for (name, parts) in &event.artifacts {
             self.artifacts.put(name, parts, limits);

@@ -1,4 +1,4 @@
-//! The names of slots, which are conversations and shared maps.
+//! The keys of slots: a conversation or a shared map.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -33,7 +33,7 @@ impl Hash for SlotKey {
     }
 }
 
-/// A hasher for keys that bring their hash.
+/// A hasher for keys that contain their hash.
 #[derive(Default)]
 pub(super) struct Prehashed(u64);
 
@@ -42,7 +42,7 @@ impl Hasher for Prehashed {
         self.0
     }
 
-    /// Required by the trait, and not called: a [`SlotKey`] writes its hash as a whole.
+    /// Required by the trait and never called, because a [`SlotKey`] writes its hash by one call of `write_u64`.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
@@ -63,7 +63,7 @@ impl<'a> SlotKeys<'a> {
         Self { key, own: SlotName::Conversation(key.clone()).into() }
     }
 
-    /// The slot in which the conversation keeps its keys of `scope`; `None` for `temp:`, which is kept nowhere.
+    /// The slot that holds the keys of `scope` for the conversation; `None` for `temp:` keys, which are not stored.
     pub(super) fn of(&self, scope: Scope) -> Option<Cow<'_, SlotKey>> {
         let tenant = &self.key.tenant;
         let app = &self.key.app;

@@ -22,7 +22,7 @@ use crate::task::TaskSnapshot;
 /// A status without a timestamp is older than all others.
 const NO_TIMESTAMP: i64 = i64::MIN;
 
-/// Whether the store may drop a task, and since when.
+/// Tells whether the store may drop a task, and since when the task rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// The task has a turn and stays.
@@ -38,7 +38,7 @@ pub(super) struct TaskSlot {
     content: TaskContent,
     state: TaskState,
     status_at: i64,
-    /// The time when the task reached its final state; `None` while it can go on.
+    /// The time when the task reached its final state; `None` for an unfinished task.
     finished_at: Option<i64>,
     /// True while the queue has a turn of the task.
     is_worked_on: bool,
@@ -63,12 +63,12 @@ pub(super) struct TaskChange<'a> {
     pub(super) is_worked_on: bool,
 }
 
-/// Tasks that a change has dropped, and a task above the limit on waiting tasks.
+/// The tasks that a change has dropped, and the task that exceeds its owner's limit on waiting tasks.
 #[derive(Default)]
 pub(super) struct Consequences {
     /// All tasks that were dropped.
     pub(super) dropped: Vec<TaskId>,
-    /// The waiting tasks among them.
+    /// The dropped tasks that waited.
     pub(super) displaced: Vec<TaskId>,
     pub(super) surplus: Option<TaskId>,
 }
@@ -79,7 +79,7 @@ pub(super) struct Tasks {
     waiting: WaitingBounds,
     tasks: HashMap<TaskId, TaskSlot>,
     shares: Shares,
-    /// Bytes of answers to messages, which share the room with the tasks.
+    /// The bytes of answers to messages. Answers and tasks share one bound.
     pub(super) answer_bytes: usize,
 }
 
@@ -202,7 +202,7 @@ impl Tasks {
         self.tasks.get(id).map(|slot| slot.stored(id))
     }
 
-    /// All tasks of a tenant.
+    /// The number of tasks of a tenant.
     pub(super) fn count(&self, tenant: &str) -> u64 {
         self.shares.tasks_of(tenant) as u64
     }
@@ -216,7 +216,7 @@ impl Tasks {
             .collect()
     }
 
-    /// The owner's tasks that match, apart from the cursor of the query, in no order.
+    /// The owner's tasks that match the query, in no order. The cursor of the query is ignored.
     pub(super) fn matching(&self, owner: &Owner, query: &TaskQuery) -> Vec<(TaskCursor, usize)> {
         let found = self.tasks.iter().filter(|(_, slot)| slot.matches(owner, query));
         let cursor = |(id, slot): (&TaskId, &TaskSlot)| {
@@ -310,21 +310,23 @@ impl Tasks {
         self.shares.add(id, slot);
     }
 
-    /// Deletes tasks that finished before a time, or are the oldest of more than `count` of their tenant. Returns them.
+    /// Deletes finished tasks that are too old, and the oldest ones of each tenant with too many. Returns the deleted
+    /// tasks.
     pub(super) fn sweep(&mut self, keep: &Keep, now: i64) -> Vec<TaskId> {
         let beyond = self.shares.finished_beyond(keep.before(now), keep.count);
         beyond.iter().for_each(|id| self.remove(id));
         beyond
     }
 
-    /// Deletes the oldest finished tasks of more than `count` of a tenant. Returns them.
+    /// Deletes the oldest finished tasks of a tenant until `count` are left. Returns the deleted tasks.
     pub(super) fn sweep_tenant(&mut self, tenant: &str, count: u64) -> Vec<TaskId> {
         let beyond = self.shares.finished_surplus(tenant, count);
         beyond.iter().for_each(|id| self.remove(id));
         beyond
     }
 
-    /// Tasks that wait, and have done so for too long or are more than their owner may have, oldest first; at most `limit`.
+    /// The tasks that have waited for too long, and the oldest waiting tasks of each owner with too many. The oldest
+    /// task comes first, and at most `limit` are returned.
     pub(super) fn overdue(&self, bounds: &WaitingBounds, now: i64, limit: usize) -> Vec<TaskId> {
         let before = bounds.waited_before(now);
         let of_owner = self.shares.all_waiting().flat_map(|(owner, waiting)| {
@@ -343,13 +345,14 @@ impl Tasks {
         }
     }
 
-    /// The oldest of more waiting tasks than the owner may have.
+    /// The oldest waiting task of an owner with too many waiting tasks; `None` if the owner has not too many.
     fn surplus(&self, owner: &Owner) -> Option<TaskId> {
         let mut waiting = self.shares.waiting(owner);
         if waiting.len() > self.waiting.of(owner) { waiting.next().map(|(_, id)| id.clone()) } else { None }
     }
 
-    /// Checks the share of running tasks: they cannot be dropped, so one owner may fill three quarters of the store.
+    /// Checks that the running tasks of an owner fill at most three quarters of the store. Running tasks cannot be
+    /// dropped.
     fn check_running(&self, owner: &Owner, added: RunningTasks) -> Result<(), AppendError> {
         let three_quarters = |whole: usize| whole - whole / 4;
         // An owner with too much may still do what adds nothing, such as ending a task.

@@ -1,4 +1,4 @@
-//! What operators read and delete, and the configs of push notifications.
+//! The operators' reads and deletions, and the configs of push notifications.
 
 use annex_database::{Row, Value, from_sql};
 use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, Timestamp};
@@ -173,7 +173,7 @@ pub(super) fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNo
     serde_json::from_str(&row.text(0)?).map_err(|source| StoreError::unreadable_task(task, source))
 }
 
-/// Checks the names that find the state of a scope.
+/// Checks the names that identify the owner of the keys of a scope.
 fn check_names(owner: &ConversationKey, scope: Scope) -> Result<(), InvalidName> {
     if scope == Scope::Conversation {
         return owner.check();

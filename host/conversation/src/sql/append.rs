@@ -1,12 +1,16 @@
-//! An append as statements: the conversation, its task, its entries, its state and the claim of its message in one step.
+//! An append as statements. One step stores the conversation, its task, its entries, its state and the claim of its
+//! message.
 
+use std::collections::BTreeSet;
+use std::ops::RangeFrom;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use annex_database::{Change, Database, Rows, Step, Value};
 use annex_protocol::{Json, Timestamp};
 
-use super::artifacts::{EncodedArtifact, latest_artifacts};
+use super::artifacts::{EncodedArtifact, artifacts_of};
 use super::leased::Leased;
 use super::scopes::ScopeChange;
 use super::values::{member, named};
@@ -21,25 +25,32 @@ use crate::limits::Limits;
 use crate::state::{STORED, Scope, StateDelta};
 use crate::store::{Append, Outcome, Position};
 
-/// The most entries, and the most keys, of an append that is made in one trip.
+/// The most entries, keys and artifacts of an append that takes one round trip.
 const FEW: usize = 8;
-/// The positions of the artifacts of one append.
+/// The number of positions that are reserved for the keys, and for the artifacts, of one append.
 const FEW_POSITIONS: i64 = 8;
+
+/// Positions that are greater than those of earlier appends.
+fn positions() -> RangeFrom<i64> {
+    // Many appends have the same millisecond, and no two of one conversation have the same microsecond.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    i64::try_from(now).unwrap_or_default().saturating_mul(FEW_POSITIONS)..
+}
 
 /// An append, encoded.
 pub(super) struct Write {
     pub(super) key: ConversationKey,
     pub(super) at: Position,
     limits: Limits,
-    /// The writing turn: its fence, and its text in the queue.
+    /// The fence of the writing turn, and the text of this turn in the queue.
     pub(super) by: Option<(Fence, String)>,
     pub(super) ends: bool,
-    /// The statements of the database.
+    /// The statement that locks the row of the conversation. It differs between databases.
     pub(super) lock: &'static str,
     advance: &'static str,
     task: Option<EncodedTask>,
     pub(super) entries: Vec<EncodedEntry>,
-    /// The number of events among the entries, and the time of the last one.
+    /// The number of events among the entries.
     events: u64,
     updated_at: Option<i64>,
     delta: StateDelta,
@@ -48,19 +59,19 @@ pub(super) struct Write {
     message: Option<MessageKey>,
     resume: Option<Arc<str>>,
     answer: Option<String>,
-    /// True if the agent has refused the message, whose task and claim are deleted.
+    /// True if the agent has refused the message. The task and the claim of the message are then deleted.
     is_refused: bool,
-    /// True once an attempt has failed that may have stored the append.
+    /// True once an attempt has failed although it may have stored the append.
     pub(super) is_doubtful: AtomicBool,
 }
 
-/// The row of a task.
+/// The columns of a task.
 struct EncodedTask {
     id: String,
     state: &'static str,
     status_at: i64,
     finished_at: Option<i64>,
-    /// Empty for a large task, whose entries tell all of it.
+    /// The JSON of the task. Empty for a large task, which is read from its entries.
     json: Arc<str>,
     pins: Option<Arc<str>>,
     upstream: Option<Arc<str>>,
@@ -117,7 +128,7 @@ impl Write {
             events: events.len() as u64,
             updated_at: events.last().map(|event| event.timestamp.as_millis()),
             delta,
-            artifacts: latest_artifacts(&events).map_err(StoreError::from)?,
+            artifacts: artifacts_of(&events).map_err(StoreError::from)?,
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
             message: append
                 .submission
@@ -133,7 +144,7 @@ impl Write {
         })
     }
 
-    /// The number of the last entry of the position after the append.
+    /// The number of the last entry after the append: of the task, or of the conversation if the position has no task.
     fn last(&self, conversation: u64) -> u64 {
         match &self.at.task {
             Some(_) => self.at.number.saturating_add(self.entries.len() as u64),
@@ -141,7 +152,7 @@ impl Write {
         }
     }
 
-    fn deletes_task(&self) -> bool {
+    pub(super) fn deletes_task(&self) -> bool {
         self.answer.is_some() || self.is_refused
     }
 
@@ -158,7 +169,7 @@ impl Write {
         Step::rows(rows, values.collect::<Vec<_>>())
     }
 
-    /// The task, the entries and the accepted message.
+    /// The steps that store the task, the entries and the accepted message.
     fn common_steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
         let owner = self.key.owner();
@@ -212,14 +223,11 @@ impl Write {
     }
 
     /// Stores the artifacts, unless there are none.
-    fn put_artifacts(&self, now: i64) -> Option<Step<'_>> {
+    fn put_artifacts(&self) -> Option<Step<'_>> {
         if self.artifacts.is_empty() {
             return None;
         }
-        // Appends of one millisecond have their order by the number of the entry.
-        let number = i64::try_from(self.at.number % 256).unwrap_or_default();
-        let positions = now.saturating_mul(256).saturating_add(number).saturating_mul(FEW_POSITIONS)..;
-        let rows = self.artifacts.iter().zip(positions).map(|(artifact, position)| {
+        let rows = self.artifacts.iter().zip(positions()).map(|(artifact, position)| {
             let size = Value::count(artifact.size);
             [Value::Text(&artifact.name), Value::Text(&artifact.json), size, Value::Int(position)]
         });
@@ -227,12 +235,11 @@ impl Write {
     }
 
     /// Stores the keys of the conversation, unless there are none.
-    fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>, now: i64) -> Option<Step<'a>> {
+    fn put_keys<'a>(&'a self, own: Vec<(&'a str, &'a Json)>) -> Option<Step<'a>> {
         if own.is_empty() {
             return None;
         }
-        let positions = now.saturating_mul(256)..;
-        let rows = own.into_iter().zip(positions).map(|((name, value), position)| {
+        let rows = own.into_iter().zip(positions()).map(|((name, value), position)| {
             let size = Value::count(name.len() + value.get().len());
             [Value::Text(name), Value::Text(value.get()), size, Value::Int(position)]
         });
@@ -244,13 +251,16 @@ impl Change for Write {
     type Answer = u64;
     type Error = AppendError;
 
-    /// Entries of a turn with few own keys and artifacts.
+    /// The append as steps for one round trip. `None` if the append does not fit: it has no turn or no task, deletes
+    /// its task, has shared or removed keys, or has many entries, keys or artifacts.
     fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
         let (fence, member) = self.by.as_ref()?;
         let own: Vec<_> = self.delta.within(Scope::Conversation).collect();
+        let artifacts: BTreeSet<_> = self.artifacts.iter().map(|artifact| &artifact.name).collect();
         let is_plain = self.task.is_some()
             && !self.deletes_task()
             && self.artifacts.len() <= FEW
+            && self.artifacts.len() == artifacts.len()
             && self.entries.len() <= FEW
             && own.len() <= FEW
             && self.delta.iter().count() == own.len()
@@ -262,13 +272,13 @@ impl Change for Write {
         let of_artifacts: usize = self.artifacts.iter().map(|artifact| artifact.size).sum();
         let bytes: usize = own.iter().map(|(name, value)| name.len() + value.get().len()).sum();
         let [tenant, app, user, context] = named(&self.key);
-        let (member, now) = (Value::Text(member), Timestamp::now().as_millis());
+        let member = Value::Text(member);
         // A turn that says nothing may write although its conversation was deleted.
         let orphan = if self.says() { member } else { Value::Text("-") };
         let values = [
             Value::count(self.events),
             Value::MaybeInt(self.updated_at),
-            Value::Int(now),
+            Value::Int(Timestamp::now().as_millis()),
             Value::MaybeText(self.upstream.as_deref()),
             member,
             tenant,
@@ -295,14 +305,14 @@ impl Change for Write {
         if own.iter().any(|(name, _)| encoded_name(name) != **name) {
             return None;
         }
-        steps.extend(self.put_artifacts(now));
-        steps.extend(self.put_keys(own, now));
+        steps.extend(self.put_artifacts());
+        steps.extend(self.put_keys(own));
         Some((steps, self.last(0)))
     }
 
     async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<u64, AppendError> {
         let locked = self.lock::<D>(transaction).await?;
-        if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction).await? {
+        if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction, &locked).await? {
             return Ok(self.last(locked.number));
         }
         self.check_writer::<D>(transaction, &locked).await?;

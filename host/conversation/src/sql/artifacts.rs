@@ -1,6 +1,5 @@
 //! The artifacts of a conversation.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annex_database::{Database, Row, Value};
@@ -27,13 +26,13 @@ impl EncodedArtifact {
     }
 }
 
-/// The latest version of each artifact of these events.
-pub(super) fn latest_artifacts(events: &[&Arc<Event>]) -> Result<Vec<EncodedArtifact>, serde_json::Error> {
-    let latest: BTreeMap<&String, &Parts> = events.iter().flat_map(|event| &event.artifacts).collect();
-    latest.into_iter().map(|(name, parts)| EncodedArtifact::new(name, parts)).collect()
+/// The artifacts that these events bring, in the order of the events. Two events may write the same artifact.
+pub(super) fn artifacts_of(events: &[&Arc<Event>]) -> Result<Vec<EncodedArtifact>, serde_json::Error> {
+    let artifacts = events.iter().flat_map(|event| &event.artifacts);
+    artifacts.map(|(name, parts)| EncodedArtifact::new(name, parts)).collect()
 }
 
-/// Writes a new version, for which the oldest artifacts make room.
+/// Stores a new version of an artifact. If the artifacts then exceed a limit, the oldest ones are deleted.
 pub(super) async fn put<D: Database>(
     transaction: &mut D::Transaction,
     id: i64,

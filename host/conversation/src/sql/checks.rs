@@ -8,7 +8,7 @@ use super::statements;
 use super::values::{members, named};
 use crate::error::AppendError;
 
-/// A conversation whose row is locked.
+/// The row of a conversation, which the transaction has locked.
 pub(super) struct Locked {
     pub(super) id: i64,
     pub(super) number: u64,
@@ -18,7 +18,7 @@ pub(super) struct Locked {
 }
 
 impl Write {
-    /// Locks the row of the conversation, which a writer without a turn makes.
+    /// Locks the row of the conversation. If there is no row, a writer without a turn inserts one.
     pub(super) async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Locked, AppendError> {
         let [tenant, app, user, context] = named(&self.key);
         let replica = self.by.as_ref().map_or("", |(fence, _)| fence.replica.id());
@@ -94,12 +94,19 @@ impl Write {
         }
     }
 
-    /// True if the log of the task goes on with just these entries.
-    pub(super) async fn is_stored<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<bool> {
+    /// True if an earlier attempt has stored the append: the entries of the task after its position are exactly these. Of an end without entries: if the turn has left.
+    pub(super) async fn is_stored<D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        locked: &Locked,
+    ) -> sqlx::Result<bool> {
         let Some(task) = &self.at.task else { return Ok(false) };
+        if self.entries.is_empty() {
+            return self.has_left::<D>(transaction, (locked, Value::Text(task.as_str()))).await;
+        }
         let values = [Value::Text(task.as_str()), Value::count(self.at.number), Value::count(self.entries.len())];
         let rows = D::query(transaction, statements::SELECT_WRITTEN, &values).await?;
-        if rows.len() != self.entries.len() || rows.is_empty() {
+        if rows.len() != self.entries.len() {
             return Ok(false);
         }
         for (row, entry) in rows.iter().zip(&self.entries) {
@@ -108,5 +115,22 @@ impl Write {
             }
         }
         Ok(true)
+    }
+
+    /// True if the turn has left the queue with its task as this append leaves it. A turn that another process has taken over
+    /// has not left: its task has another fence, or further entries.
+    async fn has_left<D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        (locked, task): (&Locked, Value<'_>),
+    ) -> sqlx::Result<bool> {
+        let Some((_, member)) = self.by.as_ref().filter(|_| self.ends) else { return Ok(false) };
+        if members(&locked.turns).any(|other| other == member) {
+            return Ok(false);
+        }
+        let stored = D::query(transaction, statements::SELECT_NUMBER, &[task]).await?;
+        let Some(stored) = stored.first() else { return Ok(self.deletes_task()) };
+        let turns = D::query(transaction, statements::SELECT_TURN_OF_TASK, &[task]).await?;
+        Ok(!self.deletes_task() && turns.is_empty() && from_sql::<u64>(stored.int(1)?) == self.at.number)
     }
 }

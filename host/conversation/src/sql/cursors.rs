@@ -11,7 +11,7 @@ use crate::cursors::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, P
 use crate::error::StoreError;
 use crate::key::check_key;
 
-/// The cursors that a statement has changed, as [`cursor`] reads them; `$1` is the replica.
+/// The columns of the cursors that a statement has changed, in the order that [`cursor`] reads. `$1` is the replica.
 macro_rules! changed_cursors {
     () => {
         "
@@ -21,7 +21,7 @@ macro_rules! changed_cursors {
     };
 }
 
-/// True for a cursor that no living process has, to a process with a lease.
+/// True if no living process sends for the cursor, and the replica `$1` has a lease.
 macro_rules! is_left {
     () => {
         concat!("(sender IS NULL OR sender <> $1 AND NOT ", is_alive!("push_cursor.sender"), ") AND ", is_alive!("$1"))
@@ -73,8 +73,8 @@ macro_rules! claim_unsent {
     };
 }
 
-/// Cursors whose sender has ended or has left the rest to others. Indexes skip the other cursors: those of waiting
-/// tasks, which can be many, and of living senders.
+/// Claims cursors whose sender has ended or has left the remaining events to other processes. Indexes skip the cursors
+/// of waiting tasks, which can be many, and those of living senders.
 const CLAIM_LEFT: &str = claim_unsent!(concat!(
     "(task_id, config_id) IN (
             SELECT task_id, config_id FROM push_cursor WHERE sender IS NOT NULL AND sender NOT IN ",

@@ -9,10 +9,29 @@ use crate::key::ConversationKey;
 
 /// Deletes a conversation. Its row stays as long as it has tasks or a queue.
 pub(super) async fn conversation<D: Database>(database: &D, key: &ConversationKey) -> Result<bool, StoreError> {
+    clear(database, key, (upkeep_statements::CLEAR_CONVERSATION, &named(key))).await
+}
+
+/// Deletes a conversation without a turn that was last changed at this time.
+pub(super) async fn old_conversation<D: Database>(
+    database: &D,
+    key: &ConversationKey,
+    changed_at: i64,
+) -> Result<bool, StoreError> {
+    let [tenant, app, user, context] = named(key);
+    let values = [tenant, app, user, context, Value::Int(changed_at)];
+    clear(database, key, (upkeep_statements::CLEAR_OLD_CONVERSATION, &values)).await
+}
+
+async fn clear<D: Database>(
+    database: &D,
+    key: &ConversationKey,
+    (clear, values): (&'static str, &[Value<'_>]),
+) -> Result<bool, StoreError> {
     let names = named(key);
     let [tenant, app, user, _] = names;
     let mut transaction = database.begin().await?;
-    let rows = D::query(&mut transaction, upkeep_statements::CLEAR_CONVERSATION, &names).await?;
+    let rows = D::query(&mut transaction, clear, values).await?;
     let Some(row) = rows.first() else { return Ok(false) };
     let (id, turns) = (Value::Int(row.int(0)?), row.text(1)?);
     if let Some(running) = members(&turns).next() {

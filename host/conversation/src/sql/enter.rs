@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::leased::Leased;
-use super::values::{member, members, message as message_names, named, next_number, replica_of};
+use super::values::{member, members, named, next_number, replica_of};
 use super::{read, statements};
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
-use crate::history::{ConversationSnapshot, Window};
+use crate::history::Window;
 use crate::key::ConversationKey;
 use crate::queue::{Departure, Entrance, Submission};
 use crate::task::TaskSnapshot;
@@ -56,26 +56,24 @@ pub(super) async fn enter<D: Leased>(
         Value::Text(message.map_or("", |message| message.context.as_str())),
         Value::Text(message.map_or("", |message| message.message.as_str())),
     ];
-    let entered = if D::HAS_ONE_WRITER {
-        enter_by_steps(database, key, submission, &values).await?
-    } else {
-        enter_at_once(database, key, &values).await?
-    };
-    let Some(Queued { turns, number, found, is_late }) = entered else {
+    let rows = database.change(D::STATEMENTS.enter, &values).await?;
+    let is_entered = |row: &&D::Row| row.int(0).is_ok_and(|kind| kind == statements::ENTERED_ROW);
+    let Some(row) = rows.iter().find(is_entered) else {
         return Err(refusal(database, key, submission).await?);
     };
-    if is_late {
+    // Another turn of the task has entered at the same time.
+    if row.text(2)? == statements::LATE {
         leave(database, key, fence, Departure::Refused).await?;
         return Err(AppendError::Fenced);
     }
-    if turns != own {
+    if row.text(1)? != own {
         return Ok(Entrance::Waits(fence.clone()));
     }
-    let found = match found {
-        // The last turn left in between, and the rows are of before. From now on nobody else appends.
-        Some(found) if found.number == number => found,
-        _ => read::conversation(database, key, window).await?,
-    };
+    let mut found = read::snapshot(key, &rows)?;
+    if found.number != from_sql::<u64>(row.int(3)?) {
+        // The turn before left in between, and the rows are of before. From now on nobody else appends.
+        found = read::conversation(database, key, window).await?;
+    }
     Ok(Entrance::Runs(fence.clone(), Box::new(found)))
 }
 
@@ -96,53 +94,6 @@ pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence
             }
         }
     });
-}
-
-/// A queue with the turn in it.
-struct Queued {
-    turns: String,
-    /// The number of events of the conversation.
-    number: u64,
-    /// The conversation, if it was read.
-    found: Option<ConversationSnapshot>,
-    /// True if another turn of the task has entered at the same time.
-    is_late: bool,
-}
-
-async fn enter_at_once<D: Leased>(
-    database: &D,
-    key: &ConversationKey,
-    values: &[Value<'_>],
-) -> Result<Option<Queued>, AppendError> {
-    let rows = database.change(D::STATEMENTS.enter_at_once, values).await?;
-    let is_entered = |row: &&D::Row| row.int(0).is_ok_and(|kind| kind == statements::ENTERED_ROW);
-    let Some(row) = rows.iter().find(is_entered) else { return Ok(None) };
-    let (turns, number, is_late) = (row.text(1)?, from_sql(row.int(3)?), row.text(2)? == statements::LATE);
-    Ok(Some(Queued { turns, number, found: Some(read::snapshot(key, &rows)?), is_late }))
-}
-
-async fn enter_by_steps<D: Leased>(
-    database: &D,
-    key: &ConversationKey,
-    submission: &Submission,
-    values: &[Value<'_>; 17],
-) -> Result<Option<Queued>, AppendError> {
-    let mut transaction = database.begin().await?;
-    let rows = D::query(&mut transaction, D::STATEMENTS.enter, values).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let (id, number, turns) = (row.int(0)?, from_sql(row.int(1)?), row.text(2)?);
-    let [tenant, app, user, context, _events, _bytes, rest @ ..] = *values;
-    // The statement reads no window.
-    let row = [tenant, app, user, context, Value::Int(id), Value::Text(&turns)];
-    let with_row = [&row[..], &rest].concat();
-    D::execute(&mut transaction, statements::TAKE_TASK, &with_row).await?;
-    let waits = members(&turns).count() > 1;
-    if let Some(message) = submission.message.as_ref().filter(|_| waits) {
-        D::execute(&mut transaction, statements::ACCEPT_CLAIM, &message_names(key.owner(), message)).await?;
-    }
-    D::commit(transaction).await?;
-    // Nobody else writes at the same time.
-    Ok(Some(Queued { turns, number, found: None, is_late: false }))
 }
 
 /// The reason why a turn has not entered.
@@ -204,34 +155,30 @@ pub(super) async fn leave<D: Leased>(
     departure: Departure,
 ) -> Result<(), StoreError> {
     let own = member(fence);
-    let epoch = Value::count(fence.epoch);
+    let (replica, epoch) = (Value::Text(fence.replica.id()), Value::count(fence.epoch));
     let mut transaction = database.begin().await?;
     let [tenant, app, user, context] = named(key);
-    let rows =
-        D::query(&mut transaction, statements::SELECT_TASK_OF_TURN, &[Value::Text(fence.replica.id()), epoch]).await?;
-    let task = rows.first().map(|row| row.text(0)).transpose()?;
-    match (departure, task) {
-        (Departure::HandedOver { has_begun }, Some(task)) => {
+    // An append of the turn that is under way ends first. What is stored then decides.
+    D::query(&mut transaction, D::STATEMENTS.lock, &[tenant, app, user, context, replica]).await?;
+    let rows = D::query(&mut transaction, statements::SELECT_TASK_OF_TURN, &[replica, epoch]).await?;
+    let task = rows.first().map(|row| Ok::<_, sqlx::Error>((row.text(0)?, row.int(1)? == 1))).transpose()?;
+    match (departure.of_turn(task.as_ref().is_some_and(|(_, has_begun)| *has_begun)), task) {
+        (Departure::HandedOver { has_begun }, Some((task, _))) => {
             let left = Fence { replica: "".into(), epoch: next_number() };
-            let values = [
-                Value::Text(&task),
-                Value::Text(fence.replica.id()),
-                epoch,
-                Value::count(left.epoch),
-                Value::Int(i64::from(!has_begun)),
-            ];
+            let values =
+                [Value::Text(&task), replica, epoch, Value::count(left.epoch), Value::Int(i64::from(!has_begun))];
             let rows = D::query(&mut transaction, statements::HAND_OVER, &values).await?;
             if let Some(row) = rows.first() {
                 let left = member(&left);
                 let values = [Value::Int(row.int(0)?), Value::Text(&own), Value::Text(&left)];
-                D::query(&mut transaction, statements::MOVE_TURN, &values).await?;
+                D::execute(&mut transaction, statements::MOVE_TURN, &values).await?;
             }
         }
         (_, task) => {
             let values = [tenant, app, user, context, Value::Text(&own)];
             D::query(&mut transaction, statements::REMOVE_TURN, &values).await?;
-            if let Some(task) = task {
-                let values = [Value::Text(&task), Value::Text(fence.replica.id()), epoch];
+            if let Some((task, _)) = task {
+                let values = [Value::Text(&task), replica, epoch];
                 D::execute(&mut transaction, statements::REST_TASK, &values).await?;
                 // It was stored only because its turn had to wait.
                 D::execute(&mut transaction, statements::FORGET_TASK, &[Value::Text(&task)]).await?;

@@ -13,10 +13,8 @@ use crate::cursors::PushCursors;
 pub struct LeasedStatements {
     pub(super) is_alive: &'static str,
     pub(super) claim: &'static str,
-    /// Enters the queue of a conversation, whose row is made if need be.
+    /// Puts a turn with its task and its message into the queue of a conversation, and reads the conversation.
     pub(super) enter: &'static str,
-    /// The same with the task and the message of the turn, and reads the conversation.
-    pub(super) enter_at_once: &'static str,
     /// The first step of an append of a turn.
     pub(super) advance: &'static str,
     /// The same with the last entries of the turn.
@@ -67,7 +65,7 @@ macro_rules! enter {
                 OR NOT (own.tenant = $1 AND own.app = $2 AND own.user_id = $3 AND own.context_id = $4)))
         ON CONFLICT (tenant, app, user_id, context_id) DO UPDATE SET turns = conversation.turns || excluded.turns
         WHERE length(conversation.turns) - length(replace(conversation.turns, '<', '')) <= $11
-        RETURNING id, number, turns"
+        RETURNING "
         )
     };
 }
@@ -96,8 +94,50 @@ macro_rules! advance {
     };
 }
 
+/// [`enter!`] with all that belongs to it as one statement, in which no part sees what another writes.
+const ENTER_AT_ONCE: &str = select_conversation!(
+    concat!(
+        "entered AS (",
+        enter!(has_lease),
+        "id, number, turns),
+    taken AS (",
+        take_task!(),
+        " RETURNING task.id),
+    accepted AS (
+        UPDATE message SET replica = NULL FROM entered, taken WHERE entered.turns <> $8 AND message.tenant = $1
+            AND message.principal = $12 AND message.context_id = $16 AND message.message_id = $17),"
+    ),
+    "
+    UNION ALL
+    SELECT CAST(5 AS BIGINT), turns, CASE WHEN NOT EXISTS (SELECT 1 FROM taken)
+        AND (turns <> $8 OR EXISTS (SELECT 1 FROM task WHERE task.id = $10)) THEN 'late' ELSE '' END, number, id FROM entered"
+);
+
+/// The conversation whose queue the turn has entered by a statement before, in SQLite.
+macro_rules! entered {
+    () => {
+        "WITH entered (id, turns) AS (SELECT id, turns FROM conversation
+            WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND instr(turns, $8) > 0)"
+    };
+}
+
+/// The same as a transaction of SQLite, which has no statement that writes in its parts.
+const ENTER_BY_STEPS: &str = concat!(
+    "BEGIN IMMEDIATE;",
+    enter!(has_file),
+    "5, turns, '', number, id;",
+    entered!(),
+    take_task!(),
+    ";",
+    entered!(),
+    "UPDATE message SET replica = NULL WHERE tenant = $1 AND principal = $12 AND context_id = $16 AND message_id = $17
+        AND EXISTS (SELECT 1 FROM entered WHERE turns <> $8);",
+    select_conversation!("", ""),
+    ";COMMIT"
+);
+
 macro_rules! statements {
-    ($alive:ident, $known:literal) => {
+    ($alive:ident, $enter:ident, $known:literal) => {
         LeasedStatements {
             is_alive: concat!("SELECT CAST(1 AS BIGINT) WHERE ", $alive!("$1")),
             claim: concat!(
@@ -113,24 +153,7 @@ macro_rules! statements {
                 " THEN excluded.replica ELSE message.replica END
     RETURNING digest, task_id, coalesce(replica, ''), claim, coalesce(answer, '')"
             ),
-            enter: enter!($alive),
-            enter_at_once: select_conversation!(
-                concat!(
-                    "entered AS (",
-                    enter!($alive),
-                    "),
-    taken AS (",
-                    take_task!(),
-                    " RETURNING task.id),
-    accepted AS (
-        UPDATE message SET replica = NULL FROM entered, taken WHERE entered.turns <> $8 AND message.tenant = $1
-            AND message.principal = $12 AND message.context_id = $16 AND message.message_id = $17),"
-                ),
-                "
-    UNION ALL
-    SELECT CAST(5 AS BIGINT), turns, CASE WHEN NOT EXISTS (SELECT 1 FROM taken)
-        AND (turns <> $8 OR EXISTS (SELECT 1 FROM task WHERE task.id = $10)) THEN 'late' ELSE '' END, number, id FROM entered"
-            ),
+            enter: $enter,
             advance: advance!("CASE WHEN $5 = '' THEN '' ELSE turns END", $alive),
             advance_and_end: advance!("replace(turns, $5, '')", $alive),
             lock: concat!(
@@ -151,11 +174,11 @@ macro_rules! statements {
             ),
             take: concat!(
                 "
-    UPDATE task SET replica = $1, epoch = $2, attempts = attempts + has_begun
+    UPDATE task SET replica = $1, epoch = $2, attempts = attempts + 1
     WHERE id = $3 AND replica = $4 AND epoch = $5 AND ",
                 $alive!("$1"),
                 "
-    RETURNING conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted"
+    RETURNING conversation_id, coalesce(resume, ''), has_begun, attempts - 1, is_cancelled, is_accepted"
             ),
             forget_first: concat!(
                 "
@@ -198,6 +221,7 @@ macro_rules! statements {
 impl Leased for SqliteDatabase {
     const STATEMENTS: &'static LeasedStatements = &statements!(
         has_file,
+        ENTER_BY_STEPS,
         "(SELECT value ->> 'id' AS id, value ->> 'number' AS number, value ->> 'replica' AS replica FROM json_each($1))
         AS known"
     );
@@ -208,8 +232,11 @@ impl Leased for SqliteDatabase {
 }
 
 impl Leased for PostgresDatabase {
-    const STATEMENTS: &'static LeasedStatements =
-        &statements!(has_lease, "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)");
+    const STATEMENTS: &'static LeasedStatements = &statements!(
+        has_lease,
+        ENTER_AT_ONCE,
+        "json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT, replica TEXT)"
+    );
 
     fn push_cursors(&self) -> Option<&dyn PushCursors> {
         Some(self)

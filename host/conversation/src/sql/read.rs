@@ -17,7 +17,7 @@ use crate::state::ScopedState;
 use crate::stored_task::{StoredTask, TaskContent};
 use crate::task::TaskSnapshot;
 
-/// Entries of a large task that are read at once.
+/// The most entries of a large task in one query.
 const BATCH: usize = 1_000;
 
 pub(super) async fn conversation<D: Database>(
@@ -111,7 +111,7 @@ pub(super) async fn task<D: Database>(database: &D, id: &TaskId) -> Result<Optio
     }
 }
 
-/// The task of a row; `None` when it was deleted meanwhile.
+/// The task in a row; `None` if the task was deleted after the row was read.
 async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<StoredTask>, StoreError> {
     let id = TaskId::from(row.text(0)?);
     let number = from_sql(row.int(1)?);
@@ -131,7 +131,7 @@ async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<S
     Ok(Some(StoredTask { id, key, number, is_worked_on, is_finished, pins, upstream, content }))
 }
 
-/// A task that its entries tell, up to this number.
+/// A large task, made from its first `number` entries. `None` if the task is being deleted.
 async fn large_task<D: Database>(
     database: &D,
     id: &TaskId,
@@ -141,9 +141,10 @@ async fn large_task<D: Database>(
     let unreadable = |source| StoreError::unreadable_task(id, source);
     let mut entries: Vec<Entry> = Vec::new();
     while (entries.len() as u64) < number {
-        let batch = entries_after(database, id, entries.len() as u64, (BATCH, usize::MAX)).await?;
-        if batch.is_empty() {
-            // The task is being deleted, and its entries go with it.
+        let read = entries.len() as u64;
+        let batch = entries_after(database, id, read, (BATCH, usize::MAX)).await?;
+        if batch.is_empty() || (read + 1..).zip(&batch).any(|(number, entry)| entry.number != number) {
+            // The task is being deleted. The entries that the history does not need go with it.
             return Ok(None);
         }
         for entry in &batch {
@@ -159,7 +160,7 @@ async fn large_task<D: Database>(
     Ok(Some(whole(&submitted, &entries)))
 }
 
-/// The task with all of its entries, the first of which may be the task itself.
+/// The task after all of its entries. The first entry may be the task itself; otherwise the entries follow `submitted`.
 fn whole(submitted: &TaskSnapshot, entries: &[Entry]) -> TaskSnapshot {
     if let Some((Entry::Update(first), rest)) = entries.split_first()
         && let annex_protocol::StreamResponse::Task(task) = first.as_ref()

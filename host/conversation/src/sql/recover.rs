@@ -1,4 +1,4 @@
-//! Changed turns of other processes, and lost turns.
+//! Turns of other processes: their cancellation, and taking lost turns over.
 
 use annex_database::{Database, Row, Value, from_sql, may_pass, outlast};
 use annex_protocol::TaskId;
@@ -52,8 +52,14 @@ pub(super) async fn cancel<D: Leased>(database: &D, task: &TaskId) -> Result<Opt
     Ok(rows.first().map(turn).transpose().map_err(|error: sqlx::Error| error)?)
 }
 
-/// Takes a turn over. Tells whether its message was accepted. The take is repeated while the database is lost, until the
-/// lease ends: a turn that this process had taken without hearing of it would be nobody's.
+/// True if the database was lost, so that a change may have been made all the same.
+fn is_lost(error: &StoreError) -> bool {
+    matches!(error, StoreError::Database(error) if may_pass(error))
+}
+
+/// Takes a turn over. Also returns whether the message of the turn was accepted. If the connection to the database
+/// fails, the attempt is repeated until the lease ends. Otherwise the database could give the turn to this process, and
+/// this process would not know it.
 pub(super) async fn take<D: Leased>(
     database: &D,
     task: &TaskId,
@@ -61,7 +67,6 @@ pub(super) async fn take<D: Leased>(
     by: &Replica,
 ) -> Result<Option<(LostTurn, bool)>, StoreError> {
     let fence = Fence { replica: by.clone(), epoch: next_number() };
-    let is_lost = |error: &StoreError| matches!(error, StoreError::Database(error) if may_pass(error));
     let taken = outlast(by.over(), is_lost, || try_take(database, task, (from, &fence))).await;
     taken.unwrap_or(Ok(None))
 }
@@ -88,9 +93,8 @@ async fn try_take<D: Leased>(
     let id = row.int(0)?;
     let (before, after) = (member(from), member(fence));
     let moved = [Value::Int(id), Value::Text(&before), Value::Text(&after)];
-    if is_first && D::query(&mut transaction, statements::MOVE_TURN, &moved).await?.is_empty() {
-        // It has just left the queue.
-        return Ok(None);
+    if is_first {
+        D::execute(&mut transaction, statements::MOVE_TURN, &moved).await?;
     }
     let names = D::query(&mut transaction, statements::SELECT_NAMES, &[Value::Int(id)]).await?;
     let name = names.first().ok_or(sqlx::Error::RowNotFound)?;
@@ -118,18 +122,39 @@ pub(super) async fn take_lost<D: Leased>(
     for row in &rows {
         let task = TaskId::from(row.text(0)?);
         let from = Fence { replica: row.text(1)?.into(), epoch: from_sql(row.int(2)?) };
-        match take(database, &task, &from, by).await? {
-            Some((turn, true)) => taken.push(turn),
-            // Its client was promised nothing, and sends the message again.
-            Some((turn, false)) => forget(database, &turn).await?,
-            // Another process was faster.
-            None => {}
+        match take_one(database, &task, &from, by).await {
+            Ok(turn) => taken.extend(turn),
+            Err(error) if taken.is_empty() => return Err(error),
+            // The turns that are taken are this process's, and nobody else takes them.
+            Err(error) => {
+                tracing::warn!(%error, "some lost turns are not taken yet");
+                break;
+            }
         }
     }
     Ok(taken)
 }
 
-/// Takes a turn out of its queue without a trace.
+/// Takes one turn, unless another process was faster or the turn is forgotten.
+async fn take_one<D: Leased>(
+    database: &D,
+    task: &TaskId,
+    from: &Fence,
+    by: &Replica,
+) -> Result<Option<LostTurn>, StoreError> {
+    Ok(match take(database, task, from, by).await? {
+        Some((turn, true)) => Some(turn),
+        // Its client was promised nothing, and sends the message again.
+        Some((turn, false)) => {
+            // Repeated like the take: the turn is in the queue as one of this process until it is forgotten.
+            outlast(by.over(), is_lost, || forget(database, &turn)).await.transpose()?;
+            None
+        }
+        None => None,
+    })
+}
+
+/// Removes a turn from its queue, and its task if the task was stored only for this turn.
 async fn forget<D: Database>(database: &D, turn: &LostTurn) -> Result<(), StoreError> {
     let mut transaction = database.begin().await?;
     let own = member(&turn.fence);

@@ -1,4 +1,4 @@
-//! A change of the keys of one scope: first what it would lead to, then the rows.
+//! A change of the keys of one scope. The result is checked first, and the rows are written then.
 
 use std::collections::HashMap;
 
@@ -13,19 +13,19 @@ use crate::key::ConversationKey;
 use crate::limits::{Limits, ScopeSize};
 use crate::state::{Scope, StateDelta};
 
-/// The id of no conversation.
+/// A number that is not the id of any conversation.
 const NO_CONVERSATION: i64 = -1;
 
-/// The rows that a delta makes in one scope.
+/// The rows that a delta writes and deletes in one scope.
 pub(super) struct ScopeChange<'a> {
     scope: Scope,
-    /// In the order of their names, so that no two writers wait for each other.
+    /// The rows in the order of their names, so that no two writers wait for each other.
     rows: Vec<KeyRow<'a>>,
 }
 
 struct KeyRow<'a> {
     name: String,
-    /// `None` for a key that is removed.
+    /// The value of the key; `None` for a key that is removed.
     value: Option<&'a Json>,
     size: usize,
     position: i64,
@@ -38,7 +38,7 @@ struct StoredKey {
 }
 
 impl<'a> ScopeChange<'a> {
-    /// Reads what is stored in the scope. `id` is that of the conversation.
+    /// Reads the stored keys of the scope and computes the rows that change. `id` is the id of the conversation.
     ///
     /// # Errors
     /// When the scope would grow beyond its limits.
@@ -66,7 +66,7 @@ impl<'a> ScopeChange<'a> {
         Ok(change)
     }
 
-    /// The rows to write and to delete; `kept` becomes what the scope has then.
+    /// The rows to write and to delete. Changes `kept`, the stored keys of the scope, to the keys after the delta.
     fn over(kept: &mut HashMap<String, StoredKey>, (scope, delta): (Scope, &'a StateDelta), limits: &Limits) -> Self {
         let last = kept.values().map(|kept| kept.position).max().unwrap_or_default();
         let mut rows = Vec::new();
@@ -87,7 +87,7 @@ impl<'a> ScopeChange<'a> {
         Self { scope, rows }
     }
 
-    /// Writes and deletes the rows. A key that was there keeps its position.
+    /// Writes and deletes the rows. An existing key keeps its position.
     pub(super) async fn write<D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -115,7 +115,7 @@ impl<'a> ScopeChange<'a> {
     }
 }
 
-/// Deletes the key of an encoded name, and says whether it was there.
+/// Deletes a key, given its encoded name. Returns true if the key existed.
 pub(super) async fn delete_key<D: Database>(
     transaction: &mut D::Transaction,
     (scope, name): (Scope, &str),

@@ -36,8 +36,8 @@ pub(super) static PUT_TASK: Rows = Rows {
         replica = excluded.replica, epoch = excluded.epoch,
         resume = CASE WHEN excluded.replica IS NULL THEN NULL WHEN task.has_begun = 0 THEN excluded.resume
             ELSE task.resume END,
-        attempts = CASE WHEN excluded.replica IS NOT NULL AND task.attempts > excluded.attempts THEN task.attempts
-            ELSE excluded.attempts END,
+        attempts = CASE WHEN excluded.replica IS NOT NULL AND task.has_begun = 1 AND task.attempts > excluded.attempts
+            THEN task.attempts ELSE excluded.attempts END,
         is_accepted = excluded.is_accepted, has_begun = excluded.has_begun,
         is_cancelled = CASE WHEN excluded.replica IS NULL THEN 0 ELSE task.is_cancelled END",
     of_first: Some(OfFirst {
@@ -148,9 +148,6 @@ macro_rules! take_task {
     };
 }
 
-/// The same for a turn that has entered by another statement: $5 is the conversation, and $6 its queue.
-pub(super) const TAKE_TASK: &str = concat!("WITH entered (id, turns) AS (SELECT $5, $6)\n        ", take_task!());
-
 pub(super) use {select_conversation, take_task, task_columns};
 
 pub(super) const SELECT_TURNS: &str = "
@@ -171,10 +168,11 @@ pub(super) const REMOVE_TURN: &str = "
     UPDATE conversation SET turns = replace(turns, $5, '')
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 RETURNING id";
 
-/// Gives a turn another fence.
+/// Gives a turn another fence. A turn that the queue has lost gets the last place: its task would never end without one.
 pub(super) const MOVE_TURN: &str = "
-    UPDATE conversation SET turns = replace(turns, $2, $3)
-    WHERE id = $1 AND length(replace(turns, $2, '')) < length(turns) RETURNING id";
+    UPDATE conversation SET turns = CASE WHEN length(replace(turns, $2, '')) < length(turns) THEN replace(turns, $2, $3)
+        ELSE turns || $3 END
+    WHERE id = $1";
 
 /// A conversation that exists for its queue alone.
 pub(super) const FORGET_CONVERSATION: &str = "
@@ -199,7 +197,7 @@ pub(super) const REST_TASK: &str = "
 
 /// What taking a turn returns, of a turn that was taken.
 pub(super) const SELECT_TAKEN: &str = "
-    SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - has_begun, is_cancelled, is_accepted FROM task
+    SELECT conversation_id, coalesce(resume, ''), has_begun, attempts - 1, is_cancelled, is_accepted FROM task
     WHERE replica = $1 AND epoch = $2 AND id = $3";
 
 /// Leaves the turn of a task to other processes. No replica has an empty id.
@@ -277,9 +275,6 @@ pub(super) const RELEASE_CLAIM: &str = "
     DELETE FROM message WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5
         AND replica = $6";
 
-pub(super) const ACCEPT_CLAIM: &str = "
-    UPDATE message SET replica = NULL WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4";
-
 pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
 
 // State keys and artifacts.
@@ -348,6 +343,6 @@ pub(super) const SELECT_TURN_OF_TASK: &str = "SELECT id FROM task WHERE id = $1 
 pub(super) const SELECT_ID: &str = "
     SELECT id FROM conversation WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
 
-pub(super) const SELECT_TASK_OF_TURN: &str = "SELECT id FROM task WHERE replica = $1 AND epoch = $2";
+pub(super) const SELECT_TASK_OF_TURN: &str = "SELECT id, has_begun FROM task WHERE replica = $1 AND epoch = $2";
 
 pub(super) const SELECT_NAMES: &str = "SELECT tenant, app, user_id, context_id FROM conversation WHERE id = $1";

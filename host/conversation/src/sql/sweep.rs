@@ -1,4 +1,4 @@
-//! Deleting old conversations, tasks and claims, in small transactions between which writers get their turn.
+//! Deletes old conversations, tasks and claims. Other writers can write between the small transactions.
 
 use annex_database::{Database, Row, Value};
 use annex_protocol::{TaskId, Timestamp};
@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::key::ConversationKey;
 use crate::retention::{Retention, Swept};
 
-/// Records that are looked for at once.
+/// The most records in one query.
 const BATCH: usize = 100;
 
 pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> Result<Swept, StoreError> {
@@ -20,7 +20,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
         let rows = database.read(upkeep_statements::OLD_CONVERSATIONS, &values).await?;
         for row in &rows {
             let key = ConversationKey::new(row.text(0)?, row.text(1)?, row.text(2)?, row.text(3)?);
-            swept.conversations += u64::from(delete::conversation(database, &key).await?);
+            swept.conversations += u64::from(delete::old_conversation(database, &key, row.int(4)?).await?);
         }
         if rows.len() < BATCH {
             break;

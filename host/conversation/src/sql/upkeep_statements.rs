@@ -14,12 +14,27 @@ pub(super) const USERS_IN: &str = "
     SELECT user_id FROM conversation WHERE tenant = $1 AND app = $2 AND context_id = $3 AND number > 0
     ORDER BY user_id LIMIT CAST($4 AS BIGINT)";
 
-/// Ends the history of a conversation. The fence of the running turn is noted, which must not begin another one.
-pub(super) const CLEAR_CONVERSATION: &str = "
+/// Ends the history of a conversation, and returns its id and its queue.
+macro_rules! clear {
+    ($more:literal) => {
+        concat!(
+            "
     UPDATE conversation SET number = 0, upstream = NULL,
         cleared = coalesce((SELECT max(seq) FROM log_entry WHERE log_entry.conversation_id = conversation.id), 0)
-    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND number > 0
-    RETURNING id, turns";
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND number > 0",
+            $more,
+            "
+    RETURNING id, turns"
+        )
+    };
+}
+
+/// Ends the history at once. The running turn must not begin a new history, so [`SET_ORPHAN`] then stores the fence of that
+/// turn.
+pub(super) const CLEAR_CONVERSATION: &str = clear!("");
+
+/// Ends the history, unless a turn has begun or the conversation has changed since [`OLD_CONVERSATIONS`] found it.
+pub(super) const CLEAR_OLD_CONVERSATION: &str = clear!(" AND turns = '' AND changed_at = $5");
 
 pub(super) const SET_ORPHAN: &str = "UPDATE conversation SET orphan = $2 WHERE id = $1";
 
@@ -35,16 +50,16 @@ pub(super) const COUNT_HOLDINGS: &str = "
         (SELECT count(*) FROM task WHERE tenant = $1),
         (SELECT count(*) FROM task WHERE tenant = $1 AND replica IS NOT NULL)";
 
-/// The oldest idle conversation of any tenant that is too old, or too many of its tenant.
+/// The oldest conversations without a turn that are too old, or are too many of their tenant. Includes all tenants.
 pub(super) const OLD_CONVERSATIONS: &str = "
-    SELECT tenant, app, user_id, context_id FROM (
+    SELECT tenant, app, user_id, context_id, changed_at FROM (
         SELECT tenant, app, user_id, context_id, turns, changed_at,
             row_number() OVER (PARTITION BY tenant ORDER BY changed_at DESC, id DESC) AS position
         FROM conversation WHERE number > 0) AS kept
     WHERE turns = '' AND (position > $1 OR changed_at < $2)
     ORDER BY changed_at LIMIT CAST($3 AS BIGINT)";
 
-/// Rows that hold neither a conversation nor tasks nor turns.
+/// Deletes rows that have neither a history nor tasks nor turns.
 pub(super) const DELETE_EMPTY: &str = "
     DELETE FROM conversation WHERE number = 0 AND turns = '' AND changed_at < $1
         AND NOT EXISTS (SELECT 1 FROM task WHERE task.conversation_id = conversation.id)";
@@ -63,7 +78,7 @@ pub(super) const OLD_TASKS_OF_TENANT: &str = "
         FROM task WHERE finished_at IS NOT NULL AND tenant = $3) AS kept
     WHERE position > $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT)";
 
-/// Entries of a task that are not in the history.
+/// Deletes the entries of a task. Entries in the history of the conversation stay.
 pub(super) const DELETE_ENTRIES_OF_TASK: &str = "
     DELETE FROM log_entry WHERE task_id = $1 AND (kind NOT IN ('message', 'event')
         OR seq <= (SELECT cleared FROM conversation WHERE conversation.id = log_entry.conversation_id))";

@@ -1,19 +1,21 @@
-//! Names as parameters of statements.
+//! Names, and turns in a queue, as parameters of statements.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annex_database::Value;
+use uuid::Uuid;
 
 use crate::claim::MessageKey;
 use crate::fence::Fence;
 use crate::key::{ConversationKey, Owner};
 
-/// The names of a conversation.
+/// The tenant, agent, user and context of a conversation, as parameters of a statement.
 pub(super) fn named(key: &ConversationKey) -> [Value<'_>; 4] {
     [Value::Text(&key.tenant), Value::Text(&key.app), Value::Text(&key.user), Value::Text(key.context.as_str())]
 }
 
-/// The names of a message.
+/// The tenant, principal, context id and message id of a message, as parameters of a statement.
 pub(super) fn message<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 4] {
     [
         Value::Text(&owner.tenant),
@@ -23,24 +25,37 @@ pub(super) fn message<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'
     ]
 }
 
-/// A turn in the text of a queue, for example `<one/7>`.
+/// A turn as the text of a queue contains it, for example `<one/7>`.
 pub(super) fn member(fence: &Fence) -> String {
     format!("<{}/{}>", fence.replica.id(), fence.epoch)
 }
 
-/// The members of a queue, in order.
+/// The turns in the text of a queue, in order.
 pub(super) fn members(turns: &str) -> impl Iterator<Item = &str> {
     turns.split_inclusive('>')
 }
 
-/// The replica of a member.
+/// The id of the replica in the text of a turn.
 pub(super) fn replica_of(member: &str) -> &str {
     let inner = member.trim_start_matches('<');
     inner.rsplit_once('/').map_or(inner, |(replica, _)| replica)
 }
 
-/// A number that this process gives once.
+/// A number that no process has returned before. Each process counts from a random number, because turns that two processes
+/// have handed over differ only by their numbers.
 pub(super) fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(Uuid::new_v4().as_u64_pair().0 >> 2));
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_number;
+
+    #[test]
+    fn two_processes_do_not_count_from_the_same_number() {
+        let number = next_number();
+        assert!(number > u64::from(u32::MAX) && i64::try_from(number).is_ok(), "{number}");
+        assert_ne!(next_number(), number);
+    }
 }

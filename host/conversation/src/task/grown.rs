@@ -1,4 +1,4 @@
-//! A large task: an older copy and the entries since. The values are computed on first access.
+//! A large task: an older copy and the entries since then. The values are computed on first access.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,20 +17,20 @@ pub(super) struct Grown {
     pub(super) state: TaskState,
     pub(super) status_at: Option<Timestamp>,
     pub(super) size: TaskSize,
-    /// The whole task, after the first access.
+    /// The whole task. It is made from `parts` on the first access.
     pub(super) whole: OnceLock<(Task, TaskSize)>,
-    /// The parts, before the first access.
+    /// The parts from which the whole task is made. `None` after the first access.
     pub(super) parts: Mutex<Option<GrownParts>>,
 }
 
-/// A task and the entries since.
+/// An older copy of a task and the entries since then.
 #[derive(Clone, Debug)]
 pub(super) struct GrownParts {
-    /// A snapshot whose values are at hand.
+    /// The older copy, whose values are computed already.
     base: TaskSnapshot,
-    /// The entries since, and maybe some that came after this moment.
+    /// The entries after `base`. Later snapshots of the task add entries to the same list.
     log: Arc<Mutex<Vec<Entry>>>,
-    /// The number of entries that belong to this moment.
+    /// The number of entries in `log` that belong to this snapshot.
     length: usize,
     /// The ids of all artifacts.
     pub(super) artifacts: Arc<BTreeSet<ArtifactId>>,
@@ -62,7 +62,7 @@ impl Grown {
 }
 
 impl GrownParts {
-    /// Nothing has come since `base`.
+    /// A task without entries after `base`.
     pub(super) fn of(base: TaskSnapshot) -> Self {
         let artifacts = base.artifacts.iter().map(|artifact| artifact.artifact_id.clone()).collect();
         Self { base, log: Arc::default(), length: 0, artifacts: Arc::new(artifacts) }
@@ -104,7 +104,7 @@ impl GrownParts {
     }
 }
 
-/// The artifact that an entry brings.
+/// The id of the artifact that an entry brings.
 fn artifact(entry: &Entry) -> Option<&ArtifactId> {
     match entry {
         Entry::Update(update) => match update.as_ref() {

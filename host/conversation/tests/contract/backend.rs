@@ -18,7 +18,7 @@ use crate::table;
 
 pub(crate) type Store = Arc<dyn annex_conversation::Store>;
 
-/// Where the conversations of one case are, and who works on them.
+/// The store of the conversations of one case, and its replicas.
 #[derive(Clone)]
 pub(crate) enum Backend {
     Memory(Arc<Registry>),
@@ -26,7 +26,7 @@ pub(crate) enum Backend {
     Postgres(String),
 }
 
-/// The leases of the replicas of one case in memory. All hold until the case says otherwise.
+/// The leases of the replicas of one case in memory. A lease is valid until the case ends it.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<HashSet<String>>);
 
@@ -81,7 +81,54 @@ impl Backend {
         }
     }
 
-    async fn execute(&self, sql: String) {
+    /// The texts that a query of a SQLite file returns.
+    pub(crate) async fn rows(&self, sql: &'static str) -> Vec<String> {
+        let Self::Sqlite(file) = self else { panic!("{sql}: not a SQLite file") };
+        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+        sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap()
+    }
+
+    /// Begins the lease of a replica again.
+    pub(crate) async fn begin_lease(&self, replica: &str) {
+        match self {
+            Self::Memory(leases) => drop(leases.0.lock().unwrap().remove(replica)),
+            Self::Sqlite(_) => self.execute(format!("INSERT INTO process (id) VALUES ('{replica}')")).await,
+            Self::Postgres(_) => self.execute(table::endless(replica)).await,
+        }
+    }
+
+    /// Waits until the database has ended the work of processes that are gone.
+    pub(crate) async fn disconnect(&self) {
+        let Self::Postgres(url) = self else { return };
+        let mut connection = PgConnection::connect(url).await.unwrap();
+        let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::raw_sql(end).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// A number that is read past the store.
+    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
+        match self {
+            Self::Memory(_) => unreachable!("it is no database"),
+            Self::Sqlite(file) => {
+                let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
+            }
+            Self::Postgres(url) => {
+                let mut connection = PgConnection::connect(url).await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
+            }
+        }
+    }
+
+    /// Executes SQL past the store.
+    pub(crate) async fn execute(&self, sql: impl Into<String>) {
+        let sql = sql.into();
         match self {
             Self::Memory(_) => {}
             Self::Sqlite(file) => {
@@ -108,7 +155,7 @@ pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Backend)
     case(Backend::Sqlite(folder.path().join("conversations.db"))).await;
 }
 
-/// Passes, loudly, where there is no PostgreSQL.
+/// Runs a case on PostgreSQL. Without a PostgreSQL server, prints a message and passes.
 pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
     let Some(scratch) = Scratch::create().await else { return };
     let backend = Backend::Postgres(scratch.url().to_owned());

@@ -26,9 +26,10 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ("state/cfg_both", "the history is read from its end, not by time"),
 ];
 
-/// The time of an event that names none, in seconds.
+/// The time of an event without a time, in seconds.
 const UNTIMED: f64 = 1_500.0;
-/// The cases count from their own clock, and sessions are created by that of the machine: a time after all those.
+/// The offset of the times in the cases. Sessions get their time from the clock of the machine, and each event must be
+/// later.
 const EPOCH: i64 = 4_000_000_000_000;
 
 #[derive(Deserialize)]
@@ -43,14 +44,15 @@ struct Input {
     ops: Vec<Operation>,
 }
 
-/// `serde` cannot keep the text of numbers in an enum that is told by a tag, so these are the fields of all kinds.
+/// The fields of all kinds of operations. An enum with a tag would be shorter, but `serde` would then lose the text of
+/// numbers.
 #[derive(Deserialize)]
 struct Operation {
     op: String,
-    /// The name of the session from now on.
+    /// The name that the session gets from this operation.
     #[serde(rename = "as", default)]
     name: String,
-    /// The name that the session was given before.
+    /// The name that an earlier operation gave the session.
     #[serde(default)]
     on: String,
     #[serde(default)]
@@ -85,7 +87,8 @@ struct Expected {
 struct Outcome {
     ok: bool,
     error_type: Option<String>,
-    /// Absent: not about a session. `null`: there is none.
+    /// The session that is expected. Absent if the operation expects nothing about a session; `null` if no session is
+    /// expected.
     #[serde(default, deserialize_with = "present")]
     session: Option<Option<ExpectedSession>>,
     sessions: Option<Vec<ExpectedSession>>,
@@ -139,7 +142,7 @@ async fn conversations_do_what_sessions_of_adk_did_but_for_the_deviations(backen
 }
 
 impl Run<'_> {
-    /// Each case is a tenant of its own.
+    /// The key of the session of an operation. Each case has a tenant of its own.
     fn key(&self, operation: &Operation) -> ConversationKey {
         let context = ContextId::from(operation.session_id.as_deref().unwrap_or("none"));
         ConversationKey::new(self.case, operation.app.as_str(), operation.user.as_deref().unwrap_or_default(), context)
@@ -223,7 +226,7 @@ impl Run<'_> {
     }
 }
 
-/// Cases that ask by time are deviations.
+/// The window of a read. A case that limits the read by time is listed as a deviation.
 fn window(config: Option<&Config>) -> Window {
     let recent = config.and_then(|config| config.num_recent_events);
     recent.map_or(Window::ALL, |count| Window::latest(usize::try_from(count).expect("a count")))
@@ -246,7 +249,7 @@ fn check(session: &ConversationSnapshot, expected: &ExpectedSession, at: &str) {
     }
 }
 
-/// The same keys with the same values, written the same way but for white space.
+/// Checks that two states have the same keys and the same texts of values, apart from white space.
 fn same(state: &JsonObject, expected: &JsonObject, at: &str) {
     let texts = |state: &JsonObject| {
         let mut texts: Vec<(String, String)> =

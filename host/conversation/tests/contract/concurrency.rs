@@ -1,4 +1,4 @@
-//! The same from many tasks at once.
+//! Concurrent appends by many tasks.
 
 use std::future::Future;
 
@@ -15,7 +15,7 @@ on_every_store!(
     parallel_appends_within_one_turn_all_succeed,
 );
 
-/// Runs `work` in ten tasks and gives what each returned.
+/// Runs `work` in ten tasks at the same time. Returns the results.
 async fn ten_at_once<T, F>(work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -24,7 +24,7 @@ where
     at_once(10, work).await
 }
 
-/// The same in so many tasks.
+/// Runs `work` in this number of tasks at the same time. Returns the results.
 pub(crate) async fn at_once<T, F>(tasks: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,

@@ -1,13 +1,14 @@
 //! Stored tasks and entries come back as they were, byte for byte.
 
-use annex_conversation::Entry;
-use annex_protocol::{Artifact, Json, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent};
+use annex_conversation::{Entry, Event, Limits, Window};
+use annex_protocol::{Artifact, Json, Part, PartContent, Parts, StreamResponse, Task, TaskArtifactUpdateEvent};
 
-use crate::support::{Backend, Store, WritesTasks, owner, working};
+use crate::support::{Backend, Says, Store, WritesTasks, event, key, open, owner, working};
 
 on_every_store! {
     numbers_and_the_order_of_keys_survive,
     a_mebibyte_in_one_entry_survives,
+    a_mebibyte_in_one_event_and_its_artifact_survives,
 }
 
 /// Stores a task with an artifact of one part, and compares texts.
@@ -42,6 +43,21 @@ async fn numbers_and_the_order_of_keys_survive(backend: Backend) {
 async fn a_mebibyte_in_one_entry_survives(backend: Backend) {
     let store = backend.store().await;
     check(&store, PartContent::Text("0123456789abcdeé\u{0}".repeat(1 << 16))).await;
+}
+
+async fn a_mebibyte_in_one_event_and_its_artifact_survives(backend: Backend) {
+    let store = backend.store().await;
+    let parts: Parts = vec![Part::text("0123456789abcdeé\u{0}".repeat(1 << 16))].into();
+    let artifacts = [("file".to_owned(), parts.clone())].into();
+    // The state is at its limit, together with the name of the key.
+    let value = Json::string(&"x".repeat(Limits::default().state_bytes - "a".len() - 2));
+    let turn = open(&store, "s").await;
+    let said = Event { parts: parts.clone(), artifacts, ..event("e", &format!(r#"{{"a":{}}}"#, value.get())) };
+    turn.say(said).await.unwrap();
+    let found = store.conversation(&key("s"), Window::ALL).await.unwrap();
+    assert!(found.history[0].parts == parts, "the event is another one");
+    assert!(found.state.value("a") == Some(&value), "the value is another one");
+    assert!(turn.artifact("file").await.unwrap() == Some(parts), "the artifact is another one");
 }
 
 /// The JSON that serde makes of an update.

@@ -5,8 +5,11 @@ use annex_conversation::{
     Submission, TaskSnapshot, Window, end_lost_turn,
 };
 use annex_protocol::{Message, TaskState, Timestamp};
+use sqlx::Connection as _;
+use sqlx::postgres::PgConnection;
 use std::sync::Arc;
 
+use crate::backend::on_postgres;
 use crate::support::{Backend, Says, Store, arrive, beginning, event, events, find, key, open, submission, update};
 
 on_every_store!(
@@ -19,6 +22,7 @@ on_every_store!(
     a_turn_that_is_handed_over_is_taken_at_once,
     a_turn_is_begun_twice_at_most,
     a_turn_that_was_not_begun_here_does_not_count,
+    a_turn_that_waits_is_taken_over_a_few_times_at_most,
     a_turn_without_a_text_is_ended,
     a_lost_turn_ends_with_an_event_and_a_failed_task,
     a_lost_turn_that_was_to_be_cancelled_is_cancelled,
@@ -26,6 +30,8 @@ on_every_store!(
     a_process_without_a_lease_takes_nothing,
     whoever_runs_a_turn_hears_that_it_was_taken,
     a_running_turn_that_is_dropped_is_left_to_others,
+    a_refused_turn_that_has_begun_is_left_to_others,
+    a_turn_that_its_queue_has_lost_is_taken_all_the_same,
 );
 
 /// A turn of a process that has stored a message of the user.
@@ -187,6 +193,31 @@ async fn a_turn_that_was_not_begun_here_does_not_count(backend: Backend) {
     }
 }
 
+async fn a_turn_that_waits_is_taken_over_a_few_times_at_most(backend: Backend) {
+    let store = backend.store().await;
+    let first = open(&store, "s").await;
+    let Arrival::Waits(turn) = arrive(&store, "s", submission("one", "t-2")).await.unwrap() else {
+        panic!("another turn runs")
+    };
+    let handed_over = async |fence: &Fence, has_begun| {
+        store.leave(&key("s"), fence, Departure::HandedOver { has_begun }).await.unwrap();
+        lost(&store, "two").await.remove(0)
+    };
+    let mut turn = handed_over(turn.fence(), true).await;
+    for attempts in 0..LostTurn::MAX_TAKES {
+        assert!(turn.may_go_on() && turn.attempts == attempts, "{turn:?}");
+        // A process that has not tried does not count.
+        turn = handed_over(&turn.fence, false).await;
+        turn = handed_over(&turn.fence, true).await;
+    }
+    assert!(!turn.may_go_on(), "{turn:?}");
+    first.say(event("e", "{}")).await.unwrap();
+    first.close().await;
+    go_on(&store, &turn.fence, "t-2", "begins").await.unwrap();
+    let begun = handed_over(&turn.fence, true).await;
+    assert!(begun.has_begun && begun.attempts == 1, "the takes before do not count: {begun:?}");
+}
+
 async fn a_turn_without_a_text_is_ended(backend: Backend) {
     let store = backend.store().await;
     begun(&store, "s", Submission { resume: None, ..submission("one", "t-1") }).await;
@@ -271,4 +302,61 @@ async fn a_running_turn_that_is_dropped_is_left_to_others(backend: Backend) {
     };
     assert!(lost[0].has_begun);
     assert!(find(&store, "s").await.is_some());
+}
+
+/// Its process does not know that the append of the message was stored.
+async fn a_refused_turn_that_has_begun_is_left_to_others(backend: Backend) {
+    let store = backend.store().await;
+    let fence = begun(&store, "s", submission("one", "t-1")).await;
+    store.leave(&key("s"), &fence, Departure::Refused).await.unwrap();
+    assert!(matches!(go_on(&store, &fence, "t-1", "late").await, Err(AppendError::Fenced)));
+    let taken = lost(&store, "two").await;
+    assert!(matches!(taken.as_slice(), [turn] if turn.has_begun && turn.may_go_on()), "{taken:?}");
+}
+
+/// The memory store cannot lose a turn: it finds turns in their queues.
+async fn a_turn_that_its_queue_has_lost_is_taken_all_the_same(backend: Backend) {
+    let store = backend.store().await;
+    begun(&store, "s", submission("one", "t-1")).await;
+    backend.execute("UPDATE conversation SET turns = ''".to_owned()).await;
+    backend.end_lease("one").await;
+    let turn = lost(&store, "two").await.remove(0);
+    go_on(&store, &turn.fence, "t-1", "answer").await.unwrap();
+    end_lost_turn(&*store, &turn, "gone").await.unwrap();
+    assert_eq!(state(&store, "t-1").await, TaskState::Failed);
+}
+
+/// The append and the departure wait for the same row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_leaves_during_its_first_append_is_left_to_others() {
+    on_postgres(async |backend| {
+        let Backend::Postgres(url) = &backend else { unreachable!("it is PostgreSQL") };
+        let store = backend.store().await;
+        let Arrival::Runs(turn) = arrive(&store, "s", submission("one", "t-1")).await.unwrap() else {
+            panic!("another turn runs")
+        };
+        let mut other = PgConnection::connect(url).await.unwrap();
+        let mut held = other.begin().await.unwrap();
+        sqlx::query("UPDATE conversation SET number = number").execute(&mut *held).await.unwrap();
+        let says = turn.clone();
+        let append = tokio::spawn(async move { says.say(event("e", "{}")).await });
+        waiting_statements(url, 1).await;
+        let (leaving, fence) = (store.clone(), turn.fence().clone());
+        let leave = tokio::spawn(async move { leaving.leave(&key("s"), &fence, Departure::Refused).await });
+        waiting_statements(url, 2).await;
+        held.rollback().await.unwrap();
+        append.await.unwrap().unwrap();
+        leave.await.unwrap().unwrap();
+        let taken = lost(&store, "two").await;
+        assert!(matches!(taken.as_slice(), [turn] if turn.has_begun), "{taken:?}");
+    })
+    .await;
+}
+
+/// Waits until so many statements wait for a lock.
+async fn waiting_statements(url: &str, count: i64) {
+    const WAITING: &str =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    while sqlx::query_scalar::<_, i64>(WAITING).fetch_one(&mut connection).await.unwrap() < count {}
 }

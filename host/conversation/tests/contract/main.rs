@@ -29,6 +29,25 @@ macro_rules! on_every_store {
     };
 }
 
+/// Runs each case on every store whose conversations outlive the process.
+macro_rules! on_every_database {
+    ($($case:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::backend::on_sqlite(super::$case).await;
+            })+
+        }
+
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::backend::on_postgres(super::$case).await;
+            })+
+        }
+    };
+}
+
 #[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 #[path = "../../../leases/tests/leases/table.rs"]
@@ -41,14 +60,23 @@ mod cases;
 mod claims;
 mod concurrency;
 mod configs;
+mod crash;
 mod cursors;
+mod databases;
 mod events;
+mod exact;
+mod file;
 mod full;
+mod full_disk;
 mod json;
 mod keys;
 mod limits;
 mod lists;
 mod lost;
+mod lost_answers;
+mod odd_names;
+mod outage;
+mod program;
 mod queue;
 mod races;
 mod removal;

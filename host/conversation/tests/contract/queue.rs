@@ -34,6 +34,7 @@ on_every_store!(
     a_turn_whose_lease_is_over_writes_nothing,
     a_turn_whose_lease_is_over_does_not_begin,
     a_turn_that_is_dropped_before_it_wrote_was_never_there,
+    a_turn_whose_lease_is_over_leaves_its_place_to_others,
 );
 
 async fn enter(store: &Store, path: &str, task: &str) -> Result<Entrance, AppendError> {
@@ -354,4 +355,15 @@ async fn a_turn_that_is_dropped_before_it_wrote_was_never_there(backend: Backend
     };
     assert!(!next.exists());
     next.say(event("e", "{}")).await.unwrap();
+}
+
+/// An append of the turn may be stored although its process did not learn that.
+async fn a_turn_whose_lease_is_over_leaves_its_place_to_others(backend: Backend) {
+    let store = backend.store().await;
+    let turn = open(&store, "s").await;
+    backend.end_lease("one").await;
+    assert!(matches!(turn.say(event("e", "{}")).await, Err(AppendError::Fenced)));
+    turn.leave(Departure::Refused).await.unwrap();
+    let next = store.enter(&key("s"), submission("two", "t-2"), Window::NONE).await.unwrap();
+    assert!(matches!(next, Entrance::Waits(_)), "{next:?}");
 }

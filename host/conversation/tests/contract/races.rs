@@ -16,7 +16,8 @@ on_every_store!(tasks_that_write_at_once_end_as_in_adk_but_for_the_deviations);
 const ONE_WINS: &str = r#"{"ok": 1, "errors": {"StaleSessionError": 9}, "events": 1, "keys": 1}"#;
 const ALL_ARE_THERE: &str = r#"{"ok": 10, "errors": {}, "merged_user_keys": 10, "merged_app_keys": 10}"#;
 
-/// Cases in which a store does something else on purpose than the store of ADK that is of its kind, and what.
+/// Scenarios in which a store intentionally differs from the store of ADK that is of its kind, each with the
+/// difference.
 const DEVIATIONS: &[(&str, &str, &str, &str)] = &[
     ("conc/append_distinct_copies", "in_memory", "the position says who has not seen the latest event", ONE_WINS),
     ("conc/append_distinct_copies", "sqlite", "the position says who has not seen the latest event", ONE_WINS),
@@ -184,7 +185,7 @@ fn succeeded(results: &[Result<(), AppendError>]) -> usize {
     results.iter().filter(|result| result.is_ok()).count()
 }
 
-/// The number of times that each error came, by its name in ADK.
+/// The number of errors of each kind, by the name of the error in ADK.
 fn errors(results: &[Result<(), AppendError>]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for error in results.iter().filter_map(|result| result.as_ref().err()) {

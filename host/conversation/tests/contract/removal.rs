@@ -127,3 +127,20 @@ async fn a_key_that_is_deleted_under_a_turn_stays_away(backend: Backend) {
     turn.close().await;
     assert_eq!(state_of(&store, "s").await, r#"{"b":2}"#);
 }
+
+/// A deletion looks for the rows that refer to the deleted one. Without an index it reads the tables of all tenants.
+#[tokio::test]
+async fn each_foreign_key_has_an_index_with_all_rows() {
+    crate::backend::on_sqlite(async |backend: Backend| {
+        backend.store().await;
+        let without = "
+            SELECT m.name || '.' || f.\"from\" FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f
+            WHERE m.type = 'table' AND NOT EXISTS (
+                SELECT 1 FROM pragma_index_list(m.name) AS l, pragma_index_info(l.name) AS i
+                WHERE l.partial = 0 AND i.seqno = 0 AND i.name = f.\"from\")";
+        assert_eq!(backend.rows(without).await, [] as [String; 0]);
+        let all = "SELECT m.name FROM sqlite_master AS m, pragma_foreign_key_list(m.name)";
+        assert!(backend.rows(all).await.len() >= 5, "foreign keys are found");
+    })
+    .await;
+}

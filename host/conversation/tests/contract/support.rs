@@ -278,7 +278,7 @@ pub(crate) trait WritesTasks {
 }
 
 impl WritesTasks for Store {
-    /// A task that is its own first entry.
+    /// Stores a task without a turn. The task itself is its first entry.
     async fn begin(&self, owner: &Owner, task: &Task) -> Result<Appended, AppendError> {
         let entries = [StreamResponse::Task(task.clone()).into()];
         let snapshot = task.clone().into();
@@ -286,7 +286,7 @@ impl WritesTasks for Store {
         self.append(&key_of(owner, task), &Position::of_task(task.id.clone(), 0), append).await
     }
 
-    /// The same by a turn that goes on, in a conversation of its own.
+    /// Stores a task in a turn that then continues, in a conversation of its own. The task itself is its first entry.
     async fn run(&self, owner: &Owner, task: &Task) -> Result<Running, AppendError> {
         let task = Task { context_id: task.id.to_string().into(), ..task.clone() };
         let key = key_of(owner, &task);

@@ -43,7 +43,7 @@ async fn a_task_that_is_its_own_first_entry_is_read_as_it_was(backend: Backend) 
     assert_eq!(events[0].decode().unwrap(), Entry::from(event));
 }
 
-/// A store in memory keeps none, so whoever reads events has to be able to read the task in their place.
+/// A store in memory has no entries of a finished task, so a reader of events must be able to read the task instead.
 async fn a_finished_task_is_whole_and_has_all_of_its_entries_or_none(backend: Backend) {
     let store = backend.store().await;
     let mut task = working("t-1");
@@ -205,14 +205,14 @@ async fn a_dropped_call_is_stored_whole_or_not_at_all(backend: Backend) {
     }
 }
 
-/// Resolves at a time that timers are too coarse for.
+/// Waits until a time that timers are too coarse for.
 async fn pass(time: Instant) {
     while Instant::now() < time {
         tokio::task::yield_now().await;
     }
 }
 
-/// Whoever looks at a task need not decode it for that.
+/// A stored task tells its state without being decoded.
 async fn a_stored_task_tells_whether_it_waits_works_or_is_finished(backend: Backend) {
     let store = backend.store().await;
     let ada = owner("ada");

@@ -20,7 +20,7 @@ async fn a_turn_takes_four_trips_to_postgresql() {
         let Backend::Postgres(url) = backend else { unreachable!("it is PostgreSQL") };
         let database: PgConnectOptions = url.parse().unwrap();
         let counter = Counter::start(database.clone());
-        let store = open(counter.url(&database)).await;
+        let store: Arc<dyn ConversationStore> = open(counter.url(&database)).await;
         counter.take();
         for (turn, expected) in [("t-1", [1, 1, 1, 1]), ("t-2", [1, 1, 1, 1])] {
             assert_eq!(run(&store, turn, &counter).await, expected, "claim, enter, append and append of {turn}");
@@ -29,7 +29,8 @@ async fn a_turn_takes_four_trips_to_postgresql() {
     .await;
 }
 
-async fn open(url: String) -> Arc<dyn ConversationStore> {
+/// Opens the store over connections to this URL.
+pub(crate) async fn open(url: String) -> Arc<PostgresStore> {
     let runtime = tokio::runtime::Handle::current();
     // On a thread of its own: sqlx's migrations are no future that can be sent.
     let opened = tokio::task::spawn_blocking(move || {

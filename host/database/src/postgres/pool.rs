@@ -34,11 +34,11 @@ struct Connector {
     /// True if connections are never closed for being idle or old.
     is_lasting: bool,
     lost: Moment,
-    /// When an idle connection was last found dead.
+    /// Time at which an idle connection was last found dead.
     dead: Moment,
 }
 
-/// The moment of the last failure of a kind. Connections that were idle since before that moment may be lost as well.
+/// Time of the last failure of one kind. Connections that have been idle since before that time may be lost as well.
 #[derive(Debug, Default)]
 struct Moment(Mutex<Option<Instant>>);
 
@@ -124,8 +124,8 @@ impl FairPool {
         shared.noted(held)
     }
 
-    /// Closes the pool. Idle connections are closed now, connections in use when they are returned. Waits for the
-    /// latter, at most as long as for acquiring a connection.
+    /// Closes the pool. Idle connections are closed at once. Connections in use are closed when they are returned.
+    /// Waits until all are closed, at most as long as for acquiring a connection.
     pub(super) async fn close(&self) {
         let SharedPool { pool, connections, places, .. } = &*self.0;
         let idle = pool.retain(|_, _| false).removed;
@@ -162,7 +162,7 @@ impl SharedPool {
         }
     }
 
-    /// Records the time if the error says that a connection is lost.
+    /// Records the time if the error means that a connection is lost.
     fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().is_err_and(is_lost) {
             self.pool.manager().lost.is_now();
@@ -311,8 +311,8 @@ fn ends_connection(error: &sqlx::Error) -> bool {
     matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic))
 }
 
-/// True if the error says that the connection is lost, so that other connections may be lost too. A pool timeout says
-/// nothing about connections.
+/// True if the error means that the connection is lost. Other connections may then be lost too. False for a timeout of
+/// the pool, which does not concern a connection.
 pub(super) fn is_lost(error: &sqlx::Error) -> bool {
     may_pass(error) && !matches!(error, sqlx::Error::PoolTimedOut) && ends_connection(error)
 }

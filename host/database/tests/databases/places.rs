@@ -16,6 +16,9 @@ pub(crate) const TABLE: (i64, &str, &str) = (
 );
 pub(crate) const INSERT: &str = "INSERT INTO entry (name, number) VALUES ($1, $2)";
 
+/// Inserts entries.
+pub(crate) static ENTRIES_TO_INSERT: Rows = Rows { tail: "", ..FREE };
+
 /// Inserts entries, except those whose name exists.
 pub(crate) static FREE: Rows = Rows {
     head: "INSERT INTO entry (name, number) VALUES",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_database::{Database, OpenError, SqliteDatabase};
+use annex_database::{Database, OpenError, Row, SqliteDatabase, Value};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Executor};
 
@@ -58,6 +58,22 @@ async fn a_file_that_is_not_a_database_is_refused_and_unchanged() {
     let refused = folder.open(ENTRIES).await.err().unwrap();
     assert!(matches!(refused, OpenError::Database(_)), "{refused}");
     assert_eq!(std::fs::read_to_string(folder.file()).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_text_that_is_a_whole_transaction_returns_the_rows_of_its_statements() {
+    let folder = Folder::create();
+    let database = folder.entries().await;
+    let both = "BEGIN IMMEDIATE;
+        INSERT INTO entry (name, number) VALUES ($1, $2) RETURNING name;
+        UPDATE entry SET number = number + 1 WHERE name = $1;
+        SELECT name FROM entry WHERE number > $2; COMMIT";
+    let rows = database.change(both, &[Value::Text("a"), Value::Int(1)]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.text(0).unwrap()).collect::<Vec<_>>(), ["a", "a"]);
+    database.change(both, &[Value::Text("a"), Value::Int(1)]).await.err().unwrap();
+    database.change(both, &[Value::Text("b"), Value::Int(99)]).await.err().unwrap();
+    database.change(both, &[Value::Text("c"), Value::Int(5)]).await.unwrap();
+    assert_eq!(committed(&database).await, [("a".to_owned(), 2), ("c".to_owned(), 6)]);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use annex_database::{Database, Row, Step, Value};
 
-use crate::places::{FREE, INSERT, TestDatabase, committed, insert};
+use crate::places::{ENTRIES_TO_INSERT, FREE, INSERT, TestDatabase, committed, insert};
 
 const UPDATE: &str = "UPDATE entry SET number = $1 WHERE name = $2";
 
@@ -66,6 +66,24 @@ async fn a_statement_that_changes_no_row_is_distinguished<P: TestDatabase>(place
     assert_eq!(changed.get(..2), Some([1, 0].as_slice()));
 }
 
+async fn a_transaction_of_one_round_trip_is_stored_whole_or_not_at_all<P: TestDatabase>(place: &P) {
+    let database = place.entries().await;
+    let mut transaction = database.begin().await.unwrap();
+    insert::<P::Database>(&mut transaction, "a", 1).await;
+    P::Database::commit(transaction).await.unwrap();
+    let update = |number, name| Step::new(UPDATE, [Value::Int(number), Value::Text(name)]);
+    assert!(database.execute_alone(&[update(2, "a")]).await.unwrap());
+    assert_eq!(committed(&database).await, [("a".to_owned(), 2)]);
+    let inserted = Step::rows(&ENTRIES_TO_INSERT, [Value::Text("b"), Value::Int(3)]);
+    for refused in [vec![update(4, "missing")], vec![update(4, "a"), inserted, update(4, "missing")]] {
+        let stored = database.execute_alone(&refused).await;
+        assert!(!stored.unwrap_or_default());
+        assert_eq!(committed(&database).await, [("a".to_owned(), 2)]);
+    }
+    assert!(database.execute_alone(&[update(5, "a")]).await.unwrap(), "the connection can be used afterwards");
+    assert_eq!(committed(&database).await, [("a".to_owned(), 5)]);
+}
+
 async fn values_come_back_as_they_were_given<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     let mut transaction = database.begin().await.unwrap();
@@ -94,6 +112,7 @@ on_both! {
     others_see_a_change_once_it_is_committed,
     several_statements_return_their_numbers_of_changed_rows,
     a_statement_that_changes_no_row_is_distinguished,
+    a_transaction_of_one_round_trip_is_stored_whole_or_not_at_all,
     values_come_back_as_they_were_given,
     a_closed_database_refuses_everything,
 }

@@ -7,7 +7,7 @@ use annex_database::{Change, Database, SqliteDatabase, Step, TransactionStart, V
 use futures::FutureExt;
 use futures::future::join_all;
 
-use crate::places::{FREE, Folder, INSERT, TestDatabase, committed, insert};
+use crate::places::{ENTRIES_TO_INSERT, Folder, INSERT, TestDatabase, committed, insert};
 
 /// An entry to insert.
 struct Entry {
@@ -37,7 +37,7 @@ impl Change for Entry {
     type Error = InsertError;
 
     fn steps(&self) -> Option<(Vec<Step<'_>>, Insertion)> {
-        let step = Step::rows(&FREE, [Value::Text(&self.name), Value::Int(self.number)]);
+        let step = Step::rows(&ENTRIES_TO_INSERT, [Value::Text(&self.name), Value::Int(self.number)]);
         self.is_common.then(|| (vec![step], Insertion::InTrip))
     }
 
@@ -214,6 +214,7 @@ impl Database for CountingDatabase {
     }
 
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         self.file.execute_alone(steps).await
     }
 

@@ -96,7 +96,7 @@ async fn lines_are_read_across_pieces_and_the_last_needs_no_line_break() {
 /// Calls that read an answer without a limit.
 const UNBOUNDED: [&str; 6] =
     [".text().await", ".bytes().await", ".json().await", ".json::<", ".bytes_stream()", ".chunk().await"];
-/// Files that may use these calls, because they count bytes themselves.
+/// Files that may use the calls in [`UNBOUNDED`], because they count bytes themselves.
 const COUNTING: [&str; 3] = ["egress/src/answer.rs", "client/src/http.rs", "cli/src/record.rs"];
 
 #[test]

@@ -35,8 +35,8 @@ const NOT_PUBLIC_V6: [Ipv6Net; 5] = [
     v6([0x3fff, 0, 0], 20),     // documentation
 ];
 
-/// Prefix of IPv4 addresses in networks that only have IPv6 (RFC 6052). Such an address is public if its IPv4 address
-/// is.
+/// The prefix of IPv6 addresses that stand for an IPv4 address, in networks that only have IPv6 (RFC 6052). Such an
+/// address is public if its IPv4 address is public.
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0], 96);
 
 /// Addresses of cloud metadata services, which return the credentials of the machine that asks.

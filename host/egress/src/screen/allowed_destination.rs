@@ -11,9 +11,9 @@ use url::Host;
 /// (`hooks.internal`), an address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedDestination {
-    /// A host name in lower case without a final dot. Its addresses do not matter, and subdomains are not included.
+    /// A host name in lower case without a final dot. It allows all addresses of this host, but no subdomains.
     Host(String),
-    /// One address or a range.
+    /// One address, or a range of addresses.
     Addresses(IpNet),
 }
 
@@ -33,8 +33,8 @@ impl AllowedDestination {
         }
     }
 
-    /// True if this is exactly this one address. Nothing else allows a metadata service: an operator who allows a
-    /// range or a name does not intend to expose the credentials of the machine.
+    /// True if this destination is exactly `address`. A metadata service is allowed only in this way: an operator who
+    /// allows a range or a name does not intend to expose the credentials of the machine.
     pub(crate) fn is_exactly(&self, address: IpAddr) -> bool {
         match self {
             Self::Host(_) => false,

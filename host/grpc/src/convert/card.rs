@@ -1,4 +1,4 @@
-//! The Agent Card.
+//! Converts the Agent Card from and to Protobuf.
 
 use annex_protocol::{
     AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider, AgentSkill,

@@ -1,4 +1,4 @@
-//! The answers to a message: at once, or event by event.
+//! The answers to a message: one answer, or events of a stream.
 
 use annex_protocol::{SendMessageResponse, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 

@@ -1,8 +1,10 @@
 //! Free-form JSON as `google.protobuf.Struct` and `Value`.
 //!
 //! Numbers become doubles. An integer without an equal double is refused, and a whole double is read as an integer,
-//! without `.0`. Protobuf has values that JSON does not have. A request with such a value is refused; in an answer it
-//! is replaced, by ProtoJSON's name for the number or by `null`.
+//! without `.0`.
+//!
+//! Protobuf has values that JSON does not have. A request with such a value is refused. In an answer the value is
+//! replaced: a number by its name in ProtoJSON, and a missing value by `null`.
 
 mod double;
 mod reader;
@@ -34,7 +36,8 @@ impl FromProto<Struct> for JsonObject {
     }
 }
 
-/// Converts a value. The recursion is limited: prost refuses messages that nest deeper than 100.
+/// Converts a value to JSON. The depth of the recursion is limited, because prost refuses messages that nest deeper
+/// than 100.
 fn json(value: Value) -> Result<serde_json::Value, FieldError> {
     match value.kind {
         Some(Kind::NullValue(_)) => Ok(serde_json::Value::Null),
@@ -72,7 +75,7 @@ fn number(double: f64) -> Option<Number> {
     Number::from_f64(double)
 }
 
-/// ProtoJSON's name for a double that JSON cannot express, such as `Infinity`.
+/// The name that ProtoJSON has for a double that JSON cannot express, such as `Infinity`.
 fn name_of(double: f64) -> &'static str {
     if double.is_nan() {
         "NaN"
@@ -100,7 +103,7 @@ impl IntoProto<Struct> for JsonObject {
     }
 }
 
-/// Writes metadata; `None` for an empty object.
+/// Converts metadata to a struct; `None` for an empty object.
 pub(super) fn write_metadata(field: &str, metadata: JsonObject) -> Result<Option<Struct>, FieldError> {
     if metadata.is_empty() { Ok(None) } else { write(field, metadata).map(Some) }
 }

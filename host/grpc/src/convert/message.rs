@@ -1,4 +1,4 @@
-//! Messages and parts.
+//! Converts messages and parts from and to Protobuf.
 
 use annex_protocol::{ExtensionUri, Message, Part, PartContent, Role, TaskId};
 use base64::Engine;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::pb;
 
-/// Decodes base64 in the standard alphabet without padding.
+/// The decoder for base64 in the standard alphabet without padding.
 const UNPADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl FromProto<pb::Message> for Message {
@@ -87,7 +87,7 @@ impl IntoProto<pb::Part> for Part {
     }
 }
 
-/// Decodes base64 in both alphabets, with or without padding, as the JSON bindings allow.
+/// Decodes base64 in the standard or the URL-safe alphabet, with or without padding. The JSON bindings allow both.
 fn bytes_of(base64: &str) -> Result<Vec<u8>, FieldError> {
     let standard = base64.trim_end_matches('=').replace('-', "+").replace('_', "/");
     // ProtoJSON wants both alphabets read, with padding or without, and the decoder knows one form.

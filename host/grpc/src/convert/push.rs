@@ -1,4 +1,4 @@
-//! Push notification configs.
+//! Converts push notification configs from and to Protobuf.
 
 use annex_protocol::{AuthenticationInfo, ListTaskPushNotificationConfigsResponse, Secret, TaskPushNotificationConfig};
 

@@ -1,4 +1,5 @@
-//! The requests of the operations. CreateTaskPushNotificationConfig is in `push`.
+//! Converts the requests of the operations from and to Protobuf. The request of CreateTaskPushNotificationConfig is in
+//! `push`.
 
 use annex_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,

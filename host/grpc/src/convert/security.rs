@@ -1,4 +1,4 @@
-//! Security schemes and requirements.
+//! Converts security schemes and requirements from and to Protobuf.
 
 use annex_protocol::{
     ApiKeySecurityScheme, AuthorizationCodeOAuthFlow, ClientCredentialsOAuthFlow, DeviceCodeOAuthFlow,

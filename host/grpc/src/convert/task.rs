@@ -1,4 +1,4 @@
-//! Tasks and artifacts.
+//! Converts tasks and artifacts from and to Protobuf.
 
 use annex_protocol::{Artifact, ExtensionUri, Json, ListTasksResponse, Metadata, Task, TaskState, TaskStatus};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::pb;
 
-/// The metadata key for the reason why gRPC cannot carry a task of a list.
+/// The metadata key under which a task in a list has the reason why gRPC cannot carry it.
 const NOT_CARRIED: &str = "annex/not-carried";
 
 impl IntoProto<pb::Task> for Task {
@@ -59,8 +59,8 @@ impl IntoProto<pb::ListTasksResponse> for ListTasksResponse {
     }
 }
 
-/// A task in a list. A task that protobuf cannot carry is reduced to its ids and state, with the reason in its
-/// metadata, so that the rest of the list can be read.
+/// Writes one task of a list. If protobuf cannot carry the task, it is reduced to its ids and state, with the reason in
+/// its metadata. The other tasks of the list can then still be read.
 fn listed((index, task): (usize, Task)) -> Result<pb::Task, FieldError> {
     let status = TaskStatus { state: task.status.state, timestamp: task.status.timestamp, message: None };
     let known = Task { id: task.id.clone(), context_id: task.context_id.clone(), status, ..Task::default() };

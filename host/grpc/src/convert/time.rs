@@ -9,7 +9,7 @@ const NANOS_PER_MILLI: i32 = 1_000_000;
 /// The range of `google.protobuf.Timestamp`: 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
-/// Drops digits beyond milliseconds.
+/// Reads a timestamp, and drops its digits beyond milliseconds.
 impl FromProto<prost_types::Timestamp> for Timestamp {
     fn from_proto(proto: prost_types::Timestamp) -> Result<Self, FieldError> {
         if !SECONDS.contains(&proto.seconds) || !(0..1_000_000_000).contains(&proto.nanos) {

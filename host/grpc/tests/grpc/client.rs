@@ -1,4 +1,4 @@
-//! The client's side: each rpc carries all values in both directions.
+//! The client's side of the binding. Each rpc must carry all values in both directions.
 
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ async fn what_cannot_be_sent_or_read_is_not_the_agents_error() {
     assert!(matches!(error, CallError::TooLarge), "{error:?}");
 }
 
-/// A task with the value as data, and in the metadata of the part, the artifact and the task.
+/// A task with the value in four places: as data of a part, and in the metadata of the part, the artifact and the task.
 fn task_with(value: &prost_types::Value) -> pb::Task {
     let metadata = || Some(support::object([("k", value.clone())]));
     let content = Some(pb::part::Content::Data(value.clone()));
@@ -180,7 +180,7 @@ async fn asked(task: &pb::Task) -> Result<Task, CallError> {
     Ok(reply.value.to().unwrap())
 }
 
-/// The values of [`task_with`] after reading.
+/// The four values of [`task_with`], from a task that was read.
 fn values(task: &Task) -> [&Json; 4] {
     let artifact = &task.artifacts[0];
     let PartContent::Data(data) = &artifact.parts[0].content else { panic!("{task:?}") };

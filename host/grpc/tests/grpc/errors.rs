@@ -1,4 +1,4 @@
-//! Errors: code, message and details.
+//! The code, the message and the details of errors.
 
 use annex_grpc::pb::GetTaskRequest;
 use annex_protocol::{A2aError, FieldViolation, Json, TaskState};

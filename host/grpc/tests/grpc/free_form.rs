@@ -9,7 +9,7 @@ use tonic_types::StatusExt;
 
 use crate::support::{Script, object, sending, start, string, value};
 
-/// The data of a part, as the operations receive it.
+/// Sends a part with this data. Returns the data that the operations receive.
 async fn read(data: Value) -> String {
     let (mut client, script) = start(Script::answering(r#"{"message":{}}"#)).await;
     let part = Part { content: Some(part::Content::Data(data)), ..Part::default() };
@@ -19,7 +19,7 @@ async fn read(data: Value) -> String {
     data.strip_suffix("}]}}").unwrap().to_owned()
 }
 
-/// The server's metadata, as a client receives it.
+/// Serves a task with this value in its metadata. Returns the value that a client receives.
 async fn written(json: &str) -> Result<Value, tonic::Status> {
     let answer = format!(r#"{{"id":"t-1","status":{{}},"metadata":{{"k":{json}}}}}"#);
     let (mut client, _script) = start(Script::answering(&answer)).await;
@@ -84,7 +84,8 @@ async fn numbers_are_written_as_the_double_that_is_meant() {
     }
 }
 
-/// Checks that GetTask is refused for this reason if the task has this metadata, and that the error says what to do.
+/// Checks that GetTask fails if the task's metadata contains this JSON. The error must contain `reason`, and name
+/// bindings that can carry the value.
 async fn check_not_carried(json: &str, reason: &str) {
     let status = written(json).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition, "{json}");

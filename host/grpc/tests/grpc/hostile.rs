@@ -121,21 +121,22 @@ async fn data_nests_as_deep_as_protobuf_goes_and_no_deeper() {
     }
 }
 
-/// Checks that a request was refused because its bytes are not a message, with this server's text.
+/// Checks that a request was refused because its bytes are not a message. The error must be this server's, and contain
+/// `reason`.
 fn check_unreadable(status: &Status, reason: &str) {
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     assert_eq!(status.get_details_error_info().unwrap().reason, "INVALID_REQUEST");
     assert!(status.message().contains(reason), "{}", status.message());
 }
 
-/// A SendMessageRequest whose message is raw bytes.
+/// A SendMessageRequest whose field `message` has any bytes.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawRequest {
     #[prost(bytes = "vec", tag = "2")]
     message: Vec<u8>,
 }
 
-/// A message on the wire with one field, which is itself a message.
+/// The encoding of a message with one field, whose value is the encoded message `inner`.
 fn wrapped(field: u32, inner: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_key(field, WireType::LengthDelimited, &mut bytes);
@@ -144,7 +145,7 @@ fn wrapped(field: u32, inner: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The wire form nests deeper than a client could build as a value.
+/// The message is written as bytes, because a client could not build a value that nests so deep.
 #[tokio::test]
 async fn no_depth_on_the_wire_overflows_the_stack() {
     let script = Arc::new(Script::answering("null"));
@@ -163,7 +164,7 @@ async fn no_depth_on_the_wire_overflows_the_stack() {
     script.check_not_called();
 }
 
-/// On every rpc the error is the client's fault.
+/// The error must blame the client on every rpc.
 #[tokio::test]
 async fn bytes_that_are_no_message_are_refused_with_the_field() {
     let not_utf8 = wrapped(1, b"\xff");

@@ -1,4 +1,4 @@
-//! The binding over a loopback socket, with the generated client.
+//! Tests of the binding over a loopback socket, with the generated client.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! Service parameters in and active extensions out.
+//! The service parameters in the metadata of a call, and the active extensions in the metadata of its answer.
 
 use annex_grpc::pb::{GetTaskRequest, SubscribeToTaskRequest};
 use annex_protocol::ExtensionUri;

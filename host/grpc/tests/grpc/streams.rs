@@ -1,4 +1,4 @@
-//! Streams: their order, and an error in the middle.
+//! Streams: the order of their events, and errors in the middle.
 
 use annex_grpc::pb::stream_response::Payload;
 use annex_grpc::pb::{

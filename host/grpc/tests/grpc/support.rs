@@ -27,7 +27,7 @@ pub(crate) struct RecordedCall {
     pub(crate) request: String,
 }
 
-/// Gives every call the same answer, and records the calls.
+/// Operations that give every call the same answer and record the calls.
 pub(crate) struct Script {
     /// The answer in ProtoJSON.
     answer: Result<String, A2aError>,
@@ -59,14 +59,14 @@ impl Script {
         Self { serving: false, ..Self::answering("null") }
     }
 
-    /// The only call so far.
+    /// The only call so far. Panics if there were none or several.
     pub(crate) fn call(&self) -> RecordedCall {
         let mut seen = self.seen.lock().unwrap();
         assert_eq!(seen.len(), 1);
         seen.remove(0)
     }
 
-    /// Checks the only call so far.
+    /// Checks the operation and the request of the only call so far.
     pub(crate) fn check(&self, operation: &str, request: &str) {
         let call = self.call();
         assert_eq!((call.operation, call.request.as_str()), (operation, request));
@@ -162,12 +162,12 @@ scripted! {
     get_extended_agent_card(a2a::GetExtendedAgentCardRequest) -> a2a::AgentCard = "GetExtendedAgentCard" via reply;
 }
 
-/// A connection to a new server on a free port.
+/// Starts a server with these operations on a free port, and connects to the server.
 pub(crate) async fn channel(script: Arc<Script>) -> Channel {
     connected(routes(script, Limits { max_message_bytes: MAX_MESSAGE_BYTES }).fallback(unknown_service)).await
 }
 
-/// A connection to an agent that answers every call with `message`.
+/// Starts an agent that answers every call with `message`, and connects to the agent.
 pub(crate) async fn answering(message: &impl prost::Message) -> Channel {
     let mut body = vec![0];
     body.extend(u32::try_from(message.encoded_len()).unwrap().to_be_bytes());

@@ -1,4 +1,4 @@
-//! The operations on messages and tasks, value by value.
+//! The operations on messages and tasks. The tests compare every value.
 
 use annex_grpc::pb::{
     Artifact, AuthenticationInfo, CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, Message,

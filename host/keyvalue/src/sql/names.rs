@@ -68,7 +68,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Encodes a text for storage: without NUL where the database forbids it, and in the same sort order.
+/// Encodes a text for storage. The stored text contains no NUL if the database forbids NUL, and has the same sort
+/// order.
 pub(super) fn stored<D: KeyDatabase>(text: &str) -> Cow<'_, str> {
     if D::HAS_BOUNDED_NAMES && text.contains(['\0', '\u{1}']) {
         Cow::Owned(text.replace('\u{1}', "\u{1}\u{2}").replace('\0', "\u{1}\u{1}"))

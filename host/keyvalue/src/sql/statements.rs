@@ -14,7 +14,7 @@ macro_rules! in_bucket {
     };
 }
 
-/// Lengths are in bytes, including those of keys, as in memory.
+/// SQL for the size of a key and its value, in bytes. The memory store counts the same size.
 macro_rules! size {
     () => {
         "octet_length(key) + octet_length(value)"
@@ -38,7 +38,7 @@ pub(crate) const SELECT_KEYS: &str = concat!(
 
 // The quota bounds the rows of a bucket, so summing is cheap. Only the usage of all tasks and conversations is
 // stored.
-/// Usage of a bucket, and the size of the key's value if the key exists.
+/// Selects the usage of a bucket, and the size of the key's value if the key exists.
 pub(crate) const SELECT_USAGE: &str = concat!(
     "SELECT COUNT(*), COALESCE(SUM(",
     size!(),
@@ -58,12 +58,12 @@ pub(crate) const PUT: &str = put!();
 /// Like [`PUT`], and records the time.
 pub(crate) const PUT_WITH_TIME: &str = concat!(put!(), ", set_at = clock_timestamp()");
 
-/// Returns the freed bytes.
+/// Deletes a key and returns the size of the key and its value, in bytes.
 pub(crate) const DELETE: &str =
     concat!("DELETE FROM entry WHERE ", in_bucket!(), " AND key = $6 RETURNING CAST(", size!(), " AS BIGINT)");
 
-/// Adds two numbers to the usage and returns the result. The row lock makes other writers of the same extension wait
-/// until the transaction ends, so this statement is the last one.
+/// Adds two numbers to the usage and returns the result. It locks the row, so other writers of the same extension wait
+/// until the transaction ends. Therefore it is the last statement of a transaction.
 pub(crate) const COUNT_SCOPED: &str = concat!(
     "INSERT INTO scoped_usage (tenant, extension, keys, bytes) VALUES ($1, $2, $3, $4)",
     add_to_usage!(),
@@ -78,15 +78,15 @@ macro_rules! ends_after {
     };
 }
 
-/// Scopes of tasks and conversations after a given scope. The last parameter exists for symmetry with
-/// [`SELECT_IDLE_SCOPES`].
+/// Selects the scopes of tasks and conversations after a given scope. The last parameter has no effect:
+/// [`SELECT_IDLE_SCOPES`] has the same parameters.
 pub(crate) const SELECT_SCOPES: &str = concat!(
     "SELECT DISTINCT kind, tenant, principal, id FROM entry WHERE ",
     ends_after!(),
     " AND $6 >= 0 ORDER BY kind, tenant, principal, id LIMIT CAST($5 AS BIGINT)"
 );
 
-/// Like [`SELECT_SCOPES`], without scopes that have a key set within the given number of milliseconds.
+/// Like [`SELECT_SCOPES`], but skips scopes with a key that was set within the last `$6` milliseconds.
 pub(crate) const SELECT_IDLE_SCOPES: &str = concat!(
     "SELECT kind, tenant, principal, id FROM entry WHERE ",
     ends_after!(),
@@ -101,7 +101,7 @@ pub(crate) const COUNT_KEYS: &str =
 
 pub(crate) const HAS_KEYS: &str = concat!("SELECT key FROM entry WHERE ", in_scope!(), " LIMIT 1");
 
-/// Must run before [`DELETE_SCOPE`].
+/// Subtracts the keys of a scope from the stored usage. Must run before [`DELETE_SCOPE`].
 pub(crate) const UNCOUNT_SCOPE: &str = concat!(
     "INSERT INTO scoped_usage (tenant, extension, keys, bytes)
      SELECT tenant, extension, -COUNT(*), -SUM(",

@@ -30,7 +30,7 @@ pub(super) const SELECT_OTHERS: &str = concat!(
     " LIMIT 1"
 );
 
-/// Withdraws proposals that block others: their time is up, or their proposer lost its lease.
+/// Withdraws proposals whose time has ended or whose proposer lost its lease. They would block other proposals.
 pub(super) const WITHDRAW_LEFT: &str = concat!(
     "
     UPDATE edition SET state = 'withdrawn'
@@ -40,7 +40,7 @@ pub(super) const WITHDRAW_LEFT: &str = concat!(
     RETURNING number"
 );
 
-/// Two proposals at the same time make one row: the second finds the number taken.
+/// Inserts a proposal. Of two simultaneous proposals for an agent, the second finds its number taken and inserts nothing.
 pub(super) const PROPOSE: &str = concat!(
     "
     WITH made AS (
@@ -60,12 +60,12 @@ pub(super) const PROPOSE: &str = concat!(
     SELECT number FROM made"
 );
 
-/// The proposal of a process for an agent, of which there is one at a time.
+/// The number of the proposal of a process for an agent. There is at most one.
 pub(super) const SELECT_PROPOSED: &str =
     "SELECT number FROM edition WHERE tenant = $1 AND parent = $2 AND state = 'proposed' AND proposer = $3";
 
-/// The second column is 0 for a replica that has not tried the proposal yet, 1 for a replica that can serve the proposal, and 2
-/// for a replica that cannot. The proposer needs no report.
+/// The reports on a proposal, without that of the proposer. The second column is 0 for a replica that has not tried the
+/// proposal, 1 for a replica that can serve it, and 2 for a replica that cannot.
 pub(super) const SELECT_REPORTS: &str = concat!(
     "
     SELECT coalesce(replica.name, replica.id),
@@ -76,7 +76,7 @@ pub(super) const SELECT_REPORTS: &str = concat!(
     living_replicas!()
 );
 
-/// Accepts an edition. No other statement does.
+/// Accepts a proposal. No other statement accepts proposals.
 pub(super) const CONCLUDE: &str = concat!(
     "
     UPDATE edition SET state = 'accepted'
@@ -132,7 +132,7 @@ pub(super) const SELECT_NEWS: &str = "
                 AND edition.number IS DISTINCT FROM serving.tried))
     ORDER BY edition.tenant, edition.number";
 
-/// Keeps the last eight editions of each agent, its edition in force, and proposals.
+/// Deletes editions, except for the last eight of each agent, the edition in force, and proposals.
 pub(super) const FORGET_EDITIONS: &str = "
     DELETE FROM edition USING (
         SELECT tenant, max(number) AS last, max(number) FILTER (WHERE state = 'accepted') AS current

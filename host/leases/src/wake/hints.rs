@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// The batches that wait for a slow reader. A reader that is further behind loses hints.
+/// The most batches of hints that wait for a slow reader. If more batches wait, the reader loses hints.
 const BEHIND: usize = 1_024;
 
 /// The reasons why wake-ups do not work.
@@ -17,7 +17,7 @@ pub enum WakeError {
     /// The database fails.
     #[error("the database does not notify")]
     Notify(#[source] sqlx::Error),
-    /// The connection that listens changes between statements, or leads to another database.
+    /// The listening connection gets no notifications: a pooler changes it between statements, or it leads to another database.
     #[error(
         "the connection that listens hears nothing: it goes through a pooler that shares connections between transactions, \
          such as PgBouncer with pool_mode = transaction, or to another database than that of the tasks"
@@ -30,7 +30,7 @@ pub enum WakeError {
 pub struct Hint {
     /// The id of the task.
     pub id: String,
-    /// The number of the last event; 0 where another part of the task changed.
+    /// The number of the last event. 0 if another part of the task changed.
     pub seq: u64,
 }
 
@@ -43,16 +43,17 @@ pub enum Notice {
     Lost,
 }
 
-/// A way to send hints to other processes and to receive theirs.
+/// A way to send hints to other processes and to receive the hints of other processes.
 pub trait Wake: Send + Sync + 'static {
-    /// Tells the other processes that task `id` has an event of this number. Returns at once. Hints may be lost without an error.
+    /// Sends a hint to the other processes that task `id` has an event with the number `seq`. Returns at once. The hint may be
+    /// lost without an error.
     fn tell(&self, id: &str, seq: u64);
 
     /// A reader of all hints from now on.
     fn hints(&self) -> Hints;
 }
 
-/// The wake-ups of a process that has its store alone: no hint leaves it, and none comes.
+/// The wake-ups of a process whose store no other process uses. Hints are neither sent nor received.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalWake;
 
@@ -67,12 +68,12 @@ impl Wake for LocalWake {
 /// The hints of other processes, for one reader.
 #[derive(Debug)]
 pub struct Hints {
-    /// `None` in a process without others.
+    /// The receiver of notices. `None` in a process without others.
     receiver: Option<broadcast::Receiver<Notice>>,
 }
 
 impl Hints {
-    /// Waits for the next notice. Dropping the future loses none.
+    /// Waits for the next notice. No notice is lost if the future is dropped.
     pub async fn next(&mut self) -> Notice {
         let Some(receiver) = &mut self.receiver else { return pending().await };
         match receiver.recv().await {
@@ -82,7 +83,7 @@ impl Hints {
         }
     }
 
-    /// Resolves when a hint for task `id` comes, or may be lost.
+    /// Resolves when a hint for task `id` comes, or when such a hint may have been lost.
     pub async fn of(&mut self, id: &str) {
         loop {
             match self.next().await {
@@ -94,7 +95,7 @@ impl Hints {
     }
 }
 
-/// The sending end to all readers of this process.
+/// Sends notices to all readers of this process.
 #[derive(Clone, Debug)]
 pub(super) struct Readers(broadcast::Sender<Notice>);
 

@@ -1,4 +1,4 @@
-//! The outbox of hints, which leave in batches.
+//! The outbox of hints. Hints leave the outbox in batches.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,17 +14,17 @@ use super::hints::Hint;
 
 /// The least time between two batches.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The most bytes of a text. PostgreSQL takes less than 8,000.
+/// The most bytes of a notification's text. PostgreSQL accepts less than 8,000.
 const MAX_BYTES: usize = 7_900;
 /// The most tasks in the outbox. Hints of further tasks are lost.
 const MAX_WAITING: usize = 10_000;
-/// The time after which a process that was alone asks again for other processes.
+/// The time after which a process that was alone looks for other processes again.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// The hints that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// The name of this process in the texts that it sends. A process ignores its own texts.
+    /// The name of this process in its texts. By this name a process recognises its own texts, and ignores them.
     sender: String,
     waiting: Mutex<HashMap<String, u64>>,
     filled: Notify,
@@ -55,7 +55,7 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Waits for hints, and for the end of the pause after the `last` batch. Returns the hints as texts.
+    /// Waits for hints, and until the pause after the `last` batch has passed. Returns the hints as texts.
     pub(super) async fn batch(&self, last: Instant) -> Vec<String> {
         loop {
             self.filled.notified().await;
@@ -75,18 +75,18 @@ impl Outbox {
         self.is_alone.store(false, Ordering::Relaxed);
     }
 
-    /// Notes that another process may exist.
+    /// Records that another process may exist.
     pub(super) fn is_joined(&self) {
         // The permit stays for a caller that begins to wait later.
         self.company.notify_one();
     }
 
-    /// A text without hints.
+    /// A text without hints, which announces this process.
     pub(super) fn greeting(&self) -> String {
         self.sender.clone()
     }
 
-    /// The hints in a text; `None` for a text of this process. A text over the limit counts as one without hints.
+    /// The hints in a text; `None` for a text of this process. Empty for a text over the limit.
     pub(super) fn read(&self, text: &str) -> Option<Vec<Hint>> {
         if text.len() > MAX_BYTES {
             return Some(Vec::new());
@@ -104,7 +104,7 @@ impl Outbox {
     }
 }
 
-/// Texts within the limit, each with the sender in the first line and a hint in each further line.
+/// The hints as texts within the limit. Each text has the sender in the first line and a hint in each further line.
 fn texts(sender: &str, told: HashMap<String, u64>) -> Vec<String> {
     let mut texts = Vec::new();
     let mut text = sender.to_owned();

@@ -1,7 +1,7 @@
 //! Wake-ups over LISTEN and NOTIFY.
 //!
-//! NOTIFY never runs in the transaction that stores an event: the commit would take a lock that all other commits wait for. One
-//! connection listens and another notifies. No request waits for either.
+//! NOTIFY never runs in the transaction that stores an event. The commit would otherwise take a lock that all other commits
+//! wait for. One connection listens, and another one notifies. No request waits for these connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use super::hints::{Hints, Notice, Readers, Wake, WakeError};
 use super::outbox::Outbox;
 use crate::living_replicas;
 
-/// The channel of all processes on a database.
+/// The name of the channel that all processes on a database use.
 const CHANNEL: &str = "annex_wake";
 /// The longest wait for a connection, a statement, or the greeting of this process.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause after a failure to listen or to notify.
 const RETRY: Duration = Duration::from_secs(1);
-/// The longest silence of the connection that listens before a statement checks the connection.
+/// The time without a notification after which a statement checks the listening connection.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Notifies, unless this process is alone: then the statement returns no row.
+/// Notifies the other processes. Returns no row if this process is alone.
 const TELL: &str = concat!(
     "
     SELECT pg_notify('annex_wake', $1)
@@ -42,13 +42,13 @@ const GREET: &str = "SELECT pg_notify('annex_wake', $1)";
 pub struct PostgresWake {
     outbox: Arc<Outbox>,
     readers: Readers,
-    /// The tasks that receive and send, until this value is dropped.
+    /// The tasks that receive and send hints. Both end when this value is dropped.
     work: [JoinHandle<()>; 2],
 }
 
 impl PostgresWake {
-    /// Sends and receives hints from now on, over connections of its own to `direct`. `tasks` is the database as requests reach
-    /// it. A notification there has to arrive at `direct`.
+    /// Sends and receives hints from now on, over connections of its own to `direct`. `tasks` is the database that requests
+    /// use. Fails unless a notification that is sent there arrives at `direct`.
     ///
     /// # Errors
     /// When no notification arrives within five seconds.
@@ -89,7 +89,7 @@ impl Drop for PostgresWake {
     }
 }
 
-/// Notifies over one connection and waits until the other one receives the greeting.
+/// Sends the greeting over one connection, and waits until the listening connection receives it.
 async fn greet(listener: &mut PgListener, tasks: &PostgresDatabase, outbox: &Outbox) -> Result<(), WakeError> {
     let greeting = outbox.greeting();
     let greeting_arrives = async {

@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use crate::cluster::Scratch;
 
-/// Functions that PostgreSQL finds before its own. Their time is that of a row, and a microsecond later at each call: what is
-/// stored later has a later time.
+/// Functions that PostgreSQL finds before its own. They return the time in a row of a table. Each call returns a microsecond
+/// more, so that later records have later times.
 const STOP: &str = "
     CREATE SCHEMA clock;
     CREATE TABLE clock.now AS SELECT clock_timestamp() AS time;
@@ -20,7 +20,7 @@ const STOP: &str = "
         AS 'SELECT time + (SELECT last_value FROM clock.calls) * INTERVAL ''1 microsecond'' FROM clock.now';
     DO 'BEGIN EXECUTE format(''ALTER DATABASE %I SET search_path = public, clock, pg_catalog'', current_database()); END'";
 
-/// Long for any answer of the database.
+/// A time that is long enough for any answer of the database.
 const LONG: Duration = Duration::from_secs(60);
 /// The time between two renewals of a lease.
 pub(crate) const RENEWAL: Duration = Duration::from_millis(1_250);
@@ -34,7 +34,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// For a test that begins with a paused clock. `None`, after saying so, where there is no PostgreSQL.
+    /// Creates a clock for a test that begins with a paused clock. Without a PostgreSQL server, prints a message and returns
+    /// `None`.
     pub(crate) async fn create() -> Option<Self> {
         // Tokio moves a paused clock by itself while all wait, also for the database, but not while a thread is at work.
         let (hold, held) = mpsc::channel::<()>();

@@ -20,7 +20,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// `None`, after saying so, where there is no PostgreSQL.
+    /// Creates the database. Without a PostgreSQL server, prints a message and returns `None`.
     pub(crate) async fn create() -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let server = match tokio::task::spawn_blocking(Server::shared).await.unwrap() {
@@ -92,7 +92,7 @@ impl Server {
 /// A server in a temporary folder that is reached by a socket in that folder only.
 pub(crate) struct Cluster {
     programs: PathBuf,
-    /// `None` once it is removed.
+    /// The folder of the server; `None` once the folder is removed.
     folder: Option<TempDir>,
     user: Option<&'static str>,
 }
@@ -133,7 +133,8 @@ impl Cluster {
         format!("postgres://annex@localhost/postgres?host={}", self.folder().display())
     }
 
-    /// Texts are ordered as in English where that can be had (from version 15 on), so that ids are seen not to be.
+    /// Creates the files of a server. From version 15 on, texts are ordered as in English, so that a test fails that expects
+    /// ids in this order.
     fn initialise(&self, data: &Path) -> Result<(), String> {
         let initdb = |order: &[&str]| {
             let mut command = self.command("initdb");
@@ -147,7 +148,7 @@ impl Cluster {
         self.folder.as_ref().expect("a folder until the end").path()
     }
 
-    /// One of PostgreSQL's programs, not as root, as which they refuse to run.
+    /// A command for one of the programs of PostgreSQL. The programs refuse to run as root, so another user runs them.
     fn command(&self, program: &str) -> Command {
         let program = self.programs.join(program);
         let mut command = match self.user {

@@ -30,7 +30,7 @@ async fn renew(clock: &mut Clock, leases: &[&Lease]) {
     clock.renew(&ids).await;
 }
 
-/// True as the statements of other crates see it.
+/// True if the lease of the replica is valid, as the statements of other crates see it.
 async fn is_alive(clock: &mut Clock, replica: &str) -> bool {
     let sql = concat!(
         "SELECT ",

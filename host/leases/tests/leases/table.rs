@@ -4,7 +4,7 @@
 /// Makes the table.
 pub(crate) const CREATE: &str = include_str!("../../migrations/1_replicas.sql");
 
-/// Begins a lease that lasts longer than any test, also after its end.
+/// SQL that begins a lease which lasts longer than any test. It also renews a lease that has ended.
 pub(crate) fn endless(replica: &str) -> String {
     format!(
         "INSERT INTO replica (id, lease_until) VALUES ('{replica}', clock_timestamp() + INTERVAL '1 day')

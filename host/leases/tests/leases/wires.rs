@@ -48,12 +48,12 @@ impl Proxy {
         self.wires.loses_answers.store(true, Ordering::SeqCst);
     }
 
-    /// Keeps all answers, also those to statements that are under way.
+    /// Keeps all answers from now on, including those to statements that are already running.
     pub(crate) fn silence(&self) {
         self.wires.is_silent.store(true, Ordering::SeqCst);
     }
 
-    /// Breaks all connections. Later ones work.
+    /// Breaks all open connections. Later connections work.
     pub(crate) fn cut(&self) {
         self.wires.is_silent.store(false, Ordering::SeqCst);
         self.wires.loses_answers.store(false, Ordering::SeqCst);

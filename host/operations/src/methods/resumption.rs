@@ -40,7 +40,7 @@ pub(crate) struct Resumptions {
     tenant: String,
     tasks: Arc<Tasks>,
     turn_limiter: Arc<TurnLimiter>,
-    /// `None` once the call has been answered.
+    /// The resumptions that the call has requested so far. `None` once the call has been answered.
     wanted: Mutex<Option<Vec<Resumption>>>,
 }
 
@@ -131,8 +131,9 @@ impl RequestHandler {
         self.make_turn((incoming, extensions, permit), waits).await
     }
 
-    /// Makes a turn of an existing task, with the last message of its user and without a waiting client. Waits for its
-    /// end. The turn runs only if the task `waits` when the turn comes.
+    /// Runs a turn of an existing task without a message of the client, and waits for the end of the turn. The message
+    /// of the turn is the last one of the user in the task. When the turn reaches the head of its queue, `waits` tells
+    /// whether the task still waits. If the task does not wait any more, the turn does not run.
     pub(crate) async fn make_turn(
         &self,
         (incoming, extensions, permit): (Incoming, Arc<ExtensionSet>, TurnPermit),
@@ -174,7 +175,8 @@ impl RequestHandler {
         }
     }
 
-    /// The extensions of a turn that is made again.
+    /// The active extensions of a turn that is made again. A version that the task has pinned replaces the installed
+    /// version.
     pub(crate) fn active_again(
         &self,
         incoming: &Incoming,

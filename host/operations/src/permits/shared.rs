@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::keyed_locks::KeyedLocks;
 use crate::looks::look_until;
 
-/// The period of counting the live processes.
+/// The time between two counts of the live processes.
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause between two attempts to release a place.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -28,11 +28,11 @@ const ATTEMPTS: usize = 600;
 
 /// The shared places for all tenants of a process.
 pub struct SharedPlaces {
-    /// `None` if no other process shares the database.
+    /// The places in the database. `None` if no other process shares the database.
     places: Option<Arc<TurnPlaces>>,
     /// The number of live processes at the last query.
     processes: AtomicUsize,
-    /// One lock per caller.
+    /// A lock per caller: one request of each caller at a time takes a place in the database.
     locks: KeyedLocks,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct SharedPlace {
 }
 
 impl SharedPlaces {
-    /// Assumes a single process until the first query.
+    /// Creates the shared places of a process. The process counts as the only one until the first query.
     pub fn new(places: Option<Arc<TurnPlaces>>) -> Arc<Self> {
         Arc::new(Self { places, processes: AtomicUsize::new(1), locks: KeyedLocks::new() })
     }
@@ -92,7 +92,8 @@ impl SharedPlaces {
         self.processes.load(Ordering::Relaxed).max(1)
     }
 
-    /// The share of this process in a limit of `turns`. All shares together are a quarter of the limit.
+    /// The number of turns that this process may run without a place in the database, if the limit of all processes is
+    /// `turns`. A single process may run all `turns`. Several processes may together run a quarter of the limit.
     pub(crate) fn own(&self, turns: usize) -> usize {
         match self.processes.load(Ordering::Relaxed) {
             0 | 1 => turns,
@@ -100,8 +101,8 @@ impl SharedPlaces {
         }
     }
 
-    /// Takes a place beyond the shares of all processes. `None` if all are taken. The caller must await the result to
-    /// the end.
+    /// Takes a place in the database, for a turn beyond the share of this process. `None` if all places are taken. The
+    /// caller must not drop the future before it completes.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,7 +1,8 @@
-//! Notifications for receivers of 0.3. Each one is the whole current task, because 0.3 defines nothing else.
+//! Notifications for receivers of 0.3. Each notification contains the whole current task, because 0.3 defines no other
+//! kind.
 //!
-//! A task has up to eight megabytes and may have many small events. So one notification stands for all events that are
-//! ready to be read.
+//! A task has up to eight megabytes and may have many small events. Therefore one notification stands for all events
+//! that are ready to be read.
 
 use annex_conversation::ConversationStore;
 use annex_protocol::{StreamResponse, TaskId, v0_3};
@@ -15,7 +16,7 @@ use crate::tasks::long_work::LongWork;
 /// Decides after which events of one reader the task is sent.
 #[derive(Default)]
 pub(super) struct Posts {
-    /// True if an event that requires a notification was read since the last one.
+    /// True if an event that requires a notification was read since the last notification.
     is_owed: bool,
 }
 
@@ -30,8 +31,8 @@ impl Posts {
     }
 }
 
-/// True if the event requires a notification. Chunks of an artifact do not: a task that streams a thousand chunks is
-/// not sent a thousand times.
+/// True if the event requires a notification. Chunks of an artifact do not require one. Otherwise a task that streams a
+/// thousand chunks would be sent a thousand times.
 fn is_told(event: &LoggedEvent) -> bool {
     match event.event() {
         StreamResponse::ArtifactUpdate(update) => update.last_chunk,

@@ -1,9 +1,9 @@
 //! Sending by several processes: each event of a task at least once and in order, by one process at a time.
 //!
 //! A cursor in the store records the last event that a receiver got and the process that sends. That process reads the
-//! task's log, wherever the task runs, and sends an event after the previous one is settled. The log thus is the queue.
-//! After the end of the process another one continues after the recorded event; events that were sent but not recorded
-//! are sent again.
+//! log of the task, whichever process runs the task. It sends an event after the previous event is settled. The log
+//! thus is the queue. If the process ends, another process continues after the recorded event. Events that were sent
+//! but not recorded are sent again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Senders {
     notifier: Arc<Notifier>,
     store: Arc<dyn Store>,
-    /// Cancelled when the server closes. Other processes send the rest.
+    /// Cancelled when the server closes. Other processes then send the remaining events.
     closing: CancellationToken,
     live: Mutex<HashMap<(TaskId, String), CancellationToken>>,
     running: TaskTracker,
@@ -48,7 +48,7 @@ struct Sender {
 /// The next step of a sender after an event.
 enum Next {
     GoesOn,
-    /// This process no longer has the right to send the rest.
+    /// This process no longer has the right to send the remaining events.
     IsOver,
 }
 
@@ -82,8 +82,8 @@ impl Senders {
         self.running.spawn(of_tenant(tenant, sent));
     }
 
-    /// Stores the fate of a cursor without sending anything. Runs as a task of its own, so that a failing store does
-    /// not delay other cursors.
+    /// Stores the next step for a cursor without sending anything. Runs as a task of its own, so that a failing store
+    /// does not delay other cursors.
     pub(super) fn settle(self: &Arc<Self>, cursor: PushCursor, wait: Duration, then: PushThen) {
         let mut sender = Sender::new(self, cursor);
         let noted = async move { sender.note(sender.cursor.sent, wait, then).await };
@@ -99,7 +99,7 @@ impl Senders {
         self.notifier.remove(task, config);
     }
 
-    /// Waits until all ready events are sent, when the server closes.
+    /// Waits, while the server closes, until all events that are ready have been sent.
     pub(super) async fn over(&self) {
         self.running.close();
         self.running.wait().await;
@@ -220,7 +220,7 @@ impl Sender {
     }
 }
 
-/// The stored progress after a settled event.
+/// The next step of the sender after this event is settled.
 fn after(event: &LoggedEvent) -> PushThen {
     match event.event() {
         StreamResponse::StatusUpdate(update) if update.status.state.is_terminal() => PushThen::Ends,

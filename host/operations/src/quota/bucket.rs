@@ -1,16 +1,17 @@
-//! A token bucket that fills at a steady rate. Its state is the time up to which everything taken is paid for.
+//! A token bucket that fills at a steady rate. Its state is a point in time: the earliest time at which the bucket is
+//! full again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The capacity of a bucket: one second's worth.
+/// The capacity of a bucket: the amount that is refilled in one second.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Lock-free: the state is one number, which is updated by compare-and-exchange.
+/// A token bucket without a lock. Its state is one number, which is updated by compare-and-exchange.
 #[derive(Debug)]
 pub(super) struct Bucket {
     began: Instant,
-    /// Nanoseconds since `began`.
+    /// The time at which the bucket is full again, in nanoseconds since `began`.
     paid_until: AtomicU64,
 }
 
@@ -20,10 +21,11 @@ impl Bucket {
         Self { began: Instant::now(), paid_until: AtomicU64::new(0) }
     }
 
-    /// Takes an amount that takes `cost` to refill. A full bucket always allows one request, whatever its cost.
+    /// Takes an amount from the bucket. `cost` is the time in which that amount is refilled. A full bucket always
+    /// allows one request, even if its cost is higher than the capacity.
     ///
     /// # Errors
-    /// The time until the amount is available. Nothing is taken then.
+    /// The time until the bucket has the amount. Nothing is taken then.
     pub(super) fn take(&self, cost: Duration) -> Result<(), Duration> {
         let now = self.now();
         let cost = nanos(cost);
@@ -37,7 +39,7 @@ impl Bucket {
         update.map(drop).map_err(|until| Duration::from_nanos(beyond(until)))
     }
 
-    /// Charges `cost` even if the bucket does not hold that much.
+    /// Takes an amount that is refilled in `cost`, even if the bucket does not hold that much.
     ///
     /// # Errors
     /// The time until the debt is paid back, if there is one.
@@ -65,7 +67,7 @@ impl Bucket {
         let _ = self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rescaled);
     }
 
-    /// True if nothing is charged to the bucket.
+    /// True if the bucket is full.
     pub(super) fn is_full(&self) -> bool {
         self.paid_until.load(Ordering::Relaxed) <= self.now()
     }

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use annex_conversation::Holdings;
 
-/// Counting may take one part in this many of the time.
+/// The share of the time that counting may take: one part in this many.
 const SHARE: u32 = 20;
 
-/// The numbers. All are zero before the first count.
+/// The numbers of the last count. All are zero before the first count.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     sessions: AtomicU64,
     state_bytes: AtomicU64,
     keys: AtomicU64,
-    /// The earliest time of the next count.
+    /// The earliest time of the next count. `None` before the first count.
     due: Mutex<Option<Instant>>,
 }
 

@@ -33,7 +33,7 @@ pub struct Ledger {
     was_asked: AtomicBool,
     /// The running turns, including those from before a change of the tenant's text.
     turns: Mutex<Weak<TurnCounts>>,
-    /// The part of the usage that the store has.
+    /// The part of the usage that was written to the store.
     written: Mutex<Consumption>,
 }
 
@@ -152,7 +152,7 @@ impl Ledger {
         })
     }
 
-    /// Takes a sample. Called about once a second.
+    /// Computes the rates of the last second. Called about once a second.
     pub(super) fn sample(&self) {
         self.rates.sample(&self.busy);
     }

@@ -61,7 +61,7 @@ impl Rates {
         self.cpu_ms_per_second.load(Ordering::Relaxed)
     }
 
-    /// Takes a sample. Called about once a second.
+    /// Computes the rates since the last call. Called about once a second.
     pub(super) fn sample(&self, busy: &BusyTime) {
         let now = Sample { at: Instant::now(), requests: self.requests.load(Ordering::Relaxed), busy: busy.read() };
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,7 @@ pub(super) struct Tokens {
     /// The tokens that are not part of `known` yet.
     new: TokenCount,
     known: Mutex<Known>,
-    /// This process's tokens of all days that are part of `known`.
+    /// The tokens of all days that this process has counted and moved from `new` to `known`.
     settled: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ impl Tokens {
         Self { new: TokenCount::default(), known: Mutex::new(known), settled: AtomicU64::new(0) }
     }
 
-    /// The counter to which models add.
+    /// The counter for new tokens. Models add to the counter.
     pub(super) fn count(&self) -> &TokenCount {
         &self.new
     }
@@ -48,7 +48,7 @@ impl Tokens {
         stored.saturating_add(self.new.read())
     }
 
-    /// This process's tokens of all days.
+    /// The tokens that this process has counted on all days.
     pub(super) fn all(&self) -> u64 {
         self.settled.load(Ordering::Relaxed).saturating_add(self.new.read())
     }

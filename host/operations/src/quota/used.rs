@@ -10,8 +10,8 @@ use crate::fault;
 
 /// The number of tenants that are written in one transaction.
 const AT_ONCE: usize = 200;
-/// After this many failed transactions the rest waits for the next write, because a database that is down fails each
-/// one.
+/// The most failed transactions of one write. After them the remaining tenants wait for the next write, because a
+/// database that is down would fail every transaction.
 const MOST_FAILURES: usize = 3;
 
 impl Quotas {
@@ -81,7 +81,7 @@ impl Quotas {
     }
 }
 
-/// The first of the last `hours`, which include the current one.
+/// The first hour of a span of `hours` that ends with the current hour.
 fn since(hours: u64) -> u64 {
     hour().saturating_sub(hours.clamp(1, MOST_HOURS) - 1)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 pub const LATELY: u64 = 24;
 /// The number of hours that are kept.
 pub const MOST_HOURS: u64 = 7 * 24;
-/// The period of writes. A process that is killed loses the usage since the last one.
+/// The time between two writes. A process that is killed loses the usage since its last write.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The progress of writing usage.

@@ -15,7 +15,7 @@ use crate::send_message::entered::Entered;
 pub(crate) struct Asked {
     pub(super) entered: Entered,
     pub(super) chain: Chain,
-    /// What the extensions say to the beginning of the turn.
+    /// The outcome of the hooks that run at the beginning of the turn.
     pub(super) beginning: BeginOutcome,
     /// The message for the log. `None` for a turn without a message of the client.
     pub(super) said: Option<Entry>,
@@ -29,7 +29,7 @@ pub(crate) struct Refused {
     pub(crate) error: A2aError,
 }
 
-/// The answers of the extensions and the agent.
+/// The results of asking the extensions and the agent.
 struct Answers {
     chain: Chain,
     beginning: BeginOutcome,
@@ -38,7 +38,7 @@ struct Answers {
 }
 
 impl RequestHandler {
-    /// Asks the extensions and the agent.
+    /// Asks the extensions and the agent whether they accept the message.
     pub(super) async fn asked(&self, mut entered: Entered) -> Result<Asked, Box<Refused>> {
         match self.ask(&mut entered).await {
             Ok(Answers { chain, beginning, said, remote }) => Ok(Asked { entered, chain, beginning, said, remote }),
@@ -86,7 +86,8 @@ impl RequestHandler {
 }
 
 impl Refused {
-    /// Gives everything back, as if the message had never arrived.
+    /// Releases the permit, the place in the queue and the claim, as if the message had never arrived. Returns the
+    /// error for the client.
     pub(crate) async fn leave_nothing(self) -> A2aError {
         let Self { entered, error } = self;
         if let Err(failed) = entered.conversation.leave(Departure::Refused).await {

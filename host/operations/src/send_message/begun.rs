@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use annex_agent::TurnContext;
 use annex_conversation::{AppendError, Entry};
+use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, TaskPushNotificationConfig};
+use annex_telemetry::of_same_request;
+use futures::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::{Instrument, Span};
 
 use crate::fault;
 use crate::request_handler::RequestHandler;
@@ -36,11 +40,36 @@ impl RequestHandler {
         self.begun(self.asked(entered).await?).await
     }
 
+    /// Stores the message and waits for the answer to its client, to the end even if the client hangs up: a message whose
+    /// append is under way may be accepted, and its turn must run then.
+    pub(super) async fn begun_and_answered(&self, asked: Asked) -> Result<Outcome, A2aError> {
+        let handler = match self.upgraded() {
+            Ok(handler) => handler,
+            Err(error) => return Err(Refused { entered: asked.entered, error }.leave_nothing().await),
+        };
+        let answered = async move {
+            match handler.begun(asked).await {
+                Ok(begun) => begun.run().await,
+                Err(refused) => Err(refused.leave_nothing().await),
+            }
+        };
+        let mut answered = Box::pin(of_same_request(of_same_tenant(answered)).instrument(Span::current()));
+        match answered.as_mut().now_or_never() {
+            Some(outcome) => outcome,
+            None => tokio::spawn(answered).await.map_err(|error| fault::internal(&error))?,
+        }
+    }
+
+    fn upgraded(&self) -> Result<Arc<Self>, A2aError> {
+        let reason = || "the agent is being replaced; send the message again".to_owned();
+        self.me.upgrade().ok_or_else(|| A2aError::Overloaded { reason: reason() })
+    }
+
     /// Stores the message with its change of state and its task, in one append. From here on the message is accepted.
     async fn begun(&self, asked: Asked) -> Result<Begun, Box<Refused>> {
-        let Some(handler) = self.me.upgrade() else {
-            let reason = "the agent is being replaced; send the message again".to_owned();
-            return Err(Box::new(Refused { entered: asked.entered, error: A2aError::Overloaded { reason } }));
+        let handler = match self.upgraded() {
+            Ok(handler) => handler,
+            Err(error) => return Err(Box::new(Refused { entered: asked.entered, error })),
         };
         let Asked { mut entered, chain, beginning, said, remote } = asked;
         let fence = entered.conversation.fence().clone();
@@ -114,7 +143,7 @@ impl RequestHandler {
         record
     }
 
-    /// Stores what the message brings, in one append.
+    /// Stores the message and the end of the task's interruption, in one append.
     async fn store_message(
         &self,
         entered: &Entered,
@@ -175,7 +204,7 @@ impl Begun {
         Ok(outcome)
     }
 
-    /// Runs the turn to its end, where no client waits for the first answer.
+    /// Runs the turn to its end. Used if no client waits for an answer.
     pub(crate) async fn run_to_the_end(self) -> TurnResult {
         self.turn.begin_running().ended().await
     }

@@ -1,4 +1,4 @@
-//! Checked: a message that this server can process, as far as the request alone tells.
+//! Checked: a message whose request this server can process. Later steps check its conversation and its task.
 
 use std::borrow::Cow;
 use std::sync::Arc;

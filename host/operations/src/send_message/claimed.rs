@@ -23,14 +23,14 @@ pub(super) struct Claimed {
     /// `None` for a message of an anonymous client without context and task: only these ids distinguish anonymous
     /// clients.
     pub(super) claim: Option<HeldClaim>,
-    /// This process as it was before the claim. If its lease ends, another process may have the message.
+    /// The replica of this process before the claim. If its lease ends, another process may claim the message.
     pub(super) replica: Replica,
 }
 
-/// The two ways on from a checked message.
+/// The result of claiming a checked message.
 pub(super) enum Claiming {
     Claimed(Box<Claimed>),
-    /// The message came before.
+    /// The message came before, with this outcome.
     Repeated(Outcome),
 }
 
@@ -73,7 +73,8 @@ impl RequestHandler {
         Ok(Claiming::Claimed(Box::new(Claimed { incoming, extensions, active, claim, replica })))
     }
 
-    /// The task of a repeated message, once it is known to be the outcome. `None` if the turn has answered without it.
+    /// The outcome of a repeated message: its task. Waits until it is known whether the first arrival was answered with
+    /// the task. `None` if it was answered with a message, or if the task was deleted.
     async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Option<Outcome>, A2aError> {
         let record = match self.process.tasks.open(owner, task).await {
             // The turn has just answered without the task, or the task was swept, and the claim with it.

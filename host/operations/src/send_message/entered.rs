@@ -31,7 +31,8 @@ pub(crate) struct Entered {
     pub(crate) conversation: Conversation,
     /// Makes a draining server wait for the turn.
     pub(crate) counted: TaskTrackerToken,
-    /// Cancels a turn that has waited. Its client has the task already.
+    /// The token that cancels a turn which has waited. The client of such a turn already has the task. `None` for a
+    /// turn that did not wait.
     pub(crate) waited: Option<CancellationToken>,
 }
 
@@ -79,8 +80,8 @@ impl RequestHandler {
         }
     }
 
-    /// Enters the queue of the conversation, to the end even if the client hangs up: the place in the queue must be given
-    /// back then, and only after that the claim.
+    /// Enters the queue of the conversation. The attempt completes even if the client disconnects. The place in the
+    /// queue is then released first, and the claim after it.
     pub(crate) async fn enter(
         &self,
         incoming: &Incoming,
@@ -114,13 +115,13 @@ impl RequestHandler {
         })
     }
 
-    /// The input of a turn, on this task or a new one.
+    /// The input for the conversation of a turn. `record` is the task, or `None` for a new task.
     pub(crate) fn beginning(&self, record: Option<&TaskRecord>) -> Beginning {
         let task = record.map(TaskRecord::numbered);
         Beginning { task, limits: self.process.tasks.limits(), history: self.agent.reads_history() }
     }
 
-    /// Checks what only the turn that runs can know.
+    /// Checks the conditions that can change until the turn runs: the quota of sessions, and the state of the task.
     async fn check_entered(&self, entered: &Entered) -> Result<(), A2aError> {
         if !entered.incoming.is_new && !entered.conversation.exists() {
             self.check_new_session()?;
@@ -135,7 +136,7 @@ impl RequestHandler {
 }
 
 impl Entered {
-    /// Reads the task as it is stored. From the entrance on, nobody but this turn changes the task.
+    /// Reads the stored task. Other turns can no longer change the task, because this turn has entered the queue.
     pub(crate) async fn follow_task(&self, record: &TaskRecord) -> Result<(), A2aError> {
         let is_there = record.refresh_all().await.map_err(fault::of_store)?;
         if !is_there {

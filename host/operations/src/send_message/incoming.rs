@@ -15,10 +15,10 @@ use crate::tasks::record::TaskRecord;
 use crate::views::VisibleTurn;
 use crate::views::turn_task::TurnTask;
 
-/// A message with its conversation and its task, in all steps of SendMessage.
+/// A message with its conversation and its task. All steps of SendMessage use it.
 pub(crate) struct Incoming {
     pub(crate) call: ServiceParameters,
-    /// The URIs that find the same extensions when the turn is made again.
+    /// The URIs that activate the same extensions if the turn is made again.
     pub(crate) lasting: Vec<ExtensionUri>,
     pub(crate) operation: &'static str,
     pub(crate) request: SendMessageRequest,
@@ -114,7 +114,8 @@ impl Incoming {
         &self.key.context
     }
 
-    /// Adds the ids to the log lines of the request. The message may still get another task, or none.
+    /// Adds the ids of the context and the task to the span, and the context to the request's log line. The log line
+    /// does not get the task yet: the message may still get another task, or none.
     fn tell_context(&self) {
         Span::current().record("context", display(self.context_id())).record("task", display(&self.task_id));
         annex_telemetry::with(|request| request.is_about(Some(self.context_id().clone().into()), None));
@@ -125,7 +126,7 @@ impl Incoming {
         annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
     }
 
-    /// Takes the task id of a process that had claimed the message before.
+    /// Takes over the task id that another process had chosen for the message.
     pub(super) fn take_task_id(&mut self, task: &TaskId) {
         // A message that continues a task has the same task id in both processes.
         if *task != self.task_id {
@@ -154,8 +155,8 @@ impl Incoming {
         }
     }
 
-    /// Sets the ids of the message. A task id tells a hook that the message continues a task, so this comes after the
-    /// hooks.
+    /// Sets the ids of the message. Called after the hooks, because a task id would tell a hook that the message
+    /// continues a task.
     pub(super) fn place(&mut self) {
         self.request.message.context_id = Some(self.key.context.clone());
         self.request.message.task_id = Some(self.task_id.clone());

@@ -1,7 +1,8 @@
 //! Messages that are accepted while another turn of their conversation runs.
 //!
-//! The task of such a message is stored as SUBMITTED with its place in the queue, and the client has its answer. The turn
-//! goes on when it comes, in this process or another one, also without its client.
+//! The task of such a message is stored as SUBMITTED with its place in the queue, and the client gets this task as the
+//! answer. The turn runs when it reaches the head of the queue, in this process or in another one. It runs even if its
+//! client has disconnected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,10 @@ use crate::turn::{Outcome, Running, TaskOutcome, TurnResult, closing_event};
 
 /// The status message of a task whose turn waited in a process that has ended.
 const SHUTTING_DOWN: &str = "The server is shutting down; send the message again.";
+/// The status message of a task whose message was refused, if the reason cannot be stored.
+const UNSTORED: &str = "The message was refused, and the reason cannot be stored with it.";
 
-/// The ways in which the wait of a turn ends.
+/// The reasons why the wait of a turn ends.
 enum Comes {
     Now(ConversationSnapshot),
     Canceled,
@@ -76,7 +79,7 @@ impl RequestHandler {
         (record, cancel)
     }
 
-    /// Continues a turn that only waited, and whose process is gone.
+    /// Waits in the queue with a turn that another process left when it ended.
     pub(crate) fn wait_again(&self, mut accepted: Accepted) -> Result<Running, A2aError> {
         let shown = self.show_accepted(&mut accepted);
         self.run_when_it_comes(accepted, shown)
@@ -127,7 +130,7 @@ impl RequestHandler {
         }
     }
 
-    /// Waits until the turn comes, or ends otherwise.
+    /// Waits until the turn is the first in the queue, is cancelled, or is left to another process.
     async fn comes(&self, accepted: &Accepted, cancel: &CancellationToken) -> Comes {
         let _in_queue = self.process.tasks.waits_in(&accepted.incoming.key);
         let queued = &accepted.queued;
@@ -148,7 +151,7 @@ impl RequestHandler {
         }
     }
 
-    /// Runs a turn whose message was accepted before. A refusal is the end of its task.
+    /// Runs a turn whose message was accepted before. If the turn is refused now, its task ends.
     pub(crate) async fn run_entered(&self, entered: Entered) -> TurnResult {
         let checked = match &entered.incoming.record {
             Some(record) if record.numbered().1 > 0 => entered.follow_task(record).await,
@@ -185,7 +188,15 @@ impl RequestHandler {
             entries.push(closing_event(&conversation, record.id(), Some((state, Some(error.to_string())))).into());
         }
         entries.push(update(&record, state, Some(&error.to_string())));
-        let ended = conversation.end(&entries).await;
+        let mut ended = conversation.end(&entries).await;
+        if let Err(unstored) = &ended
+            && !conversation.is_over()
+        {
+            // They may be too large. A turn that did not end would be tried again.
+            fault::log(unstored);
+            entries = vec![update(&record, state, Some(UNSTORED))];
+            ended = conversation.end(&entries).await;
+        }
         let task = conversation.task().await;
         self.show_end(&record, &fence, (&entries, task, state), ended);
     }
@@ -205,7 +216,8 @@ impl RequestHandler {
         self.show_end(record, &fence, (&entries, task, state), ended);
     }
 
-    /// Shows readers the last entries of an accepted message, whose turn has left the queue with them.
+    /// Shows the last entries of an accepted message to the readers of its task. The turn has left the queue with these
+    /// entries.
     fn show_end(
         &self,
         record: &Arc<TaskRecord>,
@@ -231,7 +243,7 @@ impl RequestHandler {
     }
 }
 
-/// A message that joins its task and not the history, because no turn has run for it.
+/// The entry for a message whose turn has not run. The message becomes a part of its task but not of the history.
 fn unheard(message: &Message, record: &TaskRecord) -> Entry {
     let (context_id, task_id) = (Some(record.context_id().clone()), Some(record.id().clone()));
     let message = Message { context_id, task_id, ..message.clone() };

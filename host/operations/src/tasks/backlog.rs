@@ -9,8 +9,8 @@ use annex_protocol::{StreamResponse, TaskId};
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
 
-/// The number of events that are read from the store together. It is small, because each stream holds them until its
-/// client has read them.
+/// The number of events that one query reads from the store. The number is small, because each stream keeps these
+/// events in memory until its client has read them.
 const BATCH: u64 = 8;
 /// The most bytes of JSON that are read together. One larger event is read alone.
 const BATCH_BYTES: usize = 256 << 10;
@@ -46,7 +46,7 @@ impl Backlog {
         !self.read.is_empty() || self.after < self.last
     }
 
-    /// The next event. Cancelling the future loses none.
+    /// The next event. No event is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<Read, StoreError> {
         while self.read.is_empty() && self.after < self.last {
             let count = usize::try_from(BATCH.min(self.last - self.after)).unwrap_or(usize::MAX);

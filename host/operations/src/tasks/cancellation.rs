@@ -21,11 +21,11 @@ use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
 use crate::tasks::record::{self, TaskRecord};
 
-/// The name of the operation for the hooks.
+/// The name of the operation, as hooks get it.
 const OPERATION: &str = "CancelTask";
 /// The longest wait for another process to cancel its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The period of checking the task.
+/// The time between two checks of the task.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl RequestHandler {
@@ -43,7 +43,7 @@ impl RequestHandler {
         let record = self.process.tasks.open(&call.owner, &request.id).await?;
         self.catch_up_now(call, &record).await;
         if record.is_finished() {
-            return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
+            return Err(not_cancelable(&record));
         }
         // A turn ends with its task, and notifies the upstream itself.
         if !record.cancel_turn().await {
@@ -60,6 +60,11 @@ impl RequestHandler {
                 return Ok(());
             }
         }
+        // The remote agent and the extensions take their time, and the client may answer in the meantime.
+        let seen = record.numbered();
+        if seen.0.state().is_terminal() {
+            return Err(not_cancelable(record));
+        }
         self.give_up(call, record).await;
         let mut canceled = record.canceled();
         if let Err(error) = self.show_canceled(call, record, &mut canceled).await {
@@ -68,8 +73,10 @@ impl RequestHandler {
             // The event is made anew, because an extension may have changed it before another one failed.
             canceled = record.canceled();
         }
-        match self.process.tasks.append_alone(record, canceled).await {
+        match self.process.tasks.append_alone(record, seen, canceled).await {
             Ok(()) => {}
+            Err(AppendError::Stale { .. }) if record.is_finished() => return Err(not_cancelable(record)),
+            Err(AppendError::Stale { .. }) => return Err(record::finished(record)),
             Err(AppendError::Missing) => return Err(A2aError::TaskNotFound { task_id: record.id().clone() }),
             // A turn has begun in between, and is cancelled in its place.
             Err(AppendError::Fenced) if record.cancel_turn().await => return Ok(()),
@@ -122,6 +129,10 @@ impl RequestHandler {
         let left = conversation.leave(Departure::Refused).await.map_err(fault::of_store);
         hooked.and(left)
     }
+}
+
+fn not_cancelable(record: &TaskRecord) -> A2aError {
+    A2aError::TaskNotCancelable { task_id: record.id().clone(), state: record.task_state() }
 }
 
 impl Tasks {

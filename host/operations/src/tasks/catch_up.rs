@@ -25,8 +25,8 @@ const ASK_PATIENCE: Duration = Duration::from_secs(2);
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(1);
 /// The shortest time between two polls for one task, however many requests read it.
 const REST: Duration = Duration::from_secs(1);
-/// The first and the longest pause between two polls while the task's events have a reader. Each pause is twice as long
-/// as the one before.
+/// The first pause between two polls while the task's events have a reader. Each further pause is twice as long, up to
+/// `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -36,7 +36,8 @@ impl RequestHandler {
         self.poll(call, record, REST).await;
     }
 
-    /// Polls the remote agent in any case: a message for a task that has ended there must not reach the agent.
+    /// Polls the remote agent, however recent the last poll was. Called before a message is sent: if the task has ended
+    /// at the remote agent, the message must not reach it.
     pub(crate) async fn catch_up_now(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         self.poll(call, record, Duration::ZERO).await;
     }
@@ -100,8 +101,8 @@ impl RequestHandler {
     }
 
     /// Polls the remote agent periodically while the task waits and its events have a reader: a stream, or push
-    /// notifications. Replaces the polling of an earlier request, whose handler may be gone and whose header fields are
-    /// older.
+    /// notifications. Replaces the polling of an earlier request, because its handler may have been replaced and its
+    /// header fields are older.
     pub(crate) fn watch(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         if !self.agent_is_remote {
             return;

@@ -61,7 +61,7 @@ struct Written {
     end: Option<LogEnd>,
 }
 
-/// Why the log has ended.
+/// The reason why the log has ended.
 #[derive(Clone)]
 enum LogEnd {
     /// The task has reached a final state.
@@ -98,8 +98,8 @@ impl TaskLog {
         LogReader { log: Arc::clone(self), next: self.written().events.len(), backlog: None, failed: None }
     }
 
-    /// True if the log has readers: every reference besides the record's belongs to one. Must be called under the
-    /// record's lock.
+    /// True if the log has readers. Each reader holds a reference to the log. Must be called under the lock of the
+    /// record, which holds one more reference.
     pub(crate) fn has_readers(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
     }
@@ -131,7 +131,7 @@ impl LogReader {
         log.tail()
     }
 
-    /// The same reader, preceded by stored events.
+    /// Adds stored events, which the reader returns before the events of the log.
     pub(crate) fn behind(self, backlog: Backlog) -> Self {
         Self { backlog: Some(Box::new(backlog)), ..self }
     }
@@ -147,8 +147,8 @@ impl LogReader {
         }
     }
 
-    /// True if the next event can be read without waiting. A stored message of the client counts as well, although it
-    /// is not an event of the stream.
+    /// True if the next event can be read without waiting. Also true for a stored message of the client, which is not
+    /// an event of the stream.
     pub(crate) fn has_next(&self) -> bool {
         let is_stored = self.backlog.as_ref().is_some_and(|backlog| backlog.has_next());
         self.failed.is_none() && (is_stored || self.next < self.log.written().events.len())

@@ -1,7 +1,7 @@
 //! A limit on work that grows with data of clients, such as encoding a large task.
 //!
 //! This work runs on the threads that serve all requests. Without the limit, a hundred clients that each read a large
-//! task would occupy all threads, and everybody else would wait.
+//! task would occupy all threads, and all other requests would wait.
 
 use std::sync::LazyLock;
 use std::thread::available_parallelism;

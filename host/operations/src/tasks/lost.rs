@@ -1,5 +1,7 @@
 //! Turns that no process works on, and turns of this process that another one asks to cancel.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annex_conversation::{ConversationKey, Departure, EndOfLostTurn, Fence, LostTurn, StoreError, end_lost_turn};
@@ -8,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::looks::look_until;
+use crate::tasks::record::TaskRecord;
 use crate::tasks::{Tasks, queues};
 
-/// The period of queries.
+/// The time between two queries.
 const LOOK: Duration = Duration::from_millis(500);
-/// The most turns that are taken at once.
+/// The most turns in one query.
 const AT_ONCE: usize = 100;
 /// The status message of a task whose process has ended.
 const STOPPED: &str = "The server stopped while the task ran; send the message again.";
@@ -48,8 +51,8 @@ impl Tasks {
         self.store.take_lost(&self.process.replica(), AT_ONCE).await
     }
 
-    /// Takes over the turns that no process works on, at a start. Ends the turns that nothing can continue, and returns the
-    /// others.
+    /// Takes over the turns that no process works on. Called at the start of the server. Ends the turns that cannot
+    /// continue, and returns the turns that can.
     ///
     /// # Errors
     /// When the store fails.
@@ -95,7 +98,7 @@ impl Tasks {
         }
     }
 
-    /// Leaves a turn that this process has taken over and not begun to other processes.
+    /// Hands a turn on to other processes. This process has taken the turn over but has not begun it.
     pub(crate) async fn hand_on(&self, lost: &LostTurn) {
         let departure = Departure::HandedOver { has_begun: false };
         if let Err(error) = self.store.leave(&lost.key, &lost.fence, departure).await {
@@ -104,7 +107,7 @@ impl Tasks {
         }
     }
 
-    /// Tells other processes that a turn has left the queue of a conversation.
+    /// Notifies other processes that a turn has left the queue of a conversation.
     pub(crate) fn tell_queue(&self, key: &ConversationKey) {
         if self.process.is_shared() {
             queues::tell(self.wake.as_ref(), key);
@@ -113,26 +116,77 @@ impl Tasks {
 
     /// Cancels the tenant's turns in this process. Each turn then cancels its task.
     pub fn stop_turns_of(&self, tenant: &str) {
+        for (record, fence) in self.running().values().filter(|(record, _)| record.owner().tenant == tenant) {
+            record.stop_turn(fence);
+        }
+    }
+
+    /// The tasks with a turn in this process.
+    fn running(&self) -> HashMap<TaskId, (Arc<TaskRecord>, Fence)> {
         let live = self.live();
-        live.records.values().filter(|record| record.owner().tenant == tenant).for_each(|record| record.stop_turn());
+        let running = live.records.values().filter_map(|record| Some((Arc::clone(record), record.fence()?)));
+        running.map(|(record, fence)| (record.id().clone(), (record, fence))).collect()
     }
 
     /// Cancels the turns that other processes ask to cancel, and the turns that other processes have taken over. A
     /// cancelled turn cancels its task, unless the task belongs to another process by then.
     async fn end_asked(&self) -> Result<(), StoreError> {
-        let running: Vec<(TaskId, Fence)> = {
-            let live = self.live();
-            live.records.values().filter_map(|record| Some((record.id().clone(), record.fence()?))).collect()
-        };
+        let running = self.running();
         if running.is_empty() {
             return Ok(());
         }
-        for id in self.store.turns_to_stop(&running).await? {
-            let record = self.live().records.get(&id).cloned();
-            if let Some(record) = record {
-                record.stop_turn();
+        let fences: Vec<_> = running.iter().map(|(id, (_, fence))| (id.clone(), fence.clone())).collect();
+        for id in self.store.turns_to_stop(&fences).await? {
+            // The task may have got its next turn in the meantime.
+            if let Some((record, fence)) = running.get(&id) {
+                record.stop_turn(fence);
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_conversation::{
+        ConversationKey, Fence, Keep, MemoryBounds, MemoryStore, Retention, TaskLimits, TaskSnapshot, WaitingBounds,
+    };
+    use annex_leases::wake::LocalWake;
+    use annex_protocol::{ContextId, Owner, TaskId, Timestamp};
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Arc, TaskRecord, Tasks};
+    use crate::process::Process;
+    use crate::tasks::TaskBounds;
+    use crate::tasks::pins::Pins;
+    use crate::tasks::running_turn::RunningTurn;
+
+    fn tasks() -> Arc<Tasks> {
+        let store = Arc::new(MemoryStore::new(MemoryBounds::default()));
+        let limits = TaskLimits { bytes: 1 << 20, messages: 100, artifacts: 100 };
+        let retention = Retention { conversations: Keep::ALL, tasks: Keep::ALL, waiting: WaitingBounds::UNBOUNDED };
+        let bounds = TaskBounds { limits, retention };
+        Tasks::new((store, Process::with_memory()), Arc::new(Pins::default()), bounds, Arc::new(LocalWake))
+    }
+
+    /// A turn that has this number in process `one`.
+    fn turn(epoch: u64) -> (Fence, CancellationToken, RunningTurn) {
+        let (fence, cancel) = (Fence { replica: "one".into(), epoch }, CancellationToken::new());
+        (fence.clone(), cancel.clone(), RunningTurn::new(cancel, fence, true))
+    }
+
+    #[test]
+    fn a_turn_that_is_asked_to_stop_does_not_stop_the_next_turn_of_its_task() {
+        let tasks = tasks();
+        let context = ContextId::new("c");
+        let key = ConversationKey::of("agent", &Owner::default(), &context);
+        let task = TaskSnapshot::submitted(TaskId::from("t"), context, Timestamp::now());
+        let ((first, first_cancel, first_turn), (second, second_cancel, second_turn)) = (turn(1), turn(2));
+        let record = TaskRecord::new(key, task, first_turn, &tasks);
+        record.begin_turn(second_turn);
+        record.stop_turn(&first);
+        assert!(!first_cancel.is_cancelled() && !second_cancel.is_cancelled());
+        record.stop_turn(&second);
+        assert!(second_cancel.is_cancelled());
     }
 }

@@ -15,16 +15,16 @@ use crate::looks::look_until;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
-/// The period of queries.
+/// The time between two queries.
 const LOOK: Duration = Duration::from_secs(1);
 /// The number of notified tasks that are read together.
 const AT_ONCE: usize = 4;
-/// The number of tasks in one query.
+/// The most tasks in one query.
 const FOLLOWED: usize = 1_000;
 
 impl Tasks {
-    /// Reads the events of other processes until `stop` is cancelled. Returns at once with a store in memory. A file has
-    /// another process only when its next one began before the end of this one.
+    /// Reads the events that other processes store, until `stop` is cancelled. Returns at once with a store in memory.
+    /// A file has two processes only if the next process starts before the end of this process.
     pub async fn watch_others(&self, stop: CancellationToken) {
         if self.process.store_outlives() {
             let looking = look_until(stop.cancelled(), LOOK, || self.read_on());

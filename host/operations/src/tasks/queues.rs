@@ -8,7 +8,7 @@ use annex_conversation::{ConversationKey, ConversationStore};
 use annex_leases::wake::Wake;
 use sha2::{Digest, Sha256};
 
-/// The hints about queues begin with this. No task id does.
+/// The beginning of each hint about a queue. No task id begins like this.
 const PREFIX: &str = "queue ";
 
 /// The queues in which turns of this process wait, by the names of their hints.
@@ -28,14 +28,14 @@ impl WaitingQueues {
         WaitingTurn { queues: self, name }
     }
 
-    /// Passes a hint of another process on to the turns that wait here.
+    /// Wakes the turns that wait here in the queue that the hint names.
     pub(super) fn hint(&self, hint: &str, store: &dyn ConversationStore) {
         if let Some((key, _)) = self.lock().get(hint) {
             store.hint(key);
         }
     }
 
-    /// Passes a hint on to all turns that wait here, because hints were lost.
+    /// Wakes all turns that wait here, because hints of other processes were lost.
     pub(super) fn hint_all(&self, store: &dyn ConversationStore) {
         self.lock().values().for_each(|(key, _)| store.hint(key));
     }
@@ -57,12 +57,13 @@ impl Drop for WaitingTurn<'_> {
     }
 }
 
-/// Tells other processes that the queue of a conversation has moved.
+/// Notifies other processes that the queue of a conversation has moved.
 pub(super) fn tell(wake: &dyn Wake, key: &ConversationKey) {
     wake.tell(&name(key), 0);
 }
 
-/// The name of a queue in hints. Names of conversations may be long, and clients choose them.
+/// The name of a queue in hints. It contains a digest and not the names of the conversation, which clients choose and
+/// which may be long.
 fn name(key: &ConversationKey) -> String {
     let mut digest = Sha256::new();
     for name in [&*key.tenant, &*key.app, &*key.user, key.context.as_str()] {

@@ -43,7 +43,7 @@ pub(crate) struct TaskRecord {
     wake: Arc<dyn Wake>,
     is_shared: bool,
     limits: TaskLimits,
-    /// Locked while entries of others are read, so that they are shown once and in order.
+    /// Locked while entries of other processes are read, so that each entry is shown once and in order.
     reading: tokio::sync::Mutex<()>,
     /// The time of the last poll of the upstream about this task. Locked during the poll and during the turn that
     /// follows the task.
@@ -61,7 +61,7 @@ struct RecordState {
     pins: Option<Arc<str>>,
     /// `None` once the task is finished, or cannot be shown any further.
     log: Option<Arc<TaskLog>>,
-    /// The turn of this process.
+    /// The turn of the task in this process. `None` if no turn runs or waits here.
     turn: Option<RunningTurn>,
     /// True if a turn works on the task, in this or another process.
     is_worked_on: bool,
@@ -160,7 +160,7 @@ impl TaskRecord {
         state.turn.is_none() && !state.is_worked_on && state.task.state().is_interrupted()
     }
 
-    /// When the upstream was last polled about this task.
+    /// The time of the last poll of the upstream about this task.
     pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
         self.asked.get_or_init(Arc::default)
     }
@@ -173,7 +173,7 @@ impl TaskRecord {
         next
     }
 
-    /// True if another process works on the task, or will.
+    /// True if another process works on the task, or is going to take it over.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
         state.turn.is_none() && state.is_worked_on
@@ -237,12 +237,12 @@ impl TaskRecord {
         }
     }
 
-    /// A turn of this process has entered the queue, so no other turn works on the task.
+    /// Records that a turn of this process has entered the queue. No other turn works on the task then.
     pub(crate) fn is_entered(&self) {
         self.lock().is_worked_on = false;
     }
 
-    /// The client of the turn has its answer.
+    /// Records that the client of the turn has its answer.
     pub(crate) fn decide(&self) {
         if let Some(turn) = &mut self.lock().turn {
             turn.decide();
@@ -257,7 +257,8 @@ impl TaskRecord {
         }
     }
 
-    /// Ends the turn with this fence in this process. With `goes_on`, another process has the turn or will take it.
+    /// Ends the turn with this fence in this process. `goes_on` is true if another process has the turn or will take it
+    /// over.
     pub(crate) fn end_turn(&self, fence: &Fence, goes_on: bool) {
         let turn = {
             let mut state = self.lock();
@@ -273,9 +274,9 @@ impl TaskRecord {
         }
     }
 
-    /// Cancels the turn of this process, if there is one. The turn then cancels the task.
-    pub(crate) fn stop_turn(&self) {
-        if let Some(turn) = &self.lock().turn {
+    /// Cancels the turn of this process with this fence, unless it has ended. The turn then cancels the task.
+    pub(super) fn stop_turn(&self, fence: &Fence) {
+        if let Some(turn) = self.lock().turn.as_ref().filter(|turn| turn.fence == *fence) {
             turn.cancel.cancel();
         }
     }
@@ -329,28 +330,29 @@ impl TaskRecord {
         TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
     }
 
-    /// Stores an update of a task that no turn works on.
-    pub(super) async fn append_alone(&self, update: StreamResponse) -> Result<Appended, AppendError> {
+    /// Stores an update of a task that no turn works on, if the task is still as the caller has seen it
+    /// ([`numbered`](Self::numbered)).
+    pub(super) async fn append_alone(
+        &self,
+        (seen, number): (TaskSnapshot, u64),
+        update: StreamResponse,
+    ) -> Result<Appended, AppendError> {
         let _reading = self.reading.lock().await;
         let entries = [Entry::from(update)];
-        match self.try_append_alone(&entries).await {
-            // The task has had other turns since this record was read.
-            Err(AppendError::Stale { .. }) => {
-                self.reload().await?;
-                self.try_append_alone(&entries).await
-            }
-            other => other,
-        }
-    }
-
-    async fn try_append_alone(&self, entries: &[Entry]) -> Result<Appended, AppendError> {
-        let (before, number) = self.numbered();
-        let task = before.with(entries);
-        let append = Append { entries, task: Some(&task), ..Append::default() };
+        let task = seen.with(&entries);
+        let append = Append { entries: &entries, task: Some(&task), ..Append::default() };
         let at = Position::of_task(self.id.clone(), number);
-        let appended = self.store.append(&self.key, &at, append).await?;
-        self.show(entries, appended.number, task);
-        Ok(appended)
+        match self.store.append(&self.key, &at, append).await {
+            Ok(appended) => {
+                self.show(&entries, appended.number, task);
+                Ok(appended)
+            }
+            Err(stale @ AppendError::Stale { .. }) => {
+                self.reload().await?;
+                Err(stale)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads and shows the entries that other processes have stored.

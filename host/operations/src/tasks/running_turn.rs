@@ -16,7 +16,7 @@ pub(crate) struct RunningTurn {
 }
 
 impl RunningTurn {
-    /// `is_decided` tells whether the client has its task already.
+    /// Creates the entry for a turn. `is_decided` is true if the client already has its task.
     pub(crate) fn new(cancel: CancellationToken, fence: Fence, is_decided: bool) -> Self {
         Self { cancel, fence, over: None, decided: None, is_decided }
     }
@@ -31,7 +31,7 @@ impl RunningTurn {
         (!self.is_decided).then(|| self.decided.get_or_insert_default().clone())
     }
 
-    /// The client has its answer.
+    /// Records that the client has its answer, and wakes the waiters.
     pub(super) fn decide(&mut self) {
         self.is_decided = true;
         if let Some(decided) = self.decided.take() {

@@ -21,9 +21,9 @@ pub(crate) struct TaskPins {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PinnedVersion {
     pub(crate) uri: ExtensionUri,
-    /// A digest of its component.
+    /// The digest of the extension's component.
     pub(crate) digest: String,
-    /// A digest of the operator's settings for the extension.
+    /// The digest of the operator's settings for the extension.
     pub(crate) settings: String,
 }
 

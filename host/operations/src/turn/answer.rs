@@ -90,7 +90,8 @@ impl Turn {
         Ok(active)
     }
 
-    /// The last event of the history, if the message has no answer there.
+    /// The event that closes the message of the user in the history. Empty if the history already has an answer to the
+    /// message.
     pub(super) fn closing(&self, state: Option<(TaskState, Option<String>)>) -> Vec<Entry> {
         let conversation = &self.context.conversation;
         let event = conversation.is_unanswered().then(|| closing_event(conversation, self.record.id(), state));

@@ -66,7 +66,8 @@ impl Turn {
         }
     }
 
-    /// Brings the task into the state for the ending, unless the agent has done so, and stores that.
+    /// Ends the turn and stores the last state of the task. If the agent has not brought the task into a final or
+    /// interrupted state, `ending` determines the state.
     async fn end_with_task(mut self, ending: Ending) -> TurnResult {
         let settled = ending.settled();
         let conclusion = self.conclusion(ending);
@@ -103,7 +104,8 @@ impl Turn {
         }
     }
 
-    /// Fails the task, because the last entries cannot be stored. Those before the first that cannot are stored.
+    /// Fails the task, because its last entries cannot be stored. If these entries are too large together, they are
+    /// stored one by one up to the first failure.
     async fn end_with_failure(&mut self, mut error: AppendError, entries: &[Entry]) -> Result<(), AppendError> {
         if let AppendError::TooLarge(_) = error {
             for entry in entries.iter().filter(|entry| !matches!(entry, Entry::Update(update) if is_final(update))) {
@@ -125,15 +127,17 @@ impl Turn {
         self.append_last(&last).await
     }
 
-    /// The turn has left the queue: everybody learns that.
+    /// Makes the end of the turn known in this process. The turn has left the queue before.
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
         let tasks = &self.handler.process.tasks;
-        self.count(self.record.task_state().into());
+        let seen = self.record.numbered();
+        let state = seen.0.state();
+        self.count(state.into());
         self.record.end_turn(self.context.conversation.fence(), false);
-        if self.context.cancel.is_cancelled() && !self.record.is_finished() {
+        if self.context.cancel.is_cancelled() && !state.is_terminal() {
             // The turn was cancelled just when it had interrupted its task.
-            if let Err(error) = tasks.append_alone(&self.record, self.record.canceled()).await {
+            if let Err(error) = tasks.append_alone(&self.record, seen, self.record.canceled()).await {
                 fault::log(&error);
             }
         }
@@ -141,7 +145,8 @@ impl Turn {
         Ok(self.active())
     }
 
-    /// The last state, and its message. `None` if the agent has already brought the task there.
+    /// The state that the task ends in, and the text of its status. `None` if the agent has already brought the task
+    /// into that state.
     fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
         Some(match ending {
             // A turn that has lost its task must not change it.

@@ -34,7 +34,7 @@ impl Turn {
     }
 
     /// Leaves the turn to its new process. This turn writes nothing more. Readers of the task in this process get the
-    /// events of the new one.
+    /// events that the new process stores.
     pub(super) fn leave(mut self) -> Vec<ExtensionUri> {
         let (tenant, context) = (self.tenant(), &self.context.context_id);
         tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn stores no end, because another process may own its task");
@@ -48,8 +48,8 @@ impl Turn {
         self.active()
     }
 
-    /// Gives the turn up, because its end cannot be stored. Readers get all stored events and then the error. The turn is
-    /// left to whoever takes it once the store works again.
+    /// Gives the turn up, because its end cannot be stored. Readers get all stored events and then the error. Any
+    /// process can take the turn over once the store works again.
     pub(super) fn abandon(mut self, error: &A2aError) {
         self.stage = Stage::Ended;
         self.count(TurnEnd::Failed);

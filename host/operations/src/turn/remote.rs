@@ -6,7 +6,7 @@ use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskStat
 
 use super::{Ending, Progress, Turn};
 
-/// The time limit for a remote agent to notify its upstream of the end of a task.
+/// The longest time for which a turn waits while the remote agent notifies its upstream of the end of a task.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Turn {

@@ -1,4 +1,4 @@
-//! Where a turn runs: first inside the request, until it has to wait, and then in a task of its own.
+//! The place where a turn runs: first inside the request, and in a task of its own once the turn has to wait.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -29,8 +29,8 @@ pub(crate) enum Running {
 struct BrokeOff;
 
 impl Turn {
-    /// Begins the turn. Only the turn's own limits end it. A turn that never waits needs no task and no switch of
-    /// threads.
+    /// Begins the turn. A client that disconnects does not end the turn. A turn that never waits runs to its end in
+    /// this call and needs no task of its own.
     pub(crate) fn begin_running(self) -> Running {
         let tracker = self.handler.process.running.clone();
         // The turn may run inside its client's request, which a panic of the agent must not end. Dropping the turn

@@ -1,4 +1,4 @@
-//! The changes of a task's state in a turn, and the extensions' say in them.
+//! The changes of a task's state in a turn. Extensions can replace the new state by another one.
 
 use annex_conversation::{Entry, Note};
 use annex_protocol::{
@@ -16,14 +16,15 @@ impl Turn {
         self.change(update, None).await
     }
 
-    /// Like [`status`](Self::status), for a status of the upstream, which has metadata.
+    /// Like [`status`](Self::status), for a status that the upstream has sent. Such a status may have metadata.
     pub(super) async fn relayed_status(&mut self, update: TaskStatusUpdateEvent) -> Result<Settled, A2aError> {
         let TaskStatusUpdateEvent { status: TaskStatus { state, message, .. }, metadata, .. } = update;
         let update = TaskStatusUpdateEvent { metadata, ..self.status_update(state, message) };
         self.change(update, None).await
     }
 
-    /// `by` is the extension that causes the change.
+    /// Brings the task into the state of `update`, or into the state that the extensions choose instead. `by` is the
+    /// extension that causes the change.
     pub(super) async fn change(
         &mut self,
         mut update: TaskStatusUpdateEvent,

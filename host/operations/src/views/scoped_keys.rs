@@ -1,8 +1,9 @@
-//! Keys that extensions store with a task or a conversation, and that are deleted together with it.
+//! Keys that extensions store with a task or a conversation. They are deleted together with the task or the
+//! conversation.
 //!
-//! A running turn marks its keys as in use. At its end, keys of a task or conversation that was never created are removed.
-//! Keys of tasks and conversations that are deleted later, and keys that a crash has left, are found by a periodic sweep of
-//! the store.
+//! A running turn marks its keys as in use. At the end of the turn, keys of a task or conversation that was never
+//! created are removed. If a task or conversation is deleted later, or if a process crashes, a periodic sweep of the
+//! store finds and removes the keys.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ struct ScopeOfTurn {
     was_asked_for: AtomicBool,
 }
 
-/// Why the sweep cannot decide about keys, or cannot remove them.
+/// The reason why the sweep cannot decide about keys or cannot remove them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SweepError {
     #[error("the keys of extensions cannot be read or removed")]

@@ -4,9 +4,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext, UpstreamContext};
 use annex_conversation::{Conversation, Event, StateDelta};
-use annex_protocol::{A2aError, Artifact, ArtifactId, ContextId, Json, Message, Part, SendMessageRequest, TaskState};
+use annex_protocol::{
+    A2aError, Artifact, ArtifactId, ContextId, Json, Message, Part, SendMessageRequest, TaskId, TaskState,
+};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
@@ -48,9 +50,14 @@ impl Agent {
         in_time(self.arrived.acquire()).await.expect("an open semaphore").forget();
     }
 
-    /// Ends one step `wait`, of now or later.
+    /// Ends one step `wait`: the present one or a later one.
     pub(crate) fn go_on(&self) {
         self.go.add_permits(1);
+    }
+
+    async fn wait(&self) {
+        self.arrived.add_permits(1);
+        self.go.acquire().await.expect("an open semaphore").forget();
     }
 
     async fn step(&self, turn: &TurnContext, events: &EventSender, step: &str) -> Result<(), AgentError> {
@@ -92,8 +99,7 @@ impl Agent {
                 Ok(())
             }
             "wait" => {
-                self.arrived.add_permits(1);
-                self.go.acquire().await.expect("an open semaphore").forget();
+                self.wait().await;
                 Ok(())
             }
             _ => Ok(()),
@@ -121,10 +127,18 @@ impl AgentExecutor for Agent {
         if text == "not this" {
             return Err(A2aError::UnsupportedOperation { reason: "not this".to_owned() });
         }
+        if text == "refuse at length" {
+            return Err(A2aError::UnsupportedOperation { reason: "x".repeat(64 << 10) });
+        }
         if text.contains("with a delta") {
             delta.insert("before", Json::string("the turn"));
         }
         Ok(())
+    }
+
+    /// Waits as in a step `wait`, if the agent is remote.
+    async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {
+        self.wait().await;
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {

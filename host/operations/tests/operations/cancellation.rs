@@ -1,8 +1,12 @@
 //! CancelTask.
 
+use std::sync::Arc;
+
+use annex_conversation::MemoryStore;
+use annex_operations::process::Process;
 use annex_protocol::{A2aError, TaskId, TaskState};
 
-use crate::fixture::{anonymous, by, door, say};
+use crate::fixture::{Settings, anonymous, by, door, door_on, say};
 use crate::in_words::{artifacts, fields, next, rest, status};
 
 #[tokio::test(start_paused = true)]
@@ -155,4 +159,24 @@ async fn a_stream_of_the_waiting_task_hears_of_its_cancellation() {
     assert_eq!(next(&mut stream).await.as_deref(), Some("task INPUT_REQUIRED"));
     door.cancel(&anonymous(), &asked.id).await.expect("a cancelled task");
     assert_eq!(rest(stream).await, ["CANCELED"]);
+}
+
+/// The client answers in this or in another process while the remote agent hears of the cancellation.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_finished_while_it_is_being_cancelled_stays_finished() {
+    let remote = || Settings { agent_is_remote: true, ..Settings::default() };
+    let store = Arc::new(MemoryStore::new(remote().store));
+    let one = door_on(store.clone(), Process::with_memory(), remote()).await;
+    let two = door_on(store, Process::with_memory(), remote()).await;
+    for other in [&one, &two] {
+        let asked = one.task("ask").await;
+        let (door, id) = (one.clone(), asked.id.clone());
+        let canceling = tokio::spawn(async move { door.cancel(&anonymous(), &id).await });
+        one.agent.waits().await;
+        assert_eq!(status(&other.task(say("work").task(&asked)).await), "COMPLETED");
+        one.agent.go_on();
+        let error = canceling.await.expect("no panic").expect_err("a finished task");
+        assert_eq!(error, A2aError::TaskNotCancelable { task_id: asked.id.clone(), state: TaskState::Completed });
+        assert_eq!(status(&one.get(&anonymous(), &asked.id).await.expect("a task")), "COMPLETED");
+    }
 }

@@ -1,4 +1,5 @@
-//! Extensions that are required, passed on or unknown. Those that are loaded from components are tested elsewhere.
+//! Extensions that are required, passed on or unknown. The tests of `annex-server` cover extensions that are loaded
+//! from components.
 
 use annex_operations::extension_set::ExtensionSet;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri};

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_conversation::{
-    ConversationStore, Keep, MemoryBounds, MemoryStore, Retention, Store, TaskLimits, WaitingBounds,
+    ConversationStore, Keep, Limits, MemoryBounds, MemoryStore, Retention, SqliteStore, Store, TaskLimits,
+    WaitingBounds,
 };
 use annex_egress::{Resolver, Screen, ScreenConfig};
 use annex_leases::wake::LocalWake;
@@ -59,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) passed_on: Vec<AgentExtension>,
     pub(crate) extended_card: Option<AgentCard>,
     pub(crate) shows_all_anonymous: bool,
+    pub(crate) on_lost_turn: OnLostTurn,
+    pub(crate) agent_is_remote: bool,
 }
 
 impl Default for Settings {
@@ -74,6 +78,8 @@ impl Default for Settings {
             passed_on: Vec::new(),
             extended_card: None,
             shows_all_anonymous: false,
+            on_lost_turn: OnLostTurn::Fail,
+            agent_is_remote: false,
         }
     }
 }
@@ -91,7 +97,7 @@ pub(crate) async fn door() -> Door {
     door_with(Settings::default()).await
 }
 
-/// Notifications of which no test opens a socket: each event is too long to be sent.
+/// Notifications for tests. Each event is too long to be sent, so no test opens a socket.
 fn notifications(store: &Arc<dyn Store>, process: &Process, closing: &CancellationToken) -> Arc<PushNotifications> {
     let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
     let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
@@ -101,10 +107,21 @@ fn notifications(store: &Arc<dyn Store>, process: &Process, closing: &Cancellati
 
 /// A handler with these settings.
 pub(crate) async fn door_with(settings: Settings) -> Door {
+    let store = Arc::new(MemoryStore::new(settings.store));
+    door_on(store, Process::with_memory(), settings).await
+}
+
+/// A handler with the default settings over a file.
+pub(crate) async fn door_in_file(file: &Path) -> Door {
+    let process = Process::with_file("one".into());
+    let store = SqliteStore::open(file, Some(&process.replica()), Limits::default()).await.expect("a file");
+    door_on(Arc::new(store), process, Settings::default()).await
+}
+
+/// A handler over this store, which handlers can share.
+pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: Settings) -> Door {
     let agent = Arc::new(Agent::new());
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(settings.store));
     let conversations: Arc<dyn ConversationStore> = store.clone();
-    let process = Process::with_memory();
     let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
     let places = SharedPlaces::new(None);
     places.look().await.expect("a store that answers");
@@ -150,8 +167,8 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
         extensions: ExtensionSets::new(Arc::new(set)),
         app: crate::agent::NAME.into(),
         agent: executor,
-        agent_is_remote: false,
-        on_lost_turn: OnLostTurn::Fail,
+        agent_is_remote: settings.agent_is_remote,
+        on_lost_turn: settings.on_lost_turn,
         input_modes: InputModes::new(&settings.input_modes),
         turn_limiter: TurnLimiter::new(settings.turns, used.clone(), places),
         used,
@@ -160,7 +177,7 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
     Door { handler, agent, store }
 }
 
-/// Knows no name.
+/// A resolver that knows no name.
 struct NoNames;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The operations of A2A at the door of this crate: no socket, no component, no database. Extensions that are loaded from
+//! The operations of A2A at the door of this crate: no socket, no component, no database server. Extensions that are loaded from
 //! components are tested over HTTP by `annex-server`.
 
 // Lets the lints see helper functions, too, as test code.
@@ -14,6 +14,7 @@ mod errors;
 mod extensions;
 mod limits;
 mod lists;
+mod lost;
 mod permits;
 mod push_configs;
 mod queue;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::fixture::{Settings, anonymous, door, door_with, say};
 use crate::in_words::{artifacts, next, rest, status};
 
-/// A handler in whose conversations so many turns may wait.
+/// The settings of a handler that lets this many turns wait in each conversation.
 fn waiting_turns(waiting: usize) -> Settings {
     let mut settings = Settings::default();
     settings.turns.waiting = waiting;

@@ -1,6 +1,6 @@
 //! Messages that consist of one `oneof`: an enum in Rust, an object with one key on the wire.
 
-/// Declares such enums. Each variant is followed by its camelCase name.
+/// Declares enums that stand for such messages. After each variant comes its camelCase name.
 macro_rules! one_of {
     ($(
         $(#[$attribute:meta])*

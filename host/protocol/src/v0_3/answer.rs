@@ -53,7 +53,7 @@ readable! {
         metadata: Metadata => "metadata",
     }
 
-    /// The field that every answer has.
+    /// The field that tells the type of an answer. Every answer has it.
     struct Kind {
         kind: String => "kind",
     }

@@ -10,8 +10,7 @@ use crate::{
     SecurityRequirement,
 };
 
-/// A card, written as 0.3 JSON and nothing else: the result of `agent/getAuthenticatedExtendedCard` and of
-/// `GET /v1/card`.
+/// A card in the form of 0.3 only: the result of `agent/getAuthenticatedExtendedCard` and of `GET /v1/card`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCard<'a> {
@@ -44,7 +43,7 @@ impl<'a> AgentCard<'a> {
 }
 
 /// A card for clients of both versions: the 1.0 card with all fields of 0.3 added. If no interface of the card speaks
-/// 0.3, only the 1.0 card.
+/// 0.3, the fields of 0.3 are missing.
 ///
 /// The signatures are those of `card`. A client that verifies the whole JSON needs a signature over the merged form.
 #[derive(Clone, Debug, Serialize)]
@@ -226,7 +225,7 @@ impl<'a> From<&'a AgentSkill> for Skill<'a> {
     }
 }
 
-/// A scheme in both forms at once. The two forms share no field name.
+/// A security scheme with the fields of both versions. No field name occurs in both.
 #[derive(Clone, Debug, Serialize)]
 struct MergedScheme<'a> {
     #[serde(flatten)]

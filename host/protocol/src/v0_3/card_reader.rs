@@ -11,7 +11,7 @@ use crate::{AgentCard, AgentInterface, Json, JsonObject};
 struct Interfaces {
     url: String,
     preferred_transport: Option<String>,
-    /// Some agents write `null` for an empty list.
+    /// The further interfaces. `None` for a missing field and for `null`, which some agents write for an empty list.
     additional_interfaces: Option<Vec<Json>>,
 }
 
@@ -34,7 +34,7 @@ struct Interface {
 /// ```
 ///
 /// # Errors
-/// When the text is neither.
+/// When the text is neither a card of 1.0 nor one of 0.3.
 pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let mut object = JsonObject::parse(text)?;
     // A merged card has the fields of both versions; those of 1.0 contain more.

@@ -51,7 +51,7 @@ struct ErrorResponse {
     data: ErrorData,
 }
 
-/// 0.3 allows any `data`, but some of its clients read only objects.
+/// The field `data` of an error. It is an object, because some clients of 0.3 read no other type.
 #[derive(Serialize)]
 struct ErrorData {
     details: Vec<Json>,

@@ -90,21 +90,21 @@ fn is_object(json: &Json) -> bool {
     json.get().starts_with('{')
 }
 
-/// The field names of a part in one binding of 0.3.
+/// The field names of parts in one of the bindings of 0.3.
 pub(super) trait PartForm {
     /// The fields of a part.
     const FIELDS: &'static [&'static str];
-    /// The fields of a file for its bytes and for its URL.
+    /// The names of two fields of a file: the field with its bytes, and the field with its URL.
     const CONTENT: [&'static str; 2];
-    /// All fields of a file.
+    /// The names of all fields of a file.
     const FILE_FIELDS: &'static [&'static str];
-    /// The value of the field `data`.
+    /// The type of the field `data`.
     type Data: DeserializeOwned + Into<Json>;
-    /// The base64 of a file, from the text in the field.
+    /// The base64 of a file. `text` is the content of the field with the bytes.
     fn base64(text: String) -> String;
 }
 
-/// The JSON-RPC binding.
+/// The form of parts in the JSON-RPC binding.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JsonRpc;
 

@@ -90,7 +90,8 @@ impl WirePushConfig {
 }
 
 impl WireAuthentication {
-    /// A receiver of 0.3 may list several schemes; the first one is used.
+    /// Converts to the authentication of 1.0, which has one scheme. If a receiver of 0.3 lists several schemes, the
+    /// first one is used.
     fn into_info(self) -> Option<AuthenticationInfo> {
         let scheme = self.schemes.into_iter().next().unwrap_or_default();
         // Credentials without a scheme stay, with an empty scheme, so that the check names the field that is missing.

@@ -204,7 +204,8 @@ fn push_config_field(field: &str) -> String {
     name.to_owned()
 }
 
-/// Converts the history length. 0.3 cannot request an empty history, so that 0 means no limit.
+/// Converts the history length of a request. In 0.3 the number 0 means no limit, and an empty history cannot be
+/// requested.
 pub fn history_length(sent: Option<i32>) -> Option<i32> {
     sent.filter(|length| *length != 0)
 }

@@ -38,7 +38,7 @@ pub enum SecurityScheme<'a> {
         /// A description for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<&'a str>,
-        /// The flow under its name. Empty for the device code flow, which does not exist in 0.3.
+        /// The flow by its name. Empty for the device code flow, which does not exist in 0.3.
         flows: IndexMap<&'static str, OAuthFlow<'a>>,
         /// The URL of the authorization server's metadata.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub enum SecurityScheme<'a> {
         /// A description for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<&'a str>,
-        /// The discovery document.
+        /// The URL of the discovery document.
         open_id_connect_url: &'a str,
     },
     /// A client certificate.
@@ -62,7 +62,7 @@ pub enum SecurityScheme<'a> {
     },
 }
 
-/// One OAuth 2.0 flow. It has all URLs that its kind requires, some perhaps empty.
+/// One OAuth 2.0 flow. It always has the URLs that its kind of flow requires. Such a URL may be empty.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthFlow<'a> {
@@ -147,7 +147,7 @@ fn flow(flows: &OAuthFlows) -> Option<(&'static str, OAuthFlow<'_>)> {
     Some((name, flow))
 }
 
-/// The scopes by the name of the scheme.
+/// The scopes that a request needs, by the name of the security scheme.
 pub(super) type Requirement<'a> = IndexMap<&'a str, &'a [String]>;
 
 pub(super) fn requirements(requirements: &[SecurityRequirement]) -> Vec<Requirement<'_>> {

@@ -122,8 +122,8 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Separates the logs of parallel tests by thread. A subscriber per thread would not work, because `tracing` caches
-/// for all threads if one is not interested in an event.
+/// Gives each test its own log, although tests run in parallel: lines are separated by thread. A subscriber per thread
+/// would not work, because `tracing` remembers for all threads whether a subscriber is interested in an event.
 struct LogOfThread;
 
 impl Write for LogOfThread {

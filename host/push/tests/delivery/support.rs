@@ -138,7 +138,8 @@ pub(crate) fn screen_allowing(allow: &[&str], names: Arc<dyn Resolver>) -> Scree
     Screen::with_resolver(ScreenConfig { allow, https_only: false }, names)
 }
 
-/// Allows loopback, resolves no names, hardly waits between attempts, and gives up after three.
+/// Settings for tests: allow loopback, resolve no names, hardly wait between attempts, and give up after three
+/// attempts.
 pub(crate) fn quick() -> NotifierConfig {
     NotifierConfig {
         backoff: Backoff { base: Duration::from_millis(1), max: Duration::from_millis(2) },

@@ -16,7 +16,7 @@ use crate::{PARAMETERS, Session, StateSize, Turn, artifact, executor, load_compo
 
 const KIB: StateSize = StateSize { name: "1 KiB", bytes: 1 << 10 };
 
-/// A call of a method that returns its parameters, including the fresh instance.
+/// Measures a call of a method that returns its parameters. The time includes the creation of the instance.
 pub(crate) fn method(criterion: &mut Criterion) {
     let executor = executor();
     let parameters = r#"{"methods": ["test/echo"]}"#;
@@ -48,7 +48,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The cost of the hook `transition` per turn: the call before the agent runs, and one change of state.
+/// Measures the hook `transition` per turn: the call before the agent runs, and one change of state.
 pub(crate) fn transition(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
@@ -84,7 +84,7 @@ fn working() -> TaskStatusUpdateEvent {
     }
 }
 
-/// The client half of state injection: extending a call and reading the answer.
+/// Measures the client half of state injection: extending a call and reading the answer.
 pub(crate) fn client(criterion: &mut Criterion) {
     let executor = executor();
     let extension = executor.block_on(crate::load_state_injection(&runtime(None)));
@@ -110,7 +110,7 @@ pub(crate) fn client(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// State injection installed under several URIs, each with its own state.
+/// Measures chains of one and more installations of state injection. Each has a URI and state of its own.
 pub(crate) fn chains(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);

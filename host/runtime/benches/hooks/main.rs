@@ -26,7 +26,7 @@ mod kinds;
 
 const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 
-/// A schema with nested objects, formats, a pattern, an enumeration and a list of records.
+/// The schema of the benchmark's parameters: nested objects, formats, a pattern, an enumeration and a list of records.
 const PARAMETERS: &str = r#"{"state_schema": {
     "type": "object",
     "required": ["user_info", "orders"],
@@ -69,7 +69,7 @@ fn main() {
     Criterion::default().configure_from_args().final_summary();
 }
 
-/// From the bytes of a file to a passed self-test, with and without compilation.
+/// Measures loading, from the bytes of a file to a passed self-test, with and without compilation.
 fn load(criterion: &mut Criterion) {
     let executor = executor();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -88,7 +88,8 @@ fn load(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Instances whose hooks do almost nothing, and the chain around them. Includes freeing the instances.
+/// Measures instances whose hooks do almost nothing, and the chain around them. The time includes freeing the
+/// instances.
 fn fresh_instance(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
@@ -106,7 +107,7 @@ fn fresh_instance(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The hooks of state injection alone: on the way in with a fresh instance, on the way out without.
+/// Measures the hooks of state injection alone: on the way in with a fresh instance, on the way out without one.
 fn hooks(criterion: &mut Criterion) {
     let bench = Bench::new();
     let mut group = criterion.benchmark_group("state-injection");
@@ -122,7 +123,7 @@ fn hooks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The whole cost of a turn: the way in, one artifact on the way out, and freeing or keeping the instance.
+/// Measures a whole turn: the way in, one artifact on the way out, and freeing or keeping the instance.
 fn turn(criterion: &mut Criterion) {
     turns(criterion, "chain", Instances::Fresh);
     turns(criterion, "chain, instance kept", Instances::Kept { turns: Instances::TURNS });
@@ -145,7 +146,7 @@ fn turns(criterion: &mut Criterion, name: &str, instances: Instances) {
     group.finish();
 }
 
-/// State injection with a schema, installed.
+/// An installation of state injection with a schema.
 struct Bench {
     executor: Executor,
     extensions: [Arc<Extension>; 1],
@@ -208,7 +209,7 @@ impl Turn {
         entered.chain
     }
 
-    /// Time of the way out in `turns` turns. Each turn has an instance that has done the way in before.
+    /// Returns the time of the way out in `turns` turns. Each turn has an instance that has done the way in before.
     async fn respond(&self, extensions: &[Arc<Extension>], turns: u64) -> Duration {
         let mut total = Duration::ZERO;
         for _ in 0..turns {
@@ -223,7 +224,7 @@ impl Turn {
     }
 }
 
-/// A new session. It is empty when the state arrives, and has that state when the answer is sent.
+/// A new session. It is empty when the client's state arrives. It has that state when the answer is sent.
 struct Session {
     state: JsonObject,
 }
@@ -244,7 +245,7 @@ impl StateSize {
     const ALL: [Self; 2] = [Self { name: "1 KiB", bytes: 1 << 10 }, Self { name: "16 KiB", bytes: 16 << 10 }];
 }
 
-/// A user with enough orders to reach the size.
+/// Session state of a user. It has as many orders as the size needs.
 fn state(size: StateSize) -> Json {
     const USER: &str = r#"{"name":"Ada Lovelace","role":"Engineer","email":"ada@example.com","joined":"2019-04-01"}"#;
     let mut state = format!(r#"{{"user_info":{USER},"orders":["#);

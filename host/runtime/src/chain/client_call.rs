@@ -23,7 +23,7 @@ pub struct ClientCallRequest<'a> {
     pub agent: &'a str,
     /// The extension's entry on that card.
     pub declaration: Option<&'a AgentExtension>,
-    /// Input of the program, for the extension to send.
+    /// Input of the calling program. The extension decides how to send it.
     pub input: Option<&'a Json>,
     /// The message, if the operation has one.
     pub message: Option<&'a Message>,
@@ -40,7 +40,7 @@ pub struct Addition {
     pub request: Metadata,
 }
 
-/// The extension's part of one call. Dropping it frees the instance.
+/// The part of one extension in one call of a client. Dropping this value frees the extension's instance.
 pub struct ClientCall {
     member: Member,
     /// True if the extension set [`Addition::activate`].
@@ -59,8 +59,8 @@ impl ClientCall {
         Self::start_in(extension, call, Arc::new(NoTurn)).await
     }
 
-    /// Like [`start`](Self::start), with a view that provides services. A client has no turn; tests use this to
-    /// replace the clock and the like.
+    /// Like [`start`](Self::start), with a view that replaces services of the host. A client has no turn and needs no
+    /// view. Tests use one to replace services such as the clock.
     ///
     /// # Errors
     /// As [`ClientCall::start`].
@@ -78,7 +78,8 @@ impl ClientCall {
         Ok((started, added))
     }
 
-    /// Shows an event of the answer to the extension. Returns the extension's output for the program, if any.
+    /// Shows one event of the answer to the extension. `active` is true if the header of the answer names the extension
+    /// as active. Returns the extension's output for the calling program, or `None` if it has none.
     ///
     /// # Errors
     /// The extension fails. It gets no further events then.

@@ -29,14 +29,15 @@ use crate::turn_view::TurnView;
 mod way_in;
 mod way_out;
 
-/// Number of violations that a refusal reports to the client, as many as `json-schema` reports. Each binding writes
-/// them several times, so number and length are limited.
+/// Most violations that a refusal reports to the client. The import `json-schema` reports as many. Each binding writes
+/// the violations several times, so their number and length are limited.
 const MAX_VIOLATIONS: usize = 64;
-/// Bytes of each text in a violation.
+/// Longest text in a violation, in bytes. A longer text is cut.
 const MAX_VIOLATION_TEXT: usize = 1 << 10;
-/// Bytes of the message of an extension's error.
+/// Longest message of an extension's error, in bytes. A longer message is cut.
 const MAX_ERROR_TEXT: usize = 4 << 10;
-/// Bytes of the data of an extension's error. Each binding writes the data several times too.
+/// Most bytes of data in an extension's error. Each binding writes the data several times. More data is a fault of the
+/// extension.
 const MAX_ERROR_DATA: usize = 64 << 10;
 
 pub(crate) struct Member {
@@ -45,20 +46,20 @@ pub(crate) struct Member {
     view: Arc<dyn TurnView>,
     log: Log,
     admission: Admission,
-    /// Measurement of the last call, until its result was checked.
+    /// Measurement of the last call, from the call until the host has checked its result.
     watch: Option<Watch>,
     /// Records the member's steps, if an observer wants them.
     recorder: Option<Arc<TurnRecorder>>,
-    /// The extension's limit on concurrent turns.
+    /// The place in the extension's limit on concurrent turns. Dropping it frees the place.
     _turn: Place,
 }
 
-/// The instance of a member.
+/// The state of a member's instance.
 enum Slot {
     /// No hook has run yet.
     Idle,
     Running(GuestInstance),
-    /// A hook failed or was cancelled, or the member was left out. It takes no further part in the turn.
+    /// The member takes no further part in the turn: a hook failed or was cancelled, or the member has left the turn.
     Out,
 }
 
@@ -88,7 +89,7 @@ impl Member {
         Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, recorder, _turn: turn })
     }
 
-    /// Records the result of the last call in the metrics. A refusal before the call counts too.
+    /// Records the result of the last call in the metrics. A refusal without a call is recorded like a call.
     pub(crate) fn counted<T, E>(&mut self, hook: Hook, result: Result<T, E>) -> Result<T, E>
     where
         for<'a> CallVerdict<'a>: From<&'a E>,
@@ -113,7 +114,7 @@ impl Member {
         matches!(self.instance, Slot::Out)
     }
 
-    /// Leaves the turn without a fault. The turn counts as a success if a hook has run.
+    /// Leaves the turn without a fault. If a hook has run, the turn counts as a success of the extension.
     pub(crate) fn leave(&mut self) {
         if let Slot::Running(instance) = mem::replace(&mut self.instance, Slot::Out) {
             self.extension.breaker.succeeded(self.admission);
@@ -137,14 +138,14 @@ impl Member {
         }
     }
 
-    /// Begins a step of the recording, if there is one.
+    /// Begins a step of the recording. Does nothing if the turn is not recorded.
     pub(crate) fn notes(&self, step: impl FnOnce(&TurnRecorder)) {
         if let Some(recorder) = &self.recorder {
             step(recorder);
         }
     }
 
-    /// Ends the step of the recording, if there is one.
+    /// Ends the current step of the recording. Does nothing if the turn is not recorded.
     pub(crate) fn noted<T>(&self, result: &Result<T, HookError>, passed: impl FnOnce(&T) -> StepResult) {
         if let Some(recorder) = &self.recorder {
             recorder.ended(result.as_ref().map_or_else(StepResult::from, passed));
@@ -202,7 +203,7 @@ impl Member {
         }
     }
 
-    /// Converts an extension's error, which must not use a code that the protocol owns.
+    /// Converts an error of the extension into an error for the client. Its code must not belong to JSON-RPC or A2A.
     fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
         // The codes of JSON-RPC and of A2A, which would look like an error of the server. Codes between the two
         // ranges are allowed, because published extensions use them: AGP has -32200 to -32202.
@@ -241,7 +242,8 @@ fn told(violation: Violation) -> FieldViolation {
     }
 }
 
-/// Leaves the turn, which counts as a success if no hook failed. A cancelled turn does not count.
+/// Leaves the turn. The turn counts as a success of the extension if hooks ran and none failed. A cancelled turn counts
+/// neither as a success nor as a failure.
 impl Drop for Member {
     fn drop(&mut self) {
         self.leave();

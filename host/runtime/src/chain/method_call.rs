@@ -18,7 +18,7 @@ use crate::recording::{StepInput, StepResult};
 /// A running method call, which may return several results. Dropping it frees the instance.
 pub struct MethodCall {
     member: Member,
-    /// Index of the method among those of the extension.
+    /// Index of the method in the extension's list of methods.
     place: usize,
 }
 
@@ -56,10 +56,10 @@ impl MethodCall {
         })
     }
 
-    /// The next result of the stream; `None` at the end.
+    /// Returns the next result of the stream, or `None` at its end.
     ///
     /// # Errors
-    /// The extension ends the stream with an error, or fails. The stream has ended then.
+    /// The extension ends the stream with an error, or fails. No further results follow.
     pub async fn next(&mut self) -> Result<Option<Json>, HookError> {
         if self.member.is_out() {
             return Ok(None);
@@ -76,7 +76,7 @@ impl MethodCall {
         result
     }
 
-    /// Makes the call. `None` if the method streams its results.
+    /// Calls the method. Returns its only result, or `None` if the method streams its results.
     async fn ask(&mut self, request: &TurnRequest<'_>, params: &Json) -> Result<Option<Json>, HookError> {
         let seen = request.seen();
         if !self.member.takes_part(&seen).await? {
@@ -192,7 +192,7 @@ async fn violations(
     extension.profile.schemas.validate_with(schema, value, allowed, spent).await
 }
 
-/// The error for parameters that cannot be validated.
+/// The error that the client gets if its parameters could not be validated.
 fn not_taken(error: &SchemaError) -> A2aError {
     match error {
         SchemaError::Busy => A2aError::Overloaded { reason: error.to_string() },

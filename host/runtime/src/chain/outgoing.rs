@@ -86,8 +86,9 @@ fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
     descriptor.metadata_keys.iter().filter(|key| metadata.contains_key(key)).cloned().collect()
 }
 
-/// Adds the entries of a `response` hook and the extension's URI to the event. Every key must belong to the
-/// extension, and every value must be JSON. `shown` is a value from the host that the guest may return unchanged.
+/// Adds metadata entries of a `response` hook to the event, and lists the extension's URI there. Every key must belong
+/// to the extension, and every value must be JSON. `shown` is the value that the host last passed to the guest. The
+/// guest may return this value unchanged, and it is not parsed again.
 ///
 /// # Errors
 /// The path of the invalid entry and the reason. The event is unchanged then.
@@ -155,7 +156,8 @@ pub(crate) fn checked_entries(
     Ok(checked)
 }
 
-/// Where metadata is written: name of the place, metadata, and the list of extensions if it has one.
+/// A place that metadata is written to: its name, its metadata, and its list of extensions. The list is `None` for a
+/// status without a message.
 type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
 
 fn target(event: &mut StreamResponse) -> Option<Target<'_>> {

@@ -1,19 +1,19 @@
-//! Removes metadata of other owners from messages, events and tasks before an extension sees them. Parts keep their
-//! metadata, because they are content.
+//! Removes metadata from messages, events and tasks before an extension sees them. Only entries under the extension's
+//! own keys stay. Parts keep all of their metadata, because they are content.
 
 use annex_protocol::{Artifact, ExtensionUri, Json, Message, Metadata, StreamResponse, Task};
 
-/// Removes metadata of other owners from an event.
+/// Removes all metadata of an event whose keys are not in `keys`.
 pub(crate) fn retain(event: &mut StreamResponse, keys: &[String]) {
     each_metadata(event, &mut |metadata| retain_keys(metadata, keys));
 }
 
-/// Removes metadata of other owners from a task.
+/// Removes all metadata of a task whose keys are not in `keys`.
 pub(crate) fn retain_in_task(task: &mut Task, keys: &[String]) {
     of_task(task, &mut |metadata| retain_keys(metadata, keys));
 }
 
-/// Removes metadata of other owners from a message.
+/// Removes all metadata of a message whose keys are not in `keys`.
 pub(crate) fn retain_in_message(message: &mut Message, keys: &[String]) {
     retain_keys(&mut message.metadata, keys);
 }

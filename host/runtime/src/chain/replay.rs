@@ -14,18 +14,18 @@ use crate::recording::answers::Answers;
 use crate::recording::{RecordedStep, RecordedTurn, StepInput, TurnObserver};
 use crate::turn_view::TurnView;
 
-/// The replayed turn, and what the recording lacks.
+/// The result of replaying a turn.
 #[derive(Debug)]
 pub struct ReplayResult {
-    /// The turn as it went this time.
+    /// The replayed turn, as it was recorded during the replay.
     pub turn: RecordedTurn,
     /// The first calls of the extension that the recording cannot answer.
     pub unanswered: Vec<String>,
 }
 
-/// Replays a recorded turn with an extension, without side effects: the host answers from the recording, and changes
-/// of the extension are discarded with the turn. `keys` has the keys that the recorded turn did not read; `None`
-/// means that there are none.
+/// Replays a recorded turn with an extension, without side effects: the host answers from the recording, and changes of
+/// the extension are discarded with the turn. `keys` answers reads of keys that the recorded turn did not read. With
+/// `None` such keys do not exist.
 ///
 /// # Errors
 /// The extension cannot run, because it is quarantined, serves too many turns, or no instance is free. A failure
@@ -78,7 +78,7 @@ struct Player<'a> {
     playing: ReplayedWork,
 }
 
-/// The extension's current work.
+/// The work of the extension that the next step continues.
 enum ReplayedWork {
     Nothing,
     Turn(Box<Member>),
@@ -144,7 +144,8 @@ impl Player<'_> {
     }
 }
 
-/// `None` if the extension ended the turn by refusing or failing. An error if the host could not run the extension.
+/// Returns the value, or `None` if the extension ended the turn by a refusal or a failure. It is an error if the
+/// extension could not run, because it was quarantined or had no free place.
 fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fault> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -155,7 +156,7 @@ fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fa
     }
 }
 
-/// False if the extension failed.
+/// Returns true on success, and false if the extension failed. The error is that of [`unless_it_cannot_run`].
 fn unless_overloaded<T>(result: Result<T, Fault>) -> Result<bool, Fault> {
     Ok(unless_it_cannot_run(result.map_err(HookError::Fault))?.is_some())
 }

@@ -6,18 +6,20 @@ use crate::chain::owned_metadata;
 use crate::contract::Rewrite;
 use crate::load::descriptor::Descriptor;
 
-/// The message with `parts` as JSON, with only the extension's own metadata.
+/// The message as JSON, with `parts` as its parts, and without metadata of other extensions.
 pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) -> String {
     let mut shown = Message { parts: parts.to_vec().into(), ..message.clone() };
     owned_metadata::retain_in_message(&mut shown, &descriptor.metadata_keys);
     serde_json::to_string(&shown).unwrap_or_default()
 }
 
-/// Replaces the parts that `rewrites` name.
+/// Replaces parts of a message. Each entry of `rewrites` has the index of a part and its replacement.
 ///
 /// # Errors
-/// A rewrite names a missing part or a part that is already rewritten. A replacement is not a part, or has metadata
-/// that neither belongs to the extension nor was on the replaced part. No part is left.
+/// - A rewrite has the index of a missing part, or of a part that another rewrite replaces.
+/// - A replacement is not a part.
+/// - A replacement has metadata that neither belongs to the extension nor was on the replaced part.
+/// - The message would have no parts.
 pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -> Result<Vec<Part>, String> {
     // Rewrites refer to parts by their index in the original message, so all are collected before any is applied.
     let mut replaced: Vec<Option<Vec<Part>>> = vec![None; parts.len()];
@@ -46,7 +48,8 @@ fn read_part(json: &str) -> Result<Part, String> {
     if part.content.is_readable() { Ok(part) } else { Err("`raw` is not base64".to_owned()) }
 }
 
-/// Checks the metadata of replacements. An entry of another owner may be kept, but not created or changed.
+/// Checks the metadata of replacements. A replacement may keep an entry of another extension, but not add or change
+/// one.
 fn check_metadata(replaced: Option<&Part>, replacement: &[Part], keys: &[String]) -> Result<(), String> {
     for (key, value) in replacement.iter().flat_map(|part| part.metadata.iter()) {
         // Compared as text: 1 and 1.0 are equal numbers, but replacing one by the other would change data of another

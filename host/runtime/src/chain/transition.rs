@@ -11,7 +11,7 @@ use crate::load::descriptor::Descriptor;
 pub(crate) struct TurnBeginning<'a> {
     pub(crate) task_id: &'a TaskId,
     pub(crate) context_id: &'a ContextId,
-    /// The state in which the task waited, if it did.
+    /// The state in which the task waited. `None` if the task did not wait.
     pub(crate) waits_in: Option<TaskState>,
     pub(crate) resumed: bool,
 }
@@ -36,21 +36,21 @@ pub(crate) enum TransitionVerdict {
     Vetoes(String),
 }
 
-/// A request of an extension that the task waits for the client.
+/// A demand of an extension that the task waits for input or authorization from the client.
 #[derive(Clone, Debug)]
 pub struct Interruption {
     /// The extension that interrupts.
     pub by: ExtensionUri,
-    /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
+    /// The waiting state: `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub state: TaskState,
-    /// Text for the client.
+    /// The text of the status message, for the client.
     pub text: String,
     /// Metadata of the status message.
     pub metadata: Metadata,
 }
 
 impl Interruption {
-    /// Replaces the status in `update` by the waiting state.
+    /// Puts the waiting state and its status message into `update`.
     pub fn place(self, update: &mut TaskStatusUpdateEvent) {
         // A task that waits for authorization must say why in a status message (A2A 1.0 section 7.6).
         let parts = vec![Part::text(self.text)];
@@ -65,7 +65,7 @@ impl Interruption {
 pub enum BeginOutcome {
     /// The agent runs.
     Proceed,
-    /// The task waits instead.
+    /// The task waits for the client, and the agent does not run.
     Interrupted(Interruption),
     /// The task is rejected for this reason.
     Vetoed(String),
@@ -76,7 +76,7 @@ pub enum BeginOutcome {
 pub enum ChangeOutcome {
     /// The change happens.
     Passed,
-    /// The task waits instead, because this extension interrupts it.
+    /// The task waits for the client, because this extension interrupts it.
     Interrupted(ExtensionUri),
     /// The task fails, because an extension refuses the change.
     Vetoed,

@@ -3,7 +3,8 @@
 //! After [`FAULTS`] consecutive failed turns an extension is quarantined: turns are refused, or continue without the
 //! extension, and it is not called. After the quarantine, [`TRIALS`] turns try the extension. The first success ends
 //! the quarantine. If all trials fail, the next quarantine is twice as long. So a client whose messages make the
-//! extension fail must win all trials of each round to keep it from other clients.
+//! extension fail cannot easily block the extension for other clients: its turns would have to be all the trials of
+//! each round.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

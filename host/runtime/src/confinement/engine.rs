@@ -34,15 +34,15 @@ pub(crate) fn ticks() -> u64 {
     TICKS.load(Ordering::Relaxed)
 }
 
-/// Options of an engine. Compiled code depends on them.
+/// Options of an engine. They change the compiled code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EngineOptions {
-    /// Traps report file and line. The engine itself does not differ: without this option, the compiling process
-    /// removes debug information.
+    /// True if traps report file and line. The settings of the engine are the same with and without this option.
+    /// Without the option the compiling process removes the debug information.
     pub(crate) debug_info: bool,
-    /// Instructions of guests are counted.
+    /// True if instructions of guests are counted.
     pub(crate) count_instructions: bool,
-    /// Compiled code runs on every processor of the architecture.
+    /// True if compiled code runs on every processor of the architecture.
     pub(crate) any_processor: bool,
 }
 
@@ -115,8 +115,9 @@ fn settings(options: EngineOptions) -> wasmtime::Result<Config> {
 /// third.
 const MEMORIES: u32 = 4;
 
-/// The instance pool. Slots are reset by scanning for touched pages if the kernel supports it (Linux 6.7). Otherwise
-/// copying a megabyte each time would cost more than it saves.
+/// The instance pool. If the kernel can list the touched pages (Linux 6.7), the engine resets a slot by overwriting
+/// only those, in up to 1 MiB of each memory. Otherwise it overwrites the first 256 KiB of each memory, because
+/// overwriting 1 MiB each time would cost more than it saves.
 fn pool(instances: u32) -> PoolingAllocationConfig {
     let scans = PoolingAllocationConfig::is_pagemap_scan_available() && !swaps();
     let keep_resident = if scans { 1 << 20 } else { 256 << 10 };
@@ -169,8 +170,8 @@ fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
     thread::Builder::new().name("annex-epoch".to_owned()).spawn(ticker).map(drop).map_err(RuntimeError::Ticker)
 }
 
-/// Makes one tick per pause, even if a pause took longer: while the whole process was stopped, guests did not run,
-/// and catching up on ticks would end them.
+/// Makes one tick per pause, however long the pause took. If the whole process was stopped for a while, guests did not
+/// run either. Making up for the missed ticks would end those guests.
 fn tick(mut advance: impl FnMut() -> bool, mut pause: impl FnMut()) {
     while advance() {
         pause();

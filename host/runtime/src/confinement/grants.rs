@@ -1,7 +1,7 @@
 //! The operator's grants to an installed extension. Without a grant, access is denied.
 //!
-//! An import either is free, if it can neither observe nor affect anything outside of its own turn, or needs a grant.
-//! The tables in `imports.rs` define the grant of each import. Other code asks [`GrantNeeded::of_import`].
+//! An import needs no grant if it can neither observe nor affect anything outside of its own turn. Every other import
+//! needs one. The tables in `imports.rs` define the grant of each import. Other code asks [`GrantNeeded::of_import`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,15 +18,15 @@ pub use session_state::{SessionStateGrant, StateScope};
 /// The grants of an installed extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// `wasi:clocks`.
+    /// Access to the clocks of `wasi:clocks`.
     pub clock: bool,
-    /// `wasi:random`.
+    /// Access to the random numbers of `wasi:random`.
     pub random: bool,
-    /// `wasi:http`: outgoing requests. `None` denies them.
+    /// Outgoing requests by `wasi:http`. `None` denies them.
     pub http: Option<HttpGrant>,
-    /// `wasi:keyvalue`: keys that outlive a turn. `None` denies it.
+    /// Keys in `wasi:keyvalue`, which outlive a turn. `None` denies them.
     pub keyvalue: Option<Quota>,
-    /// Values for `wasi:config/store`, by name. They appear nowhere else.
+    /// Secrets by name. The extension reads them from `wasi:config/store`. Logs and recordings do not show them.
     pub secrets: BTreeMap<String, Secret>,
     /// Reading session state. `None` denies it.
     pub session_state: Option<SessionStateGrant>,
@@ -43,8 +43,8 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// True if a delta may write keys of `scope`. Session scope needs no grant, because the hook `state` exists to
-    /// check what the client sent.
+    /// True if a delta may write keys of `scope`. Keys of session scope need no grant, because checking the session
+    /// state of a client is the purpose of the hook `state`.
     #[must_use]
     pub fn may_write(&self, scope: StateScope) -> bool {
         scope == StateScope::Session || self.session_state.as_ref().is_some_and(|grant| grant.scopes.contains(&scope))

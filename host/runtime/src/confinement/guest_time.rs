@@ -1,8 +1,9 @@
 //! Fair sharing of CPU cores between the guests of tenants.
 //!
-//! All guests yield at each tick. That alone would let a tenant with many busy guests delay the short calls of others
-//! by as many ticks as it has guests. Therefore the calls of a busy tenant need a place. There is one place less than
-//! cores, and each call passes its place on at each tick. Calls of other tenants need no place.
+//! All guests yield at each tick. Yielding alone would not be fair: a tenant with many busy guests would delay each
+//! short call of another tenant by as many ticks as it has guests. Therefore the calls of a busy tenant need a place to
+//! run. There is one place less than cores, and a call gives up its place at each tick. Calls of a tenant that is not
+//! busy need no place.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,18 +21,18 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 /// Maximum debt, in multiples of the burst. It limits how long a tenant stays busy after its last call.
 const MAX_DEBT: u64 = 3;
 
-/// The places of the process, as seen by one tenant.
+/// The share of CPU time of one tenant. All tenants of the process share the places.
 #[derive(Clone, Debug)]
 pub(crate) struct GuestTime {
     places: FairPlaces,
-    /// Empty for the config's own agent, whose calls need no place.
+    /// The tenant. Empty for the config's own agent, whose calls need no place.
     tenant: Arc<str>,
     began: Instant,
-    /// Time until which the tenant's share is used up, in nanoseconds since `began`.
+    /// Time until which the tenant has used its share, in nanoseconds since `began`.
     paid_until: Arc<AtomicU64>,
 }
 
-/// The place of a call, while it has one. Clones share it.
+/// The place of one call. It is empty while the call has no place. Clones belong to the same call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldPlace(Arc<CallPlace>);
 
@@ -46,7 +47,7 @@ struct CallPlace {
 pub(crate) struct GuestCall {
     /// `None` if the call needs no place.
     call: Option<(GuestTime, HeldPlace)>,
-    /// Waits for a place after a wait in the host.
+    /// The future of a place for a guest that waited for the host and is ready to run again.
     entering: Option<Pin<Box<dyn Future<Output = Place> + Send>>>,
 }
 
@@ -61,7 +62,7 @@ impl GuestTime {
         Self { places, tenant: Arc::default(), began: Instant::now(), paid_until: Arc::default() }
     }
 
-    /// The same places for another tenant.
+    /// The share of CPU time of another tenant, with the same places.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         Self { tenant: Arc::clone(tenant), paid_until: Arc::default(), ..self.clone() }
     }
@@ -95,7 +96,7 @@ impl GuestTime {
         Some(GuestCall { call: Some((self.clone(), held)), entering: None })
     }
 
-    /// Frees the place of a call, and waits for another one.
+    /// Frees the place of a call, and waits for a place again.
     pub(crate) async fn go_on(self, held: HeldPlace) {
         held.0.goes_on.store(true, Ordering::Relaxed);
         held.give_up();
@@ -136,13 +137,13 @@ impl GuestCall {
         Self { call: None, entering: None }
     }
 
-    /// The place; `None` if the call needs none.
+    /// The place of the call; `None` if the call needs none.
     pub(crate) fn place(&self) -> Option<HeldPlace> {
         self.call.as_ref().map(|(_, held)| held.clone())
     }
 
-    /// Polls the guest and charges the time to the tenant. While the guest waits for the host, its place is free for
-    /// others. Afterwards it waits for a place again.
+    /// Polls the guest and charges the time to the tenant. While the guest waits for the host, other calls can use its
+    /// place. Before it runs again, the guest of a busy tenant waits for a place.
     pub(crate) fn poll<F: Future>(&mut self, mut running: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
         let Some((time, held)) = &self.call else { return running.poll(context) };
         if time.is_busy() && !held.has_place() && !held.goes_on() {

@@ -49,7 +49,7 @@ impl Sender {
         Ok(Self { client: screen.guard(client).build()?, grant, screen })
     }
 
-    /// Sends one request with a body of at most `max_body` bytes. Uses the turn's own client, if it has one.
+    /// Sends one request with a body of at most `max_body` bytes. Uses the turn's own client, if the turn has one.
     pub(crate) async fn send(
         &self,
         request: Request<WasiBody>,
@@ -122,7 +122,8 @@ pub(crate) fn request_line(method: &Method, url: &str) -> String {
     format!("{method} {url}")
 }
 
-/// Passes the answer on as it arrives. When the guest has read or dropped it, the listener gets a copy.
+/// Passes the answer on to the guest as it arrives, and copies it. The listener gets the copy when the guest has read
+/// or dropped the answer.
 fn overheard(
     listener: Arc<dyn HttpListener>,
     line: String,
@@ -139,7 +140,7 @@ fn overheard(
     Ok(Response::from_parts(head, body.boxed_unsync()))
 }
 
-/// Bytes of an answer that are copied for a listener.
+/// Most bytes of an answer that are copied for a listener.
 const MAX_HEARD: usize = 1 << 20;
 
 /// An answer while the guest reads it.
@@ -177,7 +178,7 @@ async fn read(body: WasiBody, limit: usize) -> Result<Bytes, Error> {
     Ok(body.map_err(too_large)?.to_bytes())
 }
 
-/// The guest's header fields, without those that the client derives from the request.
+/// The guest's header fields without `host` and `content-length`, which the client derives from the request.
 fn own_fields(mut fields: HeaderMap) -> HeaderMap {
     fields.remove(HOST);
     fields.remove(CONTENT_LENGTH);
@@ -198,7 +199,8 @@ fn denial(refused: &UrlRefusal) -> Error {
     }
 }
 
-/// Converts an error. A refusal by the screen is at the bottom of the error chain of the HTTP client.
+/// Converts an error of the HTTP client. If the screen refused the destination, its refusal is one of the error's
+/// causes.
 fn failure(error: &reqwest::Error) -> Error {
     let mut causes = std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
     match causes.find_map(|cause| cause.downcast_ref::<UrlRefusal>()) {

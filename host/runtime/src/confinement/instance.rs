@@ -92,7 +92,7 @@ impl GuestInstance {
         Ok(instance.kept.is_some().then_some(instance))
     }
 
-    /// Prepares a kept instance for a turn, with all limits armed. Its state is that before its first turn.
+    /// Prepares a kept instance for a turn. Its limits are armed, and its state is the one before its first turn.
     async fn begin_turn(
         mut self,
         profile: &Arc<Profile>,
@@ -235,13 +235,13 @@ impl GuestInstance {
     }
 }
 
-/// Waits for CPU time for a call.
+/// Waits until the guest may use a CPU core.
 async fn enter(profile: &Profile, patience: Duration) -> Result<GuestCall, Fault> {
     let entered = profile.services.guest_time.enter(patience).await;
     entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
 
-/// The context of a call, for its errors.
+/// The details of a call that its errors report.
 struct Call<'a> {
     profile: &'a Profile,
     log: &'a Log,
@@ -303,7 +303,8 @@ impl Call<'_> {
     }
 }
 
-/// True if the guest exceeded the output limit. The engine has no public error type for this.
+/// True if the guest exceeded its output limit. The engine has no public error type for this, so the text of the error
+/// decides.
 fn is_of_output(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("fuel allocated for hostcalls")
 }

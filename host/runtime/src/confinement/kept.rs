@@ -28,7 +28,7 @@ pub(crate) struct InstanceKeeper {
     saves: Vec<ComponentExportIndex>,
     resets: Vec<ComponentExportIndex>,
     memories: Vec<ComponentExportIndex>,
-    /// Initial memories of the first instance. All other instances must have the same.
+    /// Initial memories of the first instance. The initial memories of all other instances must be equal to these.
     snapshots: OnceLock<Snapshots>,
     /// False after an instance had a different initial state. Each turn gets a fresh instance from then on.
     is_possible: AtomicBool,
@@ -145,7 +145,7 @@ pub(crate) struct ResetState {
     pub(crate) idle_log: Log,
     /// Where the instance is parked. A weak reference, because parked instances must not keep the parking alive.
     parking: Weak<Parking<GuestInstance>>,
-    /// `None` while the instance is idle.
+    /// Counts the instance as in use. `None` while the instance is idle.
     in_use: Option<InUse>,
 }
 

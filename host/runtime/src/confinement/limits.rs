@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Linear memory in bytes, over all memories of the instance. Growth beyond the limit traps.
     pub memory: usize,
-    /// Elements over all tables.
+    /// Most elements of all tables together.
     pub table_elements: usize,
     /// CPU time in the guest and in host calls that do not wait. Checked at each tick ([`crate::TICK`]) and after
     /// each wait.
@@ -22,26 +22,31 @@ pub struct Limits {
     pub wall: Duration,
     /// Wall-clock time of all calls in the turn. Time between the calls does not count.
     pub turn_wall: Duration,
-    /// Calls to imports over the whole turn.
+    /// Most calls to imports in the whole turn.
     pub host_calls: u32,
-    /// Bytes passed to one hook: metadata on the way in, an event as JSON on the way out.
+    /// Most bytes passed to one hook: metadata on the way in, an event as JSON on the way out.
     pub input: usize,
-    /// Bytes that one call may pass to the host: a hook's result, or an import's arguments.
+    /// Most bytes that one call may pass to the host: a hook's result, or an import's arguments.
     pub output: usize,
-    /// Log lines over the whole turn.
+    /// Most log lines in the whole turn.
     pub log_lines: u32,
-    /// Bytes of one log line. The rest is cut off.
+    /// Most bytes of one log line. A longer line is cut.
     pub log_line: usize,
-    /// Bytes of all log lines over the whole turn.
+    /// Most bytes of all log lines in the whole turn.
     pub log_bytes: usize,
-    /// Concurrent turns of the extension. Further turns wait as long as for an instance, and are then refused.
+    /// Most concurrent turns of the extension. A further turn waits for at most as long as for an instance, and is then
+    /// refused.
     pub turns: u32,
 }
 
 impl Limits {
-    /// Limits for an extension that checks and adds metadata: 16 MiB of memory, 10,000 table elements, 50 ms of CPU
-    /// time and 1 s of wall-clock time per call, 1 s and 30 s per turn, 5,000 host calls, 256 KiB of input, 1 MiB of
-    /// output, 100 log lines of 4 KiB and 64 KiB in total, 1,000 concurrent turns.
+    /// Limits for an extension that checks and adds metadata:
+    ///
+    /// - 16 MiB of memory and 10,000 table elements
+    /// - 50 ms of CPU time and 1 s of wall-clock time per call, 1 s and 30 s per turn
+    /// - 5,000 host calls, 256 KiB of input and 1 MiB of output
+    /// - 100 log lines, of at most 4 KiB each and 64 KiB in total
+    /// - 1,000 concurrent turns
     #[must_use]
     pub const fn standard() -> Self {
         Self {
@@ -64,7 +69,7 @@ impl Limits {
     }
 }
 
-/// The host had no time for a guest. Passed on as the cause of a trap. Not a fault of the guest.
+/// The host had no time for a guest. This error is the cause of a trap, but not a fault of the guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostBusy;
 
@@ -76,7 +81,7 @@ impl fmt::Display for HostBusy {
 
 impl std::error::Error for HostBusy {}
 
-/// The limit that a guest exceeded. Passed on as the cause of a trap.
+/// The limit that a guest exceeded. This error is the cause of a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
     /// [`Limits::memory`].

@@ -35,7 +35,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// A worker starts or continues to poll the guest.
+    /// Call this when a worker starts or continues to poll the guest.
     pub(crate) fn go_on(&self) {
         self.is_polled.store(true, Ordering::Relaxed);
         if self.called.load(Ordering::Relaxed) == 0 {
@@ -43,7 +43,7 @@ impl Pieces {
         }
     }
 
-    /// The worker has stopped polling: the guest waits or has returned.
+    /// Call this when the worker has stopped polling. `waits` is true if the guest waits, and false if it has returned.
     pub(crate) fn leave(&self, waits: bool) {
         let took = nanos(self.take_running().unwrap_or_default());
         let ended = self.ended.load(Ordering::Relaxed).saturating_add(took);
@@ -57,13 +57,13 @@ impl Pieces {
         }
     }
 
-    /// The guest calls the host.
+    /// Call this when the guest calls the host.
     pub(crate) fn call(&self) {
         self.has_waited.store(false, Ordering::Relaxed);
         self.called.store(now(), Ordering::Relaxed);
     }
 
-    /// The host returns to the guest. A call that did not wait belongs to the piece.
+    /// Call this when the host returns to the guest. The time of a call that did not wait belongs to the piece.
     pub(crate) fn return_to_guest(&self) {
         self.called.store(0, Ordering::Relaxed);
         if self.began.load(Ordering::Relaxed) == 0 && self.is_polled.load(Ordering::Relaxed) {
@@ -71,7 +71,7 @@ impl Pieces {
         }
     }
 
-    /// The host calls the guest. If the host call has waited, a new piece begins.
+    /// Call this when the host calls the guest. If the host call has waited, a new piece begins.
     pub(crate) fn call_guest(&self) {
         if self.called.load(Ordering::Relaxed) != 0 && self.has_waited.load(Ordering::Relaxed) {
             self.is_called_back.store(true, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Pieces {
         }
     }
 
-    /// The guest returns to the host.
+    /// Call this when the guest returns to the host.
     pub(crate) fn return_to_host(&self) {
         if self.is_called_back.load(Ordering::Relaxed) {
             self.is_called_back.store(false, Ordering::Relaxed);
@@ -104,14 +104,14 @@ impl Pieces {
         }
     }
 
-    /// Takes the time of finished pieces at a tick, and ends the current piece. Without a current piece, a whole tick
-    /// counts.
+    /// Ends the current piece at a tick. Returns the time of all pieces that were not charged yet. If there is no
+    /// current piece, a whole tick is added.
     pub(crate) fn tick(&self) -> Duration {
         self.take_ended().saturating_add(self.take_running().unwrap_or(TICK))
     }
 
-    /// Takes the time of the current piece. A piece contains no tick, so any time above one tick was spent on other
-    /// work of the system.
+    /// Ends the current piece and returns its time, which is at most one tick. A piece contains no tick, so a longer
+    /// time means that the system also did other work. `None` if there is no current piece.
     fn take_running(&self) -> Option<Duration> {
         let began = self.began.load(Ordering::Relaxed);
         if began == 0 {

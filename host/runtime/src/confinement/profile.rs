@@ -41,9 +41,9 @@ pub(crate) struct Profile {
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) keyvalue: Arc<dyn KeyValueStore>,
-    /// Replacements of host services, for turns without their own.
+    /// Replacements of host services, for turns whose view has no replacements.
     pub(crate) overrides: ServiceOverrides,
-    /// `None` without the grant.
+    /// Sends HTTP requests. `None` without the grant `http`.
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,
     pub(crate) validators: Validators,
@@ -52,11 +52,11 @@ pub(crate) struct Services {
     pub(crate) tenant: Arc<str>,
 }
 
-/// Bytes of cached validators for all extensions of a process.
+/// Most bytes of cached validators of all extensions of the process.
 const KEPT_BY_ALL: usize = 64 << 20;
-/// Bytes of validators for the methods that a tenant has installed.
+/// Most bytes of validators for the installed methods of one tenant.
 const PINNED_BY_TENANT: usize = 32 << 20;
-/// Bytes of cached validators for the extensions of one tenant.
+/// Most bytes of cached validators of the extensions of one tenant.
 const KEPT_BY_TENANT: usize = 24 << 20;
 
 /// Limits for JSON Schema validation, of the process and of one tenant.
@@ -64,7 +64,7 @@ const KEPT_BY_TENANT: usize = 24 << 20;
 pub(crate) struct Validators {
     all: Arc<ValidatorBudget>,
     tenant: Arc<ValidatorBudget>,
-    /// Budget for validators of methods. The operator installed them, so they are never evicted for others.
+    /// Budget for validators of methods. The operator installed the methods, so their validators are never evicted.
     pinned: Arc<ValidatorBudget>,
     workers: Workers,
 }
@@ -79,7 +79,7 @@ impl Default for Validators {
 }
 
 impl Validators {
-    /// The limits for another tenant.
+    /// The limits for another tenant. The budget and the workers of the process are shared.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         let all = Arc::clone(&self.all);

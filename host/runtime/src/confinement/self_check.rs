@@ -1,5 +1,5 @@
-//! Checks that the engine stops a guest that loops, before anything is loaded. Otherwise the first such guest would
-//! block the server, and no CPU limit would work.
+//! Checks that the engine stops a guest that loops, before any component is loaded. With an engine that does not stop
+//! guests, the first looping guest would block the server, and no CPU limit would work.
 
 use std::sync::mpsc;
 use std::thread;

@@ -8,17 +8,17 @@ use annex_fairness::{FairPlaces, Place};
 use crate::confinement::kept::parking::AllParked;
 use crate::observation::metrics::Meters;
 
-/// Slots for live instances, as many as the engine's pool has, or for the concurrent turns of one extension. Waiting
-/// tenants are served round robin.
+/// Slots for live instances, or for the concurrent turns of one extension. For instances there are as many slots as in
+/// the engine's pool. Slots that become free go to the waiting tenants round robin.
 #[derive(Clone)]
 pub(crate) struct Slots {
     places: FairPlaces,
-    /// The tenant that takes the slots.
+    /// The tenant for which slots are taken.
     tenant: Arc<str>,
     timeout: Duration,
-    /// Number of free slots that are left for others. If above 0, taking a slot never waits.
+    /// Number of free slots that this user must leave free. If it is above 0, taking a slot never waits.
     left_to_others: usize,
-    /// Kept instances, which hold slots while they are idle.
+    /// The idle kept instances, which hold slots too.
     parked: Arc<AllParked>,
 }
 
@@ -29,12 +29,12 @@ impl Slots {
         Self { places, tenant: Arc::default(), timeout, left_to_others: 0, parked: AllParked::new(count) }
     }
 
-    /// The same slots for another tenant.
+    /// The slots as another tenant takes them.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         Self { tenant: Arc::clone(tenant), ..self.clone() }
     }
 
-    /// Kept instances. `None` if slots are left to others, because then no instance is kept.
+    /// The idle kept instances. `None` if slots must be left free, because then no instance is kept.
     pub(crate) fn parked(&self) -> Option<&Arc<AllParked>> {
         (self.left_to_others == 0).then_some(&self.parked)
     }
@@ -45,14 +45,14 @@ impl Slots {
         self.left_to_others == 0 && self.parked.give_up_one()
     }
 
-    /// The same slots, leaving half of the free ones to others.
+    /// The slots for a user that must leave half of the free slots free.
     pub(crate) fn spare(&self) -> Self {
         // At least one, because 0 means that none are left.
         let left_to_others = (self.places.free() / 2).max(1);
         Self { left_to_others, ..self.clone() }
     }
 
-    /// Slots for the turns of one extension, with the same timeout.
+    /// Creates slots for the turns of one extension, with the same timeout.
     pub(crate) fn of_extension(&self, turns: u32) -> Self {
         Self::new(turns, self.timeout)
     }

@@ -20,7 +20,7 @@ const MAX_PARTS: usize = 100;
 
 pub(crate) struct HostState {
     pub(crate) profile: Arc<Profile>,
-    /// `None` while the extension is loaded.
+    /// The turn that the instance serves; `None` while the extension is loaded.
     pub(crate) turn: Option<Arc<dyn TurnView>>,
     pub(crate) log: Log,
     host_calls_left: u32,
@@ -103,7 +103,7 @@ pub(crate) fn rearm(store: &mut Store<HostState>) {
 }
 
 impl HostState {
-    /// State for an instance with this many bytes of memory and table elements.
+    /// Creates the state for an instance with this many bytes of memory and elements of tables.
     fn new(
         profile: Arc<Profile>,
         turn: Option<Arc<dyn TurnView>>,
@@ -130,7 +130,7 @@ impl HostState {
         }
     }
 
-    /// Bytes of memory and elements of tables.
+    /// Bytes of memory and elements of tables of the instance.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.memory, self.table_elements)
     }
@@ -201,8 +201,8 @@ impl HostState {
         if self.turn_cpu_left.is_zero() { Err(LimitReached::TurnCpu) } else { Ok(()) }
     }
 
-    /// Ticks and memory growth also leave the guest and are counted, but they are not calls of an import and have
-    /// their own limits.
+    /// Takes back the count of a host call. Ticks and memory growth leave the guest in the same way and are counted as
+    /// calls, but they have their own limits.
     fn give_back_host_call(&mut self) {
         self.host_calls_left = self.host_calls_left.saturating_add(1).min(self.profile.limits.host_calls);
     }

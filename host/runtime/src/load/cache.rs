@@ -31,7 +31,7 @@ use prune::Folder;
 
 /// Size of the keyed digest at the beginning of a file, in bytes.
 const TAG_BYTES: usize = 32;
-/// Size of the origin that follows, in bytes: the component's digest and the engine's hash.
+/// Size of the component's digest and the engine's hash, which follow the keyed digest, in bytes.
 const ORIGIN_BYTES: usize = 40;
 /// The modification time of a used file is updated at most once in this time, so that a start does not write to each
 /// file.
@@ -56,7 +56,7 @@ const SOURCES: [&str; 8] = [
     include_str!("compile/child/keeping/rewrite.rs"),
 ];
 
-/// A hash of the inputs of a cached file other than the component: the engine and the sources above.
+/// A hash of the engine and of [`SOURCES`]. Together with the component they determine the content of a cached file.
 fn edition(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     (engine::identity(engine), SOURCES).hash(&mut hasher);
@@ -65,7 +65,7 @@ fn edition(engine: &Engine) -> u64 {
 
 pub(crate) struct CompileCache {
     folder: Folder,
-    /// The edition of the files, see [`edition`].
+    /// The hash of the engine and the sources, see [`edition`].
     engine: u64,
     key: Mutex<hmac::Key>,
 }
@@ -171,7 +171,7 @@ impl CompileCache {
         Ok(())
     }
 
-    /// The component and engine of a file.
+    /// The digest of the component and the hash of the engine, as each file contains them.
     fn origin(&self, digest: &Digest) -> [u8; ORIGIN_BYTES] {
         let mut origin = [0; ORIGIN_BYTES];
         let (component, engine) = origin.split_at_mut(digest.as_bytes().len());

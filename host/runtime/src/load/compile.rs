@@ -104,8 +104,9 @@ impl Compiler {
         Ok(InspectionResult { inspection: Inspection::of(digest, size, outline)?, unkeepable })
     }
 
-    /// Returns the code of a component and whether it was compiled now. Looks for code in use, then in the cache,
-    /// then compiles, if the grants cover the imports. Code for kept instances is separate.
+    /// Returns the code of a component, and whether it was compiled now. Code in use comes first, then cached code.
+    /// Without both the component is compiled, but only if the grants cover its imports. Code for kept instances is
+    /// separate code.
     pub(crate) async fn code(
         &self,
         component: ComponentFile,
@@ -130,7 +131,8 @@ impl Compiler {
         Ok((code, compiled))
     }
 
-    /// The digest that identifies the code, with the options that it depends on in addition to the engine.
+    /// The digest that identifies the code of a component. It depends on the component and on the options that change
+    /// its code. The engine is not part of it.
     fn key(&self, component: &ComponentFile, keep: bool) -> Digest {
         let digest = component.digest;
         // Other bytes may look like the name of a debug section. Then the component is compiled once more than

@@ -9,11 +9,11 @@ use crate::contract::Events;
 pub struct Descriptor {
     /// URI of the extension, which includes its version.
     pub uri: ExtensionUri,
-    /// Short name.
+    /// Short name of the extension.
     pub name: String,
     /// Version of the component.
     pub version: String,
-    /// One sentence for the Agent Card.
+    /// Description of the extension in one sentence, for the Agent Card.
     pub description: String,
     /// JSON Schema of the parameters, as text.
     pub parameter_schema: Option<String>,
@@ -23,6 +23,6 @@ pub struct Descriptor {
     pub depends_on: Vec<ExtensionUri>,
     /// Outgoing events that the extension subscribes to.
     pub events: Events,
-    /// True if the extension gets these events as JSON.
+    /// True if the extension gets outgoing events as JSON.
     pub payload: bool,
 }

@@ -65,7 +65,7 @@ pub struct Import {
 /// The grant that an import needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// None: the import is always linked.
+    /// The import needs no grant and is always linked.
     Free,
     /// The component needs this grant.
     Needs(GrantNeeded),

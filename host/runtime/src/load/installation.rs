@@ -22,13 +22,13 @@ pub struct Installation {
     pub selection: Selection,
     /// The effect of a failure of the extension on a request. A required extension cannot be skipped.
     pub on_failure: OnFailure,
-    /// Fresh or kept instances.
+    /// The lifetime of instances: fresh or kept.
     pub instances: Instances,
 }
 
 impl Installation {
-    /// Settings with these limits and defaults for the rest: no grants, no parameters, not required, active if
-    /// requested, requests fail with the extension, a fresh instance per turn.
+    /// Settings with these limits and with defaults: no grants, no parameters, not required, active if requested. A
+    /// request fails if the extension fails. Each turn gets a fresh instance.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Installation {
         }
     }
 
-    /// Digest of the debug form, which contains all settings in a fixed order, except the values of secrets.
+    /// Digest of all settings, without the values of secrets. It is computed from the debug form, whose order is fixed.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(format!("{self:?}").as_bytes())
     }
@@ -67,8 +67,8 @@ impl Instances {
     pub const TURNS: u32 = 1_000;
 }
 
-/// The fate of a request when an extension traps, exceeds a limit, breaks the contract, is quarantined or
-/// overloaded. A refusal by the extension is not a failure.
+/// The effect on a request when an extension traps, exceeds a limit, breaks the contract, is quarantined or overloaded.
+/// A refusal by the extension is not a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// The request is refused, or its task fails.

@@ -8,7 +8,7 @@ use annex_schema::Schema;
 pub struct Method {
     /// JSON-RPC method name, such as `tasks/search`.
     pub name: String,
-    /// One sentence.
+    /// The purpose of the method in one sentence.
     pub description: String,
     /// True if the method returns a stream of results.
     pub streams: bool,

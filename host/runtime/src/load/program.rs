@@ -14,7 +14,7 @@ use crate::load::compile::shared::Code;
 pub(crate) struct Program {
     pub(crate) component: InstancePre<HostState>,
     pub(crate) hooks: Hooks,
-    /// Held, so that other loads of the component find the same code.
+    /// The compiled code. While it is held here, other loads of the component share it.
     pub(crate) code: Arc<Code>,
     pub(crate) slots: Slots,
     /// The data for keeping instances, if they are kept.

@@ -21,12 +21,13 @@ pub struct Selection {
 /// The condition for activating an extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activate {
-    /// The client requests its URI.
+    /// The extension is active if the client requests its URI.
     #[default]
     Requested,
-    /// The client requests its URI, or the message has one of its metadata keys or lists its URI.
+    /// The extension is active if the client requests its URI, or if the message has one of the extension's metadata
+    /// keys or lists its URI.
     Metadata,
-    /// Every message and every call of its methods.
+    /// The extension is active for every message, and for every call of its methods.
     Always,
 }
 
@@ -60,7 +61,8 @@ impl Selection {
         self.allow.as_ref().is_none_or(|allow| allow.have(principal, claims))
     }
 
-    /// True if this selection allows all callers that `other` allows, judging by the lists.
+    /// True if this selection allows all callers that `other` allows. Only the entries of the two lists are compared,
+    /// not the claims that callers really have.
     pub(crate) fn allows_all_of(&self, other: &Self) -> bool {
         match (&self.allow, &other.allow) {
             (None, _) => true,

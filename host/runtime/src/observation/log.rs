@@ -15,7 +15,7 @@ use crate::hook::Hook;
 use crate::observation::log_tail::LogLine;
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Replaces a secret in a line.
+/// The text that replaces a secret in a line.
 pub(crate) const HIDDEN: &str = "(secret)";
 
 /// Lines of a multi-line secret with at least this many bytes are hidden individually.
@@ -31,7 +31,7 @@ pub(crate) struct Log {
 /// The turn that lines belong to.
 struct Turn {
     left: LineBudget,
-    /// `None` while the extension is loaded.
+    /// The turn's view; `None` while the extension is loaded.
     view: Option<Arc<dyn TurnView>>,
     /// Read with the first line, because most turns log nothing.
     ids: OnceLock<TurnIds>,
@@ -44,7 +44,7 @@ struct Turn {
     pieces: Pieces,
 }
 
-/// Remaining lines and bytes.
+/// The lines and bytes that the turn may still log.
 struct LineBudget {
     lines: AtomicU32,
     bytes: AtomicUsize,
@@ -103,14 +103,14 @@ impl Log {
         self.turn.ids.get_or_init(|| self.turn.view.as_ref().map(|view| view.ids()).unwrap_or_default())
     }
 
-    /// Bytes of a line that must be collected before writing it. This includes a secret that begins within the
-    /// visible part, because a cut secret would not be recognised.
+    /// Number of bytes at the beginning of a line that the caller must collect before it writes the line. It includes a
+    /// whole secret that begins within the visible part, because part of a secret would not be recognised.
     pub(crate) fn taken_bytes(&self) -> usize {
         self.profile.limits.log_line.saturating_add(self.longest_secret())
     }
 
-    /// Writes the beginning of a line, of which [`Log::taken_bytes`] were collected. A secret may be cut at the end
-    /// and would not be recognised, so as many bytes as the longest secret has are dropped.
+    /// Writes a line of which only the first [`Log::taken_bytes`] were collected. The last bytes may be part of a
+    /// secret that was cut and is not recognised. So as many bytes as the longest secret has are dropped.
     pub(crate) fn write_cut(&self, level: LogLevel, context: &str, message: &str) {
         let hidden = self.profile.without_secrets(message);
         let end = hidden.floor_char_boundary(hidden.len().saturating_sub(self.longest_secret()));

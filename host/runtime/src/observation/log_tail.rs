@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use crate::hook::Hook;
 
-/// Most lines per loaded component.
+/// Most kept lines per loaded component.
 const MAX_LINES: usize = 200;
-/// Most bytes of these lines.
+/// Most bytes of the kept lines per loaded component.
 const MAX_BYTES: usize = 64 << 10;
 
 /// A log line of an extension, with control characters escaped.

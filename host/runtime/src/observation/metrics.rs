@@ -25,7 +25,7 @@ use totals::Totals;
 /// The outcome of a hook call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// Success.
+    /// The call succeeded.
     Ok,
     /// The extension refused the request, which is the client's fault.
     Refused,
@@ -148,7 +148,7 @@ pub struct ExtensionMetrics {
     pub last_failure: Option<LastFailure>,
     /// Largest linear memory of an instance, in bytes.
     pub memory_peak: usize,
-    /// Calls of imports. Added at the end of a turn.
+    /// Number of calls of imports. The calls of a turn are added when the turn ends.
     pub host_calls: u64,
     /// Executed instructions, if they are counted.
     pub instructions: u64,
@@ -156,11 +156,11 @@ pub struct ExtensionMetrics {
     pub quarantined_turns: u64,
     /// Turns that were refused or skipped the extension because it had too many concurrent turns.
     pub busy_turns: u64,
-    /// Turns with a reused instance.
+    /// Turns that got an instance of an earlier turn.
     pub kept_turns: u64,
-    /// Number of waits of turns for a slot.
+    /// How often a turn had to wait for a slot.
     pub waits: u64,
-    /// Total time of these waits.
+    /// Total time that turns have waited for slots.
     pub waited: Duration,
     /// Log lines that were written.
     pub log_lines: u64,
@@ -220,7 +220,7 @@ pub struct LastFailure {
     pub reason: String,
 }
 
-/// The metrics by URI. A new version of a URI finds the existing ones.
+/// The metrics by URI. A new version of an extension continues the metrics of its URI.
 #[derive(Default)]
 pub(crate) struct Registry {
     kept: Mutex<HashMap<ExtensionUri, Weak<Meters>>>,
@@ -248,7 +248,7 @@ impl BusyTime {
 }
 
 impl Registry {
-    /// Metrics of a tenant. Its calls also update the same totals, and `busy`.
+    /// The metrics of a tenant. Its calls update the totals of the process, and add their thread time to `busy`.
     pub(crate) fn of_tenant(&self, busy: BusyTime) -> Self {
         Self { kept: Mutex::default(), totals: Arc::clone(&self.totals), busy }
     }

@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use wasmtime::{FrameInfo, WasmBacktrace};
 
-/// Most stack frames. The relevant one is near the top.
+/// Most stack frames that are shown, the innermost first. The frame that explains the trap is usually among the first.
 const MAX_FRAMES: usize = 12;
 /// Longest reason in bytes.
 const MAX_REASON: usize = 4 << 10;

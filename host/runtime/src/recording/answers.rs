@@ -19,7 +19,7 @@ use crate::extension::Extension;
 use crate::overrides::{Clock, HttpClient, Random, ServiceOverrides, Unreachable};
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Most unanswered questions that are reported per turn.
+/// Most calls of a turn without a recorded answer that are reported.
 const MAX_UNANSWERED: usize = 10;
 
 /// The view of a replayed turn.
@@ -41,7 +41,7 @@ struct VisibleState {
 }
 
 impl Answers {
-    /// Creates the view. `under` has the keys that the recorded turn did not use.
+    /// Creates the view. `under` answers reads of keys that the recorded turn did not use.
     pub(crate) fn new(
         turn: &RecordedTurn,
         extension: &Extension,
@@ -86,7 +86,7 @@ impl Answers {
         }
     }
 
-    /// The questions that the recording cannot answer.
+    /// The first calls of the extension that the recording cannot answer.
     pub(crate) fn unanswered(&self) -> Vec<String> {
         lock(&self.calls.unanswered).clone()
     }
@@ -157,7 +157,7 @@ impl TurnView for Answers {
     }
 }
 
-/// The recorded calls. Each answers one question.
+/// The recorded calls of the guest. Each recorded call answers one call of the replayed guest.
 struct Calls {
     calls: Vec<HostCall>,
     used: Mutex<HashSet<usize>>,
@@ -183,7 +183,7 @@ impl Calls {
         }
     }
 
-    /// The first unused answer, or else the last answer again.
+    /// Returns the first unused recorded answer. If all are used, returns the last one again. `None` if there is none.
     fn next<'a, T>(&'a self, answer: impl Fn(&'a HostCall) -> Option<T>) -> Option<T> {
         let mut used = lock(&self.used);
         let mut last = None;
@@ -264,7 +264,8 @@ impl HttpClient for RecordedHttp {
     }
 }
 
-/// Keys as the recorded turn found them. Changes stay in memory and end with the turn.
+/// A key-value store with the values from before the recorded turn. Changes stay in memory and end with the replayed
+/// turn.
 struct Keys {
     known: HashMap<(ScopeKind, String), Option<Vec<u8>>>,
     memory: MemoryKeyValueStore,
@@ -304,7 +305,7 @@ impl Keys {
     }
 }
 
-/// No limits: copied keys were limited where they were written.
+/// A quota without limits. Copied values met their quota when they were first written.
 const NO_QUOTA: Quota = Quota {
     max_keys: usize::MAX,
     max_value_bytes: usize::MAX,

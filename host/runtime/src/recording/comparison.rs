@@ -199,7 +199,7 @@ fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut 
     }
 }
 
-/// The verdict and the other comparable parts of a result.
+/// The verdict of a result, and its other parts that can be compared.
 fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
     match result {
         StepResult::Inactive => ("inactive".to_owned(), Vec::new()),

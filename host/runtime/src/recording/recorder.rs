@@ -43,10 +43,10 @@ struct OngoingTurn {
     turn: RecordedTurn,
     /// The current step.
     step: Option<RecordedStep>,
-    /// Keys whose value before the turn is recorded.
+    /// Keys whose value before the turn has been recorded.
     known: HashSet<(ScopeKind, String)>,
     bytes: usize,
-    /// Last recorded values, so that unchanged ones are not repeated.
+    /// The last recorded values. A value that has not changed since is not recorded again.
     last: LastValues,
 }
 
@@ -196,7 +196,7 @@ impl TurnRecorder {
         !self.is_full() && !self.lock().known.contains(&(kind, key.to_owned()))
     }
 
-    /// Records the key's value before the turn.
+    /// Records that the key had this value before the turn.
     pub(crate) fn knows(&self, scope: &Scope, key: &str, value: Option<&[u8]>) {
         if !self.is_unknown(scope.kind, key) {
             return;

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
 
-/// Replaces a hidden value.
+/// The text that replaces a hidden value.
 pub(super) const HIDDEN: &str = "[hidden]";
 
 /// Decides which values are hidden.
@@ -97,7 +97,7 @@ impl HostCall {
     }
 }
 
-/// The value of an extension's key.
+/// The value of an extension's key, with hidden values replaced.
 fn value_of(key: &str, value: &Octets, hide: &dyn Hide) -> Octets {
     if hide.hides(key) { Octets::Text(HIDDEN.to_owned()) } else { octets(value, hide) }
 }
@@ -119,7 +119,7 @@ fn octets(octets: &Octets, hide: &dyn Hide) -> Octets {
     }
 }
 
-/// A text that may be JSON.
+/// The text with hidden values replaced. If the text is JSON, they are replaced within the JSON.
 fn text(text: &str, hide: &dyn Hide) -> String {
     hide.json(&Json::string(text)).to().unwrap_or_else(|_| HIDDEN.to_owned())
 }

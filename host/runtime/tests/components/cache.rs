@@ -22,7 +22,7 @@ fn open(folder: &Path) -> Runtime {
     Runtime::new(&config).expect("the runtime starts whatever its cache")
 }
 
-/// Loads with a new runtime, as the next start of a host would.
+/// Loads the component with a new runtime, as the next start of a host would.
 async fn load(folder: &Path) -> Extension {
     let runtime = open(folder);
     let loaded = runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await;
@@ -74,7 +74,7 @@ async fn check_replaced(damage: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     .await;
 }
 
-/// Like `check_replaced`, for changes to the file itself.
+/// Checks that a file is replaced after `damage` has changed the file itself, such as its permissions.
 async fn check_mended(damage: impl FnOnce(&Path)) {
     let (_parent, folder) = missing_folder();
     assert!(load(&folder).await.was_compiled());

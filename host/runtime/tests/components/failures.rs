@@ -30,7 +30,7 @@ async fn skipped(runtime: &Runtime, uri: &str, more: &str) -> Arc<Extension> {
     named(runtime, uri, OnFailure::Skip, more).await
 }
 
-/// Parameters of an extension that behaves like this in every turn.
+/// Parameters for a test extension with this behaviour in every turn.
 fn behaves(behaviour: &str) -> String {
     format!(r#", "behaviour": {behaviour}"#)
 }

@@ -144,7 +144,8 @@ async fn results_that_lie_in_the_other_encodings_trap() {
     }
 }
 
-/// 65,536 items of 16 bytes are larger on the host, and 512 strings can share the same bytes.
+/// Both results need more memory on the host than in the guest: 65,536 items of 16 bytes, and 512 strings that share
+/// the same bytes.
 #[tokio::test]
 async fn a_small_result_that_grows_on_the_host_is_not_taken() {
     let many = "(drop (memory.grow (i32.const 16)))

@@ -260,7 +260,7 @@ async fn check_refusal(parts: &HandMade, expected: &str) {
     assert_eq!(why_unkeepable(parts.bytes()).await.as_ref(), Some(reason));
 }
 
-/// State of another core module in the component, and state from start functions.
+/// The tested component has state in a second core module, and state that a start function has set.
 #[tokio::test]
 async fn a_second_memory_and_a_start_function_are_put_back_too() {
     const OTHER: &str = r#"(component

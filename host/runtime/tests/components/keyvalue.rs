@@ -62,7 +62,7 @@ enum Answers {
     Never,
     /// The store answers with an error.
     Refusal,
-    /// Late, like a store on the network: after more than a tick.
+    /// The store answers after more than a tick, like a store on the network.
     Late,
 }
 

@@ -72,7 +72,7 @@ async fn an_event_is_shown_without_the_metadata_of_others() {
     }
 }
 
-/// The metadata that extensions write to.
+/// The metadata of an event that extensions write to.
 fn metadata(event: &mut StreamResponse) -> &mut Metadata {
     match event {
         StreamResponse::Message(message) => &mut message.metadata,

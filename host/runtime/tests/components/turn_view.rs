@@ -1,4 +1,4 @@
-//! The rest of a turn's view: scoped keys, lists of tasks, agent steps, resumption.
+//! Parts of a turn's view besides session state: scoped keys, lists of tasks, agent steps, resumption.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The body of an answer of unknown length, watched to its end: a stream, or an answer over gRPC.
+//! The body of an answer of unknown length: a stream, or an answer over gRPC. The request ends with this body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Exchange, refused};
 
-/// A body whose end finishes the request. Work in its polls is attributed to the request.
+/// A body whose end is the end of the request. All work that a poll of the body does is attributed to the request.
 pub(super) struct WatchedBody {
     body: Body,
     exchange: Exchange,

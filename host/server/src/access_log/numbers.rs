@@ -82,7 +82,7 @@ impl RequestNumbers {
     }
 }
 
-/// The index of a name, or of the last one if the name is unknown.
+/// The index of `name` in `names`. The last index if `names` does not contain `name`.
 fn place(names: impl Iterator<Item = &'static str> + Clone, name: &str) -> usize {
     names.clone().position(|other| other == name).unwrap_or_else(|| names.count().saturating_sub(1))
 }

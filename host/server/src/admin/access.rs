@@ -18,7 +18,8 @@ pub(crate) struct AccessRules {
     pub(super) tokens: Tokens,
     /// Tokens that open only `/metrics`.
     metrics: Option<Tokens>,
-    /// False if other machines may reach the listener of `/metrics`. They may call it by any name.
+    /// True if requests on the listener of `/metrics` must name an allowed host. False if other machines may reach that
+    /// listener, because they may call it by any name.
     pub(super) checks_metrics_hosts: bool,
     /// The host names under which clients may call the listener.
     pub(super) hosts: Hosts,
@@ -27,7 +28,7 @@ pub(crate) struct AccessRules {
 }
 
 impl AccessRules {
-    /// Reads the tokens. `folder` is where relative paths start.
+    /// Reads the tokens. Relative paths of token files start at `folder`.
     ///
     /// # Errors
     /// When a token cannot be read or used.
@@ -49,7 +50,8 @@ impl AccessRules {
         self.metrics.as_ref().is_some_and(|metrics| metrics.name_of(headers).is_some())
     }
 
-    /// True if the request may read `/metrics` on the listener that serves nothing else.
+    /// True if the request may read `/metrics` on the listener that serves only this page. Every request may if the
+    /// config sets no token for `/metrics`.
     pub(super) fn reads_metrics_alone(&self, headers: &HeaderMap) -> bool {
         self.metrics.is_none() || self.reads_metrics(headers) || self.tokens.name_of(headers).is_some()
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 
-/// The name of a request's token and the client's address. Handlers take it as an extension of the request. A clone
-/// refers to the same request.
+/// The caller of a request: the name of its token and the client's address. A handler gets this value from the
+/// extensions of the HTTP request. A clone refers to the same request.
 #[derive(Clone, Debug)]
 pub(super) struct AdminCaller {
     name: Arc<str>,

@@ -90,8 +90,8 @@ async fn remove(
     Ok(Json(RemovedComponent { removed: digest }))
 }
 
-/// The names of tenants whose text contains the digest of this component, up to [`MAX_NAMED`]. At most
-/// [`MAX_LOOKED_AT`] tenants are searched.
+/// The names of tenants whose text contains the digest of this component, up to [`MAX_NAMED`] names. At most
+/// [`MAX_LOOKED_AT`] texts are searched.
 async fn naming(stores: &TenantStores, digest: &str) -> Result<Vec<String>, TenantStoreError> {
     let mut naming = Vec::new();
     // The string may be no digest, and then a match in a tenant's text would mean nothing.

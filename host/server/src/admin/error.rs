@@ -20,7 +20,7 @@ pub(super) struct AdminError {
     message: String,
 }
 
-/// The reason of a refusal in one line. The log reads it from the response's extensions.
+/// The reason of a refusal in one line. It is an extension of the response, where the log reads the reason.
 #[derive(Clone)]
 pub(super) struct RefusalReason(pub(super) Arc<str>);
 
@@ -50,7 +50,8 @@ impl AdminError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)
     }
 
-    /// The config has no `[tenants]`, so tenants cannot be added and components cannot be uploaded.
+    /// The error for a config without `[tenants]`. Without this table tenants cannot be added and components cannot be
+    /// uploaded.
     pub(super) fn no_added_tenants() -> Self {
         let message = "the config of the server lets no tenants be added; add the table [tenants] and start it again";
         Self::new(StatusCode::CONFLICT, "no_added_tenants", message)

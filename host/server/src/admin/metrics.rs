@@ -22,7 +22,7 @@ mod work;
 
 /// The most tenants whose numbers are shown.
 const MAX_TENANTS: usize = 50;
-/// The most extensions of all shown tenants together. One extension can take a hundred lines.
+/// The most extensions that the page shows, over all shown tenants. One extension can take a hundred lines.
 const MAX_EXTENSIONS: usize = 100;
 
 /// One installed extension.
@@ -122,8 +122,8 @@ fn of_tenant<'a>(tenant: &'a str, others: &[(&'a str, &'a str)]) -> Vec<(&'a str
     tenant.into_iter().chain(others.iter().copied()).collect()
 }
 
-/// False for a tenant's zero. Most samples would be zeros, and an absent sample means zero. The config's own agent
-/// keeps its zeros, so that a rate sees its first change.
+/// True if the page shows this value. A zero of a tenant is not shown: most samples would be zeros, and an absent
+/// sample means zero. The zeros of the config's own agent are shown, so that a rate includes the first change.
 fn is_told(tenant: &str, value: f64) -> bool {
     tenant.is_empty() || value > 0.0
 }

@@ -24,15 +24,15 @@ use crate::admin_api::Recording;
 use crate::installation::hiding::RecordingRedactor;
 use crate::installation::installer::{Installer, Version};
 
-/// The most turns that are being recorded or wait for the writer. Each has at most a mebibyte.
+/// The most turns that are being recorded or wait for the writer. Each turn has at most a mebibyte.
 const MAX_WAITING: usize = 16;
 /// The most lines that wait for the client.
 const MAX_LINES: usize = 4;
-/// The period at which a recording checks whether its version was replaced.
+/// The interval at which a recording checks whether its version was replaced.
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for the client to read the last lines after the recording has ended.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The default and the maximum of each bound of a recording.
+/// The bounds of a recording, each with its default and its maximum.
 const TURNS: (u64, u64) = (50, 100_000);
 const BYTES: (u64, u64) = (16 << 20, 1 << 30);
 const SECONDS: (u64, u64) = (60, 24 * 60 * 60);

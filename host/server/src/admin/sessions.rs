@@ -42,7 +42,8 @@ struct ListQuery {
     limit: Option<usize>,
 }
 
-/// The query that names a session together with the context in the path. `last` limits the events.
+/// The query of a request for a session. The query and the context in the path name the session. `last` limits the
+/// events.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Of {
@@ -95,7 +96,8 @@ async fn delete(
     Ok(Json(whole(caller, async move { admin.sessions.delete(&name).await }, |_| told).await?))
 }
 
-/// The query that names the owner of state which sessions share.
+/// The query for shared state. It names the tenant, and the user of `user:` keys. Without `user`, the user is the
+/// anonymous one of `context`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfState {

@@ -73,7 +73,8 @@ async fn end(
     Ok(Json(Shadow::of(&ended)))
 }
 
-/// The log line for an event of an extension's shadow. `happened` is the rest of the sentence.
+/// The log line for an event of an extension's shadow. `happened` is the end of the sentence, such as `lost its
+/// shadow`.
 fn has(happened: &str, uri: &ExtensionUri, of: &OfTenant) -> String {
     format!("extension {uri}{} {happened}", of_tenant(of.tenant.as_deref()))
 }

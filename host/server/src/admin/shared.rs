@@ -77,13 +77,14 @@ impl Admin {
         served(tenant, self.installers.handler(tenant).await)
     }
 
-    /// Loads the tenant, if it was added, so that its agent's name is known. Sessions are stored under that name.
+    /// Loads the tenant if it was added over the API. The name of the tenant's agent, under which sessions are stored,
+    /// is known only after the load.
     pub(super) async fn know(&self, tenant: Option<&str>) {
         drop(self.installers.of(tenant).await);
     }
 
-    /// The installer of the query's tenant, for a change of its extensions. An added tenant is refused with 409,
-    /// because its text names its extensions.
+    /// The installer of the query's tenant, for a change of the tenant's extensions. Such a change of an added tenant
+    /// is refused with 409: only a new text can change its extensions.
     pub(super) async fn changeable(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
         let others = self.installers.others();
         if let (Some(name), Some(_)) = (&of.tenant, &others.added)
@@ -100,7 +101,8 @@ impl Admin {
     }
 }
 
-/// The part of a tenant, or the error that says why it is missing.
+/// Returns the value that was found for a tenant. The error says whether the tenant does not exist or cannot be served
+/// now.
 fn served<T>(tenant: &str, found: Option<Result<T, TenantFailure>>) -> Result<T, AdminError> {
     found.ok_or_else(|| no_tenant(tenant))?.map_err(|failure| {
         let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
@@ -192,7 +194,7 @@ async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {
     read_raw(body, (MAX_BODY_BYTES, too_large)).await
 }
 
-/// Reads a raw body. `most` bounds its bytes.
+/// Reads the bytes of a body. Fails if there are more than `most`.
 pub(super) async fn read_raw(
     body: Body,
     (most, too_large): (usize, impl FnOnce() -> String),

@@ -15,7 +15,8 @@ const MAX_NETWORKS: usize = 1_000;
 /// The most bytes of a method and a path that are logged.
 const MAX_TEXT: usize = 200;
 
-/// Logs at most one line per network and period, because strangers decide how often they send requests.
+/// The log lines for refused changes. Each network has at most one line per period, because a stranger can send any
+/// number of requests.
 #[derive(Default)]
 pub(super) struct Strangers(Mutex<Lines>);
 
@@ -40,7 +41,7 @@ impl Strangers {
 }
 
 impl Lines {
-    /// The refusals of a network since its last line, if the next line is due.
+    /// Counts a refusal. If the next line of the network is due, returns the number of refusals since the last line.
     fn due(&mut self, network: &Network) -> Option<usize> {
         if self.of_networks.len() >= MAX_NETWORKS && !self.of_networks.contains_key(network) {
             self.of_networks.retain(|_, warnings| warnings.is_pausing());

@@ -45,7 +45,7 @@ impl Admin {
         self.installers.others().added.as_ref().ok_or_else(AdminError::no_added_tenants)
     }
 
-    /// The added tenants, for a change of tenant `name`. A tenant of the config is refused.
+    /// The added tenants, for a change of tenant `name`. Fails if the config defines tenant `name`.
     fn to_change(&self, name: &str) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
         if self.installers.others().named.has(name) {
             let message = format!("tenant {name:?} stands in the config of the server; change it there, and reload it");
@@ -146,7 +146,7 @@ async fn remove(
     Ok(Json(RemovedTenant { rev: removed.await?, removed: name }))
 }
 
-/// The log line for a change of a tenant.
+/// The log line for a change of a tenant, such as `tenant acme was added, and is active`.
 fn told(name: &str, expectation: Expectation, is_new_text: bool, state: TenantState) -> String {
     let state = match state {
         TenantState::Active => "active",
@@ -159,8 +159,8 @@ fn told(name: &str, expectation: Expectation, is_new_text: bool, state: TenantSt
     }
 }
 
-/// Makes a change, even if the client hangs up, and applies it in this process at once. The log gets `told` and the
-/// caller.
+/// Stores a change, even if the client hangs up, and applies the change in this process at once. The log line has
+/// `told` and the caller.
 async fn change(
     (name, state): (String, Option<TenantState>),
     added: Arc<AddedTenants<Serving>>,
@@ -179,7 +179,7 @@ async fn change(
     whole(caller, changing, move |rev| format!("{told} (change {rev})")).await
 }
 
-/// The revision that the request's conditions expect.
+/// The revision that `If-Match` names, or the absence that `If-None-Match: *` requires.
 fn expectation(headers: &HeaderMap) -> Result<Expectation, AdminError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
@@ -198,8 +198,8 @@ fn expectation(headers: &HeaderMap) -> Result<Expectation, AdminError> {
     }
 }
 
-/// The error for a condition that does not match the stored revision (412). `rev` is the stored revision, `None` if no
-/// tenant has the name.
+/// The error 412 for a condition that does not match the stored revision `rev`. `rev` is `None` if no tenant has the
+/// name.
 fn other(name: &str, rev: Option<u64>) -> AdminError {
     let message = match rev {
         Some(rev) => {
@@ -241,7 +241,7 @@ fn of_store(admin: &Admin, tenant: ListedTenant) -> TenantSummary {
     TenantSummary { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
 }
 
-/// True if the tenant is loaded, and the reason why it cannot be loaded.
+/// The values of `loaded` and `failure` for the answer: whether the tenant is loaded, and why a load failed.
 fn here(found: Option<Result<Serving, TenantFailure>>) -> (bool, Option<String>) {
     match found {
         Some(Ok(_)) => (true, None),

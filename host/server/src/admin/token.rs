@@ -69,7 +69,7 @@ struct Token {
     digest: [u8; 32],
 }
 
-/// The tokens in the config that cannot be read or used. Pairs of key and reason.
+/// The tokens in the config that cannot be read or used, as pairs of the token's config key and the reason.
 pub(crate) fn wrong_tokens(config: &AdminConfig, folder: &Path) -> Vec<(String, String)> {
     let has_own = config.token_file.is_some() || config.token_env.is_some();
     let own = has_own.then(|| "admin.".to_owned());
@@ -101,7 +101,7 @@ fn check_tokens(config: &AdminConfig, folder: &Path) -> Result<(), TokenError> {
 }
 
 impl TokenError {
-    /// The fault, for a text that names the key.
+    /// The text of the fault without the name of the token, for a message that begins with the config key.
     fn fault(&self) -> String {
         match self {
             Self::File { file, source, .. } => format!("cannot read {file}: {source}"),
@@ -127,8 +127,8 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Reads the token that opens only `/metrics`, if the config has one. It must differ from `others`, which open
-    /// more.
+    /// Reads the token that opens only `/metrics`, if the config has one. Fails if the token is one of `others`, which
+    /// open the whole API.
     pub(super) fn read_metrics(config: &AdminConfig, folder: &Path, others: &Self) -> Result<Option<Self>, TokenError> {
         let Some(config) = config.metrics_token() else { return Ok(None) };
         let token = Token::read(&config, folder)?;

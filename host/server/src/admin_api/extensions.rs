@@ -1,21 +1,23 @@
 //! Answers about installed extensions.
 //!
-//! Times are in RFC 3339 where a field has no unit in its name. `Grants` is the type of grants. A program that only
-//! shows grants can read them as any JSON, and then also shows grants that it does not know.
+//! Times are in RFC 3339, except where a field's name ends with a unit such as `_ms`. `Grants` is the type of grants. A
+//! program that only shows grants can use any JSON as the type, and then also shows unknown grants.
 
 use serde::{Deserialize, Serialize};
 
 use super::shadows::Shadow;
 use crate::config::GrantsConfig;
 
-/// All installed extensions, in their order.
+/// All installed extensions of one agent. Those of the config come first, then those of the managed folder, then the
+/// added ones.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// The edition. Every change of the installed extensions increases it.
+    /// The number of the current edition. Every change of the installed extensions increases the number.
     pub edition: u64,
     /// The installed extensions.
     pub extensions: Vec<Summary<Text>>,
-    /// The sources that could not be installed. The list without a tenant also has the tenants that are not served.
+    /// The sources that could not be installed. The list of the config's own agent also has an entry for each tenant
+    /// that is not served.
     pub failures: Vec<NotInstalled<Text>>,
     /// The names of the tenants. Each tenant has a list of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -33,7 +35,7 @@ pub struct Summary<Text = String> {
     /// The version that the component gives.
     #[serde(default)]
     pub component_version: Text,
-    /// The number of the version. Another component or other settings get another number.
+    /// The number of the version. A new component or new settings make a version with a new number.
     pub version: u64,
     /// The digest of the component.
     pub digest: Text,
@@ -64,9 +66,9 @@ pub struct Summary<Text = String> {
     /// The answer to a request when the extension fails: `reject` or `skip`.
     #[serde(default)]
     pub on_failure: Text,
-    /// Calls of hooks of this URI since it was first installed, over all versions.
+    /// The calls of the extension's hooks since its URI was first installed, over all versions.
     pub calls: u64,
-    /// The calls that refused the request, which is a fault of the client.
+    /// The calls that refused the request. A refusal is a fault of the client.
     pub refused: u64,
     /// The calls that failed.
     pub failures: u64,
@@ -150,10 +152,10 @@ pub struct NotInstalled<Text = String> {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(bound(deserialize = "Text: Deserialize<'de> + Default, Grants: Deserialize<'de> + Default"))]
 pub struct Details<Text = String, Grants = GrantsConfig> {
-    /// The fields that a list has as well.
+    /// The fields of the extension's entry in [`List`].
     #[serde(flatten)]
     pub summary: Summary<Text>,
-    /// The edition. Every change of the installed extensions increases it.
+    /// The number of the current edition. Every change of the installed extensions increases the number.
     pub edition: u64,
     /// The description that the component gives.
     pub description: Text,
@@ -239,9 +241,9 @@ pub struct VersionChange<Text = String> {
     pub edition: u64,
     /// The kind of change: `installed`, `replaced`, `rolled-back`, `promoted` or `removed`.
     pub change: Text,
-    /// The number of the version before. Absent if none was installed.
+    /// The number of the version that was installed before the change. Absent if the change added the extension.
     pub from: Option<u64>,
-    /// The number of the version after. Absent if the extension was removed.
+    /// The number of the version that the change installed. Absent if the change removed the extension.
     pub to: Option<u64>,
 }
 
@@ -258,7 +260,7 @@ pub struct Log<Text = String> {
 /// One line that an extension wrote.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct LogLine<Text = String> {
-    /// The time at which it was written.
+    /// The time at which the extension wrote the line.
     pub at: Text,
     /// `trace`, `debug`, `info`, `warn` or `error`.
     pub level: Text,
@@ -267,7 +269,7 @@ pub struct LogLine<Text = String> {
     pub context: Option<Text>,
     /// The text of the line.
     pub message: Text,
-    /// The hook that wrote it.
+    /// The hook that wrote the line.
     pub hook: Text,
     /// The task of the turn. Absent outside of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,7 +277,7 @@ pub struct LogLine<Text = String> {
     /// The conversation of the turn. Absent outside of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_id: Option<Text>,
-    /// The error id that the client got if the extension failed in that turn.
+    /// The error id of the turn. If the extension failed in the turn, the client got this id.
     pub error_id: Text,
 }
 
@@ -292,7 +294,7 @@ pub struct RemovedExtension<Text = String> {
     pub digest: Text,
     /// The edition that the removal made.
     pub edition: u64,
-    /// The event that brings the extension back, such as a reload or a restart. Absent if there is none.
+    /// The event that installs the extension again, such as a reload or a restart. Absent if no event does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Text>,
 }
@@ -306,9 +308,9 @@ pub struct ReloadResult<Text = String> {
     pub edition: u64,
     /// True if the reload changed the installed extensions.
     pub extensions_changed: bool,
-    /// Changed keys of the config that apply now, without those of extensions.
+    /// The changed keys of the config that apply now. Keys of extensions are not listed.
     pub changed_keys: Vec<Text>,
-    /// Changed keys of the config that apply after a restart, each with the reason.
+    /// The changed keys of the config that apply only after a restart, each with the reason.
     pub needs_restart: Vec<Text>,
     /// The sources of extensions that could not be installed.
     pub failed: Vec<Text>,

@@ -12,7 +12,7 @@ pub struct List<Text = String> {
 /// One process.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Replica<Text = String> {
-    /// The id of the process. Each lease has a new one. Absent without a shared database.
+    /// The id of the process. A process gets a new id with each lease. Absent without a shared database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Text>,
     /// The `replica.name` of the process. Absent if the config sets none.
@@ -33,8 +33,8 @@ pub struct Replica<Text = String> {
     /// The phase: `starting`, `ready` or `draining`. Absent if the version of the process does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Text>,
-    /// Milliseconds until the lease ends. Zero or less means that the process has ended or hangs. Absent without a
-    /// shared database.
+    /// Milliseconds until the lease ends. Zero or less if the process has ended or hangs. Absent without a shared
+    /// database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_left_ms: Option<i64>,
 }

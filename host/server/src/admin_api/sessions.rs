@@ -3,7 +3,7 @@
 use annex_protocol::{JsonObject, Parts};
 use serde::{Deserialize, Serialize};
 
-/// A list of sessions, the longest unchanged first.
+/// A list of sessions. The session that was unchanged for the longest time is the first.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
     /// The sessions of this page.
@@ -22,7 +22,7 @@ pub struct SessionSummary<Text = String> {
     pub user: Text,
     /// The number of the session's events so far.
     pub revision: u64,
-    /// The time of its last event.
+    /// The time of the session's last event.
     pub last_update: Text,
     /// The keys of the session's own state, without `user:` and `app:` keys.
     pub keys: Vec<Text>,
@@ -37,22 +37,22 @@ pub struct Session<Text = String> {
     pub user: Text,
     /// The name of the agent.
     pub agent: Text,
-    /// The tenant; absent for the agent of the config itself.
+    /// The tenant of the session. Absent for the agent of the config itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Text>,
     /// The number of the session's events so far.
     pub revision: u64,
-    /// The time of its last event.
+    /// The time of the session's last event.
     pub last_update: Text,
     /// The whole state. Shared keys have the prefix `user:` or `app:`.
     pub state: JsonObject,
 }
 
-/// Events, in the order in which they were stored.
+/// The events of one session.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(bound(deserialize = "Text: Deserialize<'de> + Default"))]
 pub struct Events<Text = String> {
-    /// The events, in the same order.
+    /// The events in the order in which they were stored.
     pub events: Vec<Event<Text>>,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::extensions::{FailedCall, Quarantine};
 
-/// A shadow and its results so far. Counts of turns refer to the turns within its `share`.
+/// A shadow and its results so far. The counts of turns cover only the turns that `share` selects.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Shadow<Text = String> {
     /// The digest of the shadow's component.
@@ -29,7 +29,7 @@ pub struct Shadow<Text = String> {
     pub left_out: u64,
     /// The turns that were not replayed, because the shadow was quarantined or had no free instance.
     pub not_run: u64,
-    /// The turns with differences, by what differs.
+    /// The number of turns with each kind of difference.
     pub differ: Vec<Differ<Text>>,
     /// The costs by hook.
     pub costs: Vec<Cost<Text>>,

@@ -40,7 +40,7 @@ pub enum Source {
 pub struct TenantSummary<Text = String> {
     /// The name of the tenant.
     pub name: Text,
-    /// Whether the config or the API added the tenant.
+    /// The place that defines the tenant: the config or the admin API.
     pub source: Source,
     /// The revision: the number of the tenant's last change. Absent for a tenant of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct List<Text = String> {
 /// One tenant in full.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Tenant<Text = String> {
-    /// The fields that a list has as well.
+    /// The fields of the tenant's entry in [`List`].
     #[serde(flatten)]
     pub listed: TenantSummary<Text>,
     /// The text of the tenant in TOML. Absent for a tenant of the config.

@@ -12,7 +12,7 @@ pub struct TenantUsage<Text = String> {
     pub processes: usize,
     /// Requests in the last second.
     pub requests_per_second: Figure,
-    /// Milliseconds of CPU time of extensions and the agent in the last second.
+    /// The CPU time of extensions and the agent in the last second, in milliseconds.
     pub cpu_ms_per_second: Figure,
     /// Running turns.
     pub turns: Figure,
@@ -20,7 +20,8 @@ pub struct TenantUsage<Text = String> {
     pub sessions: Figure,
     /// Bytes of the state of all sessions.
     pub state_bytes: Figure,
-    /// Stored tasks. The limit counts finished tasks. Beyond it the oldest are deleted.
+    /// Stored tasks, including finished ones. When there are more than the limit, the oldest finished tasks are
+    /// deleted.
     pub tasks: Figure,
     /// Stored keys of all extensions.
     pub keys: Figure,
@@ -59,7 +60,7 @@ pub struct PeriodUsage {
     pub requests: u64,
     /// Requests that a quota refused.
     pub refused: u64,
-    /// Milliseconds of CPU time of extensions and the agent.
+    /// The CPU time of extensions and the agent, in milliseconds.
     pub cpu_ms: u64,
     /// Tokens of models.
     pub tokens: u64,

@@ -58,8 +58,8 @@ async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Resul
     Ok(agent)
 }
 
-/// The mistakes of an agent that show without calling its peers: those of its model, and of the environment variables
-/// with its keys. Pairs of key and reason.
+/// The mistakes of an agent that can be found without calling a model or another peer: wrong settings of the model, and
+/// environment variables that are not set or cannot be used. Pairs of config key and reason.
 pub(super) async fn wrong(config: &AgentConfig) -> Vec<(String, String)> {
     match config {
         AgentConfig::Template(template) => {

@@ -69,8 +69,8 @@ async fn check_text(path: &Path, text: &str, locations: &Locations) -> CheckRepo
     CheckReport { warnings, outcome: ConfigError::unless_none(problems).map(|()| counts) }
 }
 
-/// Loads the extensions of a config and of its tenants as a start does, each agent's set separately. Starts nothing
-/// else. Returns the failures.
+/// Loads the extensions of a config and of its tenants, as a start of the server does, and returns the failures. The
+/// extensions of each agent are loaded separately. Starts no agent and opens no port.
 ///
 /// # Errors
 /// The config or the file of a tenant is wrong.
@@ -94,7 +94,7 @@ pub async fn check_extensions(path: &Path, locations: &Locations) -> Result<Vec<
     Ok(failures.into_iter().flat_map(each).collect())
 }
 
-/// The locations for a tenant's file, whose relative paths start at its own folder.
+/// The locations for reading a tenant's file. Relative paths in the file start at the file's own folder.
 fn of_tenant(tenant: &TenantConfig, locations: &Locations) -> Locations {
     let path = locations.config.join(&tenant.config);
     Locations { config: path.parent().unwrap_or(&locations.config).to_owned(), ..locations.clone() }
@@ -164,7 +164,8 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
     }
 }
 
-/// Checks entries that do not keep a server from starting, but fail later.
+/// Checks the entries whose mistakes become visible only after the start: components and secrets for added tenants, and
+/// settings in the folder of extensions.
 fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
     if let Some(added) = &config.stored_tenants {
         for (number, component) in added.components.iter().enumerate() {

@@ -56,13 +56,13 @@ pub enum AppError {
     /// The store of conversations and tasks cannot be opened.
     #[error("cannot open the store of conversations and tasks")]
     Conversations(#[from] ConversationStoreError),
-    /// The turns of processes that have ended cannot be ended.
+    /// The turns of dead processes cannot be taken over.
     #[error("cannot end the turns of processes that have ended")]
     LostTurns(#[from] StoreError),
     /// The store of tenants cannot be opened.
     #[error("cannot open the store of tenants")]
     Tenants(#[from] TenantStoreOpenError),
-    /// The places of turns, which all processes on the database of the tasks count together, cannot be read.
+    /// The store that counts the running turns of all processes on the database of the tasks cannot be opened.
     #[error("cannot count the turns of the processes on the database of the tasks")]
     TurnPlaces(#[from] TurnPlacesOpenError),
     /// The channel for wake-ups from other processes cannot be opened.

@@ -1,4 +1,4 @@
-//! Loading a tenant: its file or its text, its agent, its extensions.
+//! Loading a tenant from its file or its text, with its agent and its extensions.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +29,8 @@ use crate::tenants::{
     AddedTenants, Attempt, Bounds, Directory, LoadPlaces, OtherTenants, PATIENCE, Serving, TenantLoader,
 };
 
-/// Time limit for loading a text on trial, after it gets a place. Slightly less than the timeout of clients of the
-/// admin API.
+/// Time limit for loading a text on trial. It starts when the trial gets a place, and is slightly shorter than the
+/// timeout of clients of the admin API.
 const TRIAL: Duration = Duration::from_secs(240);
 
 /// The parts that are needed to load a tenant.
@@ -43,7 +43,7 @@ struct Loader {
     places: LoadPlaces,
 }
 
-/// The components that texts may name according to one version of the config.
+/// The components that the texts of tenants may name under `config`.
 struct ComponentsOf {
     config: Arc<Config>,
     allowed: Arc<AllowedComponents>,
@@ -56,7 +56,7 @@ impl ComponentsOf {
     }
 }
 
-/// The tenants of the config and the added ones. None is loaded yet.
+/// Opens the tenants of the config and the added tenants. No tenant is loaded yet.
 pub(super) async fn open(
     settings: &Arc<Settings>,
     locations: &Locations,
@@ -128,7 +128,7 @@ impl Loader {
         self.places.work.run(&name, failed_before, Box::pin(self.shared.serve(served, agent))).await
     }
 
-    /// The config of a text. Components in files are replaced by their paths.
+    /// Reads a text into a config. A digest of one of the server's files is replaced by the path of the file.
     async fn served(&self, text: String) -> Result<ServedConfig, TenantTextError> {
         let config = self.settings.config();
         let components = self.components(&config);
@@ -164,7 +164,7 @@ impl Loader {
         }
     }
 
-    /// The components that texts may name under this config.
+    /// The components that texts may name under this config. They are determined again after a reload of the config.
     fn components(&self, config: &Arc<Config>) -> Arc<AllowedComponents> {
         let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&components.config, config) {
@@ -207,8 +207,8 @@ impl Loader {
     }
 }
 
-/// Checks the text, and replaces digests of files by the files' paths. Blocking: finding a digest reads all files that
-/// texts may name.
+/// Checks the text, and replaces each digest of a file by the path of the file. The function blocks: it may read all
+/// files that texts may name.
 fn admit(
     text: TenantText,
     allowed: &StoredTenantsConfig,

@@ -1,7 +1,8 @@
-//! Bodies of answers. The unread rest of a long answer counts against its caller's memory share.
+//! Bodies of answers. The part of a long answer that its client has not read yet counts against the caller's memory
+//! share.
 //!
-//! hyper asks for the next chunk when it has room. The rest of an answer that a client does not read therefore stays
-//! here, and can be dropped when other callers need the memory.
+//! hyper asks for the next chunk only when its buffer has room. The part that a client does not read therefore stays in
+//! this body, and can be dropped when other callers need the memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,18 +20,18 @@ use crate::connections::budget::Holding;
 use crate::connections::caller::{Caller, SMALL_ANSWER};
 use crate::connections::streams::StreamPlace;
 
-/// The size of the chunks that hyper gets. A chunk no longer counts.
+/// The bytes of one chunk for hyper. A chunk that hyper has taken no longer counts against the caller's share.
 const CHUNK: usize = 16 << 10;
 
-/// A body that counts its long pieces for its caller.
+/// A body whose long pieces count against the memory share of its caller.
 pub(crate) struct AnswerBody {
     caller: Caller,
     body: Body,
     /// A frame that was already read: a short piece of data, or trailers.
     next: Option<Frame<Bytes>>,
-    /// The unread rest of a long piece.
+    /// The part of a long piece that was not sent yet.
     rest: Option<Holding>,
-    /// The stream's place in the caller's limit, if this body is a stream.
+    /// The place in the caller's limit of streams. `None` unless this body is a stream.
     _place: Option<StreamPlace>,
 }
 
@@ -38,14 +39,14 @@ impl AnswerBody {
     /// A body in one piece.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for it.
+    /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for this body.
     fn whole(caller: Caller, bytes: Bytes) -> Result<Self, A2aError> {
         let rest = Some(caller.hold_answer(bytes)?);
         Ok(Self { caller, body: Body::empty(), next: None, rest, _place: None })
     }
 
-    /// A body that is produced while it is sent. If its first frame is ready, the frame is read now, so that a lack of
-    /// room can still become the answer.
+    /// A body that is produced while it is sent. A first frame that is ready is read at once: if there is no room for
+    /// the frame, the client can still get an error instead of the answer.
     ///
     /// # Errors
     /// As [`AnswerBody::whole`].
@@ -62,7 +63,7 @@ impl AnswerBody {
         Ok(begun)
     }
 
-    /// Takes one frame from the inner body.
+    /// Stores the next frame of the inner body, until it is sent.
     fn accept(&mut self, frame: Frame<Bytes>) -> Result<(), A2aError> {
         match frame.into_data() {
             Ok(data) if data.len() > SMALL_ANSWER => self.rest = Some(self.caller.hold_answer(data)?),
@@ -84,10 +85,10 @@ impl AnswerBody {
     }
 }
 
-/// The body of an answer in text. A long one counts until the client has read it.
+/// The body of an answer in text. A long text counts against the caller's share until the client has read it.
 ///
 /// # Errors
-/// [`A2aError::Overloaded`] if the callers' unread answers leave no room for it.
+/// [`A2aError::Overloaded`] if the callers' unread answers leave no room for the text.
 pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
     if text.len() <= SMALL_ANSWER {
         return Ok(Body::from(text));
@@ -95,7 +96,7 @@ pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
     Ok(Body::new(AnswerBody::whole(caller.clone(), text.into())?))
 }
 
-/// The answer of a stream. The stream holds its place until it ends.
+/// Adds the stream's place to the body of its answer. The body holds the place until the stream ends.
 pub(crate) fn stream(caller: &Caller, place: Option<StreamPlace>, answer: Response) -> Response {
     let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: place };
     answer.map(|body| Body::new(watched(body)))

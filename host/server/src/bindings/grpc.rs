@@ -35,7 +35,7 @@ use crate::connections::streams;
 use crate::operations::{Operations, Reply};
 use crate::process::readiness_gate::{Phase, ReadinessGate};
 
-/// The gRPC service. The gate decides whether the handler may be called yet.
+/// The gRPC service. Until the server is ready, the gate refuses its calls.
 pub(crate) struct GrpcOperations(pub(crate) Arc<ReadinessGate>);
 
 /// Authenticates the caller before tonic reads the request, and bounds the bodies of request and answer.
@@ -79,7 +79,7 @@ pub(crate) async fn admit(
     }
 }
 
-/// The request, with a body that has a time limit and counts for its caller.
+/// Gives the request's body a time limit, and counts the body against its caller's share.
 fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Request<Body> {
     let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
     let timeout = gate.limits.body_timeout();
@@ -115,7 +115,7 @@ impl GrpcOperations {
     }
 }
 
-/// The caller that [`admit`] has stored. A call without one is refused as unauthenticated.
+/// The caller that [`admit`] has stored. A call without a caller is refused as unauthenticated.
 fn caller(context: &Extensions) -> Result<&Caller, A2aError> {
     context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
         reason: "the caller was not identified".to_owned(),
@@ -123,7 +123,7 @@ fn caller(context: &Extensions) -> Result<&Caller, A2aError> {
     })
 }
 
-/// The operation returned another kind of result than its RPC: a bug in this file.
+/// The error for an operation that returned a result of another operation. It can only come from a bug in this file.
 #[derive(Debug, thiserror::Error)]
 #[error("the result is not one of this operation")]
 struct OtherResult;
@@ -140,7 +140,7 @@ fn sent(reply: Reply) -> Result<SendMessageResponse, A2aError> {
     }
 }
 
-/// The events of a stream. They hold the place of the stream.
+/// The events of a stream. The returned stream holds its place in the caller's limit until it ends.
 fn events(reply: Reply) -> Result<EventStream, A2aError> {
     let OperationResult::Events(events) = reply.result else { return Err(other_result()) };
     let event = |event: Result<Arc<LoggedEvent>, A2aError>| event.map(|event| event.event().clone());

@@ -1,7 +1,7 @@
 //! The JSON-RPC binding (A2A 1.0 section 9): translates methods into operations, and results into JSON-RPC responses.
 //!
-//! Errors have HTTP status 200, as the official clients expect, and so has the error of a streaming method that fails
-//! before its stream begins. The header `A2A-Extensions` names the extensions that were active.
+//! Errors have HTTP status 200, as the official clients expect. This includes the error of a streaming method that
+//! fails before its stream begins. The header `A2A-Extensions` names the extensions that were active.
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::methods::MethodResult;
@@ -25,7 +25,7 @@ use crate::operations::{Operations, Reply};
 /// Decodes a request from its complete body.
 ///
 /// # Errors
-/// The fault of the request, and the request's id if it could be read.
+/// When the request is invalid. The rejection has the error, and the id of the request if it could be read.
 pub(crate) fn read<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Request<'a>, Box<Rejection>> {
     // The content type is checked before the parser runs, so that a body of another type gets -32005 instead of a parse
     // error.
@@ -141,7 +141,7 @@ fn stream(caller: &Caller, place: Option<StreamPlace>, id: RequestId, events: Ev
     answer_body::stream(caller, place, answer)
 }
 
-/// A successful response. Reserves memory before copying a long result.
+/// A successful response. Fails before the result is copied if the caller's share has no room for the response.
 pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<Response, A2aError> {
     success_in_pieces(caller, id, &[result])
 }

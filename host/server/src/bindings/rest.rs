@@ -1,6 +1,6 @@
 //! The HTTP+JSON binding (A2A 1.0 section 11): translates paths into operations, and results into bodies.
 //!
-//! Each path also exists behind `/{tenant}`. Answers have the media type of the request.
+//! Each path also exists with the prefix `/{tenant}`. An answer has the media type of the request.
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::methods::MethodResult;
@@ -121,7 +121,7 @@ fn operation(request: &HttpRequest<'_>, tenant: Option<&str>, route: Route<'_>) 
     })
 }
 
-/// The call of an extension's method. The body is its parameters.
+/// The call of an extension's method. The request's body has the parameters.
 pub(crate) fn method_call(
     request: &HttpRequest<'_>,
     tenant: Option<&str>,
@@ -183,7 +183,7 @@ fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessag
     Ok(message)
 }
 
-/// Sets the tenant from the path. The body may repeat the tenant but not contradict it.
+/// Sets `field` to the tenant in the path. A tenant in the body must be the one in the path.
 fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aError> {
     let Some(tenant) = tenant else { return Ok(()) };
     match field.as_deref().filter(|named| !named.is_empty()) {

@@ -1,5 +1,5 @@
-//! Server-sent events: one per event of a stream. The binding wraps the event, whose JSON is encoded once for all
-//! readers.
+//! Server-sent events, one for each event of a stream. The JSON of a task's event is encoded once for all readers, and
+//! each binding wraps this JSON.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::access_log;
 /// The interval of comment lines, which keep proxies from closing a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Streams events. `data` makes the text of each one.
+/// Answers with a stream of server-sent events. `data` makes the text of each event.
 pub(crate) fn respond<T: 'static>(
     events: impl Stream<Item = Result<T, A2aError>> + Send + 'static,
     data: impl Fn(&Result<T, A2aError>) -> String + Send + 'static,
@@ -28,7 +28,8 @@ pub(crate) fn respond<T: 'static>(
     }))
 }
 
-/// Streams the events of a task. Each has its number as `id`, so that a reader can resume after a broken connection.
+/// Answers with a stream of a task's events. The number of an event is its `id`, so that a reader can resume after a
+/// broken connection.
 pub(crate) fn respond_numbered(
     events: EventStream,
     data: impl Fn(&Result<Arc<LoggedEvent>, A2aError>) -> String + Send + 'static,
@@ -41,9 +42,9 @@ pub(crate) fn respond_numbered(
     }))
 }
 
-/// An event with JSON as its data. Lines of an event end only with CR and LF, but the official Python client also
-/// splits them at U+0085, U+2028 and U+2029. Inside the strings of JSON these characters can be escaped without a
-/// change of meaning.
+/// An event with JSON as its data. In the standard only CR and LF end a line, but the official Python client also
+/// splits lines at U+0085, U+2028 and U+2029. These characters are therefore escaped, which does not change the meaning
+/// of JSON.
 fn with_data(event: Event, json: String) -> Event {
     const LINE_ENDS: [(&str, &str); 3] = [("\u{85}", "\\u0085"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")];
     let escaped = LINE_ENDS.iter().fold(json, |json, (end, escape)| match json.contains(end) {

@@ -1,7 +1,7 @@
 //! A2A 0.3, for clients that have not moved to 1.0: the same operations under the old names and shapes.
 //!
 //! This is a layer in front of the bindings of 1.0, which do not know about 0.3. The JSON-RPC methods of both versions
-//! share one path, because no name exists in both versions. HTTP+JSON has its own paths.
+//! share one path, because no method has the same name in both versions. HTTP+JSON has its own paths for 0.3.
 
 use annex_operations::answer::Sent;
 use annex_operations::service_parameters::{Identity, ServiceParameters, sent_version};
@@ -20,7 +20,7 @@ pub(crate) mod json_rpc;
 /// The versions that a server with this module supports.
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
-/// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
+/// The service parameters of a 0.3 request. A request without a version is one of 0.3 (A2A 1.0 section 3.6.2).
 fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<ServiceParameters, A2aError> {
     let version = sent_version(headers, uri);
     if !version.is_empty() && !is_version(&version, v0_3::VERSION) {

@@ -27,8 +27,8 @@ pub struct AdminConfig {
     pub metrics_token_file: Option<PathBuf>,
     /// The environment variable with the token for `/metrics`. Default: none.
     pub metrics_token_env: Option<String>,
-    /// Address and port of a second listener that serves `/metrics` alone. It requires a token only if one for metrics
-    /// is set. Default: none.
+    /// Address and port of a second listener that serves `/metrics` alone. The listener requires a token only if a
+    /// token for `/metrics` is set. Default: none.
     pub metrics_listen: Option<SocketAddr>,
     /// Allows holders of a token to record turns, which contain the words of users. Default: no.
     pub allow_recording: bool,
@@ -49,7 +49,7 @@ pub struct AdminTokenConfig {
     pub token_sha256: Option<String>,
 }
 
-/// The name of the token in `token_file` or `token_env`.
+/// The name that the log shows for the token in `token_file` or `token_env`.
 const UNNAMED: &str = "admin";
 /// The most bytes of a token's name.
 const MAX_NAME_BYTES: usize = 64;
@@ -150,8 +150,9 @@ impl AdminConfig {
     }
 }
 
-/// True if two listeners cannot use both addresses at once. Port 0 never conflicts, because the kernel picks a free
-/// port each time. The unspecified address `::` covers all addresses of IPv6 and IPv4, and `0.0.0.0` all of IPv4.
+/// True if two listeners cannot use both addresses at the same time. Port 0 never conflicts, because the kernel picks a
+/// free port each time. The address `::` covers all addresses of IPv6 and IPv4. The address `0.0.0.0` covers all
+/// addresses of IPv4.
 fn share_a_port(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |whole: SocketAddr, part: SocketAddr| {
         whole.ip() == part.ip() || whole.ip().is_unspecified() && (whole.is_ipv6() || part.is_ipv4())

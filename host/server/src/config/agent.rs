@@ -21,7 +21,7 @@ pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
 pub enum AgentConfig {
     /// An agent of this process: an instruction template and a model.
     Template(TemplateConfig),
-    /// Another A2A server, to which messages are passed on.
+    /// Another A2A server. Annex passes the messages on to this server.
     Upstream {
         /// The upstream's card, credentials and time limits.
         upstream: Box<UpstreamConfig>,
@@ -48,8 +48,8 @@ impl AgentConfig {
         }
     }
 
-    /// Limits the addresses that the agent may connect to. For agents of added tenants, whose URLs the operator did not
-    /// choose.
+    /// Limits the addresses that the agent may connect to. Added tenants need this, because the operator has not chosen
+    /// the URLs of their agents.
     pub(super) fn behind(mut self, screen: &Screen) -> Self {
         match &mut self {
             Self::Upstream { upstream, .. } => upstream.screen = Some(screen.clone()),
@@ -105,7 +105,7 @@ pub struct TemplateConfig {
     pub on_lost_turn: OnLostTurn,
 }
 
-/// `[agent.model.scripted]` or `[agent.model.generative]`
+/// The model of a template agent: `[agent.model.scripted]` or `[agent.model.generative]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelConfig {
@@ -115,7 +115,7 @@ pub enum ModelConfig {
     Generative(GenerativeConfig),
 }
 
-/// The table before its check, with the keys of all kinds.
+/// The table `[agent]` before its check. It has the keys of all kinds of agents.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentTable {
@@ -145,7 +145,7 @@ pub(super) struct AgentTable {
 }
 
 impl AgentTable {
-    /// The keys for upstream agents. True for each key that is set.
+    /// The keys that only upstream agents have, each with whether it is set.
     fn of_upstream(&self) -> [(&'static str, bool); 13] {
         [
             ("card", self.card.is_some()),
@@ -164,7 +164,7 @@ impl AgentTable {
         ]
     }
 
-    /// The keys for template agents. True for each key that is set.
+    /// The keys that only template agents have, each with whether it is set.
     fn of_template(&self) -> [(&'static str, bool); 6] {
         [
             ("instruction", self.instruction.is_some()),
@@ -176,16 +176,16 @@ impl AgentTable {
         ]
     }
 
-    /// The key for script agents. True if it is set.
+    /// The key that only script agents have, with whether it is set.
     fn of_script(&self) -> [(&'static str, bool); 1] {
         [("rule", self.rule.is_some())]
     }
 }
 
-/// Checks that no key of another kind is set.
+/// Checks that none of the keys in `foreign` is set. These are the keys that an agent of another kind has.
 ///
 /// # Errors
-/// The first such key.
+/// When a key is set. The error names the first such key.
 fn refuse(kind: &'static str, foreign: impl IntoIterator<Item = (&'static str, bool)>) -> Result<(), AgentTableError> {
     match foreign.into_iter().find(|(_, is_given)| *is_given) {
         Some((key, _)) => Err(AgentTableError::Unknown { key, kind }),
@@ -221,7 +221,8 @@ pub(super) enum AgentTableError {
 }
 
 impl AgentTableError {
-    /// The key at fault and the reason, for a text that is not decoded by serde.
+    /// The key with the mistake, and the reason. Needed for the text of a tenant, whose `[agent]` is not decoded by
+    /// serde.
     pub(super) fn at_fault(&self) -> (String, String) {
         match self {
             Self::Missing { key, kind } => {

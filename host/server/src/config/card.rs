@@ -49,10 +49,10 @@ impl CardConfig {
         needed.into_iter().filter_map(|(key, is_missing)| is_missing.then_some(key))
     }
 
-    /// Checks that the card has a binding, and none twice.
+    /// Checks that the card has at least one binding and names no binding twice.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why the bindings are refused.
     pub(super) fn check_bindings(&self) -> Result<(), &'static str> {
         let bindings = self.bindings();
         let is_repeated = |(place, binding)| bindings.iter().take(place).any(|earlier| earlier == binding);
@@ -101,7 +101,7 @@ pub struct SigningConfig {
     pub key_env: Option<String>,
 }
 
-/// `[card.provider]`
+/// The table `[card.provider]`: the organisation that offers the agent.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
@@ -111,7 +111,7 @@ pub struct ProviderConfig {
     pub url: String,
 }
 
-/// `[[card.skill]]`
+/// A table `[[card.skill]]`: one skill of the agent.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkillConfig {

@@ -14,7 +14,7 @@ pub enum CorsOrigins {
     Listed(Vec<HeaderValue>),
 }
 
-/// Pages of no other origin may call.
+/// By default no page of another origin may call the server.
 impl Default for CorsOrigins {
     fn default() -> Self {
         Self::Listed(Vec::new())

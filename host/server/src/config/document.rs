@@ -1,7 +1,7 @@
 //! A TOML text whose mistakes are all reported at once, each with line and column.
 //!
-//! serde stops at the first mistake. Therefore each mistake is noted, the wrong entry is repaired or removed from the
-//! parsed text, and the rest is decoded again. This repeats until no mistake is left.
+//! serde stops at the first mistake. Therefore the mistake is noted, the wrong entry is repaired or removed from the
+//! parsed text, and the text is decoded again. This repeats until no mistake is left.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -54,7 +54,8 @@ impl ConfigText {
         Document::parse(&self.path, &self.text)
     }
 
-    /// File, line and column of the first of these keys that the text has.
+    /// The position of the first of `keys` that the text has, as `FILE:LINE:COLUMN`. `None` if the text has none of the
+    /// keys.
     pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {
         let document = self.document();
         let start = keys.iter().find_map(|key| place::start(&document.root, &place::steps(key)))?;
@@ -73,16 +74,17 @@ pub(crate) struct Document<'a> {
     path: &'a Path,
     text: &'a str,
     root: DeTable<'a>,
-    /// The most mistakes to look for.
+    /// The most mistakes to look for. Further mistakes are not reported.
     most: usize,
     problems: Vec<Problem>,
-    /// Lines that are not TOML. Other errors on these lines are consequences and are not reported.
+    /// The numbers of the lines that are not TOML. Only the first error on such a line is reported, because the first
+    /// one usually causes the others.
     broken_lines: Vec<usize>,
     lost: Vec<LostEntry>,
 }
 
-/// An entry that was removed or changed because of a mistake. Further errors about it are consequences and are not
-/// reported.
+/// An entry that was removed or changed because of a mistake. Further errors about the entry come from this repair, so
+/// they are not reported.
 struct LostEntry {
     /// The span of the entry's table.
     table: Range<usize>,
@@ -112,13 +114,13 @@ impl<'a> Document<'a> {
         document
     }
 
-    /// The same document, with another limit on mistakes.
+    /// Sets the limit on mistakes.
     pub(super) fn with_most(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// Decodes the text and notes all mistakes. Entries with a mistake are ignored. `None` if the rest cannot be
-    /// decoded.
+    /// Decodes the text and notes all mistakes. Entries with a mistake are ignored. `None` if the remaining entries
+    /// cannot be decoded.
     pub(crate) fn decode<T: DeserializeOwned>(&mut self) -> Option<T> {
         for _ in 0..self.most {
             let root = Spanned::new(0..0, self.root.clone());
@@ -132,7 +134,7 @@ impl<'a> Document<'a> {
     }
 
     /// Notes that the value of a key is wrong. The key is a dotted path, with the index of a list element in brackets,
-    /// such as `tenant[3].name` for the fourth tenant. Consequences of an earlier mistake are not noted.
+    /// such as `tenant[3].name` for the fourth tenant. Notes nothing if an earlier mistake may be the cause.
     pub(crate) fn wrong(&mut self, key: &str, reason: impl Into<String>) {
         let reason = reason.into();
         // A check that names a removed key in its reason would have passed with this key.
@@ -147,8 +149,8 @@ impl<'a> Document<'a> {
         self.problems.extend(problem);
     }
 
-    /// A warning about a key, with its line and column. The value is usable, so no mistake is noted. `None` for a
-    /// removed entry.
+    /// Returns a warning about a key, with its line and column. Notes no mistake, because the value can be used. `None`
+    /// if the entry was removed.
     pub(crate) fn remark(&self, key: &str, reason: impl Into<String>) -> Option<Problem> {
         let steps = place::steps(key);
         let place = self.start_of(&steps)?.map(|start| self.position(start));
@@ -192,8 +194,8 @@ impl<'a> Document<'a> {
         ConfigText::new(self.path, self.text)
     }
 
-    /// The byte at which the entry of the path begins, or else its innermost existing parent. `None` if the entry was
-    /// removed, `Some(None)` if not even a parent exists.
+    /// The byte at which the entry of the path begins. For a missing entry, the byte at which its innermost existing
+    /// parent begins. `None` if the entry was removed, and `Some(None)` if no parent exists either.
     fn start_of(&self, steps: &[Step]) -> Option<Option<usize>> {
         let nearest = place::nearest(&self.root, steps);
         let last = nearest.missing.as_ref().or(steps.last());
@@ -257,7 +259,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Notes a wrong value. The message about a table often begins with the name of a key in it.
+    /// Notes a wrong value, and removes the entry. The message about a table often begins with the name of a key in the
+    /// table. The mistake is then noted for this key.
     fn other(&mut self, steps: &[Step], span: &Range<usize>, text: &str) -> bool {
         let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
         let named = place::steps(name.trim_matches('`'));
@@ -274,7 +277,8 @@ impl<'a> Document<'a> {
         self.take_out(&whole) || self.take_out(&of_name)
     }
 
-    /// Notes a mistake of the decoder, unless it is a consequence of an invalid line or a removed entry.
+    /// Notes a mistake of the decoder. Notes nothing for a removed entry or an invalid line, because the mistake was
+    /// reported there already.
     fn note_at(&mut self, steps: &[Step], span: &Range<usize>, reason: String) {
         let (line, _) = self.position(span.start);
         if !self.is_lost(steps) && !self.broken_lines.contains(&line) {
@@ -304,7 +308,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Notes a missing key. A placeholder takes its place, so that decoding can go on to the next mistake.
+    /// Notes a missing key, and inserts a placeholder for the key. With the placeholder, decoding can go on to the next
+    /// mistake.
     fn missing(&mut self, steps: &[Step], span: &Range<usize>, key: String, needed: &str) -> bool {
         let whole: Vec<Step> = steps.iter().cloned().chain([Step::Key(key.clone())]).collect();
         let needed = if needed.is_empty() { String::new() } else { format!("; {needed} it") };
@@ -358,8 +363,8 @@ impl<'a> Document<'a> {
         true
     }
 
-    /// Moves a table into the last element of a list with a misspelt name. For example, `[extension.grants]` belongs to
-    /// the `[[extensions]]` before it. The misspelt name is reported separately.
+    /// Moves a table into the last element of the list with a misspelt name. For example, `[extension.grants]` belongs
+    /// to the `[[extensions]]` before this table. The misspelt name is reported separately.
     fn joins_misspelt_list(&mut self, steps: &[Step]) -> bool {
         let Some((Step::Key(name), parent)) = steps.split_last() else { return false };
         let Some(table) = place::table_mut(&mut self.root, parent) else { return false };
@@ -370,8 +375,8 @@ impl<'a> Document<'a> {
         lists.any(|list| self.join(steps, &list))
     }
 
-    /// Moves the table `from` into the last element of the list `to`. Returns false if they are not a table and a list
-    /// of tables.
+    /// Moves the table `from` into the last element of the list `to`. Returns false if `from` is not a table or `to` is
+    /// not a list of tables.
     fn join(&mut self, from: &[Step], to: &[Step]) -> bool {
         let is_moved = place::move_into_last(&mut self.root, from, to);
         if is_moved {
@@ -380,8 +385,8 @@ impl<'a> Document<'a> {
         is_moved
     }
 
-    /// Removes reports of duplicate keys after the entry, because each element of a misspelt list may have the same
-    /// keys.
+    /// Removes the reports of duplicate keys after the entry. Each element of a misspelt list may have these keys, so
+    /// they are no mistakes.
     fn forget_duplicates_behind(&mut self, steps: &[Step]) {
         let first = place::start(&self.root, steps).map_or(usize::MAX, |start| self.position(start).0);
         let is_one = |problem: &Problem| {

@@ -2,7 +2,8 @@
 
 use std::env::{self, VarError};
 
-/// The reason why the variable cannot be used, in the same words for all keys that name a variable.
+/// The reason why the environment variable `variable` cannot be used. All config keys that name a variable use this
+/// text.
 pub(crate) fn unusable(variable: &str) -> String {
     match env::var(variable) {
         Err(VarError::NotUnicode(_)) => format!("the environment variable {variable} has a value that is not UTF-8"),

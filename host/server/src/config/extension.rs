@@ -73,8 +73,8 @@ impl ExtensionPlace {
         self.0.as_deref().map(|(text, _)| text)
     }
 
-    /// File, line and column of the first of these keys that is set, or else of the whole `[[extension]]`. `None`
-    /// without a config.
+    /// The position of the first of `keys` that the extension sets, as `FILE:LINE:COLUMN`. If the extension sets none
+    /// of these keys, the position of the `[[extension]]`. `None` without a config.
     pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {
         let (text, number) = self.0.as_deref()?;
         let itself = format!("extension[{number}]");
@@ -139,7 +139,7 @@ impl ExtensionConfig {
         self.digest.as_deref().filter(|digest| *digest == self.component)
     }
 
-    /// Converts the settings for the runtime. `folder` is the start of relative paths, and `ceiling` bounds the limits.
+    /// Converts the settings for the runtime. Relative paths start at `folder`, and no limit may exceed `ceiling`.
     ///
     /// # Errors
     /// A pair of key and reason.
@@ -192,15 +192,15 @@ impl ExtensionConfig {
         }
     }
 
-    /// True if the server must not start without the extension: it is required, or always active with `on_failure =
-    /// "reject"`.
+    /// True if the server must not start without the extension: the extension is required, or it is always active with
+    /// `on_failure = "reject"`.
     pub(crate) fn must_load(&self) -> bool {
         let is_rule = self.activate == ActivateConfig::Always && self.on_failure == OnFailureConfig::Reject;
         self.required || is_rule
     }
 
     /// Parses the settings of a component that is loaded without a server. `settings` has the keys of an
-    /// `[[extension]]` except `component`. `folder` is the start of relative paths.
+    /// `[[extension]]` except `component`. Relative paths start at `folder`.
     ///
     /// # Errors
     /// The key and the reason, or the message of the parser.
@@ -210,7 +210,7 @@ impl ExtensionConfig {
         config.installation(folder, &LimitsConfig::default()).map_err(|(key, reason)| format!("{key} {reason}"))
     }
 
-    /// Parses the keys of an `[[extension]]` except `component`, which is set to `NAME.wasm`.
+    /// Parses the keys of an `[[extension]]` except `component`. The component of the result is `NAME.wasm`.
     pub(crate) fn from_settings(name: &str, text: &str) -> Result<Self, String> {
         let mut table: toml::Table = toml::from_str(text).map_err(|error| one_line(&error))?;
         if table.insert("component".to_owned(), format!("{name}.wasm").into()).is_some() {
@@ -219,8 +219,8 @@ impl ExtensionConfig {
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
     }
 
-    /// True if a server may start without an extension whose settings have mistakes. Neither `activate = "always"` nor
-    /// `required = true` may be set or misspelt in them.
+    /// True if a server may start without an extension whose settings `text` have mistakes. False if the settings,
+    /// including misspelt keys and values, may stand for `activate = "always"` or `required = true`.
     pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
         let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
         // A misspelt value may stand for `always`.
@@ -234,8 +234,8 @@ impl ExtensionConfig {
         }
     }
 
-    /// The settings as JSON, without `component`. A secret appears by its environment variable or file, not by its
-    /// value.
+    /// The settings as JSON, without `component`. In place of a secret's value, the JSON has the name of its
+    /// environment variable or file.
     pub(crate) fn to_json(&self) -> Json {
         let whole = || {
             let mut settings = JsonObject::parse(Json::from_serialize(self)?.get())?;
@@ -327,8 +327,8 @@ fn json_value(value: &toml::Value) -> Result<serde_json::Value, String> {
     })
 }
 
-/// The error message in one line. The excerpt of the file that TOML errors include is dropped, because it may contain
-/// secrets.
+/// The error message in one line. The message omits the excerpt of the file that a TOML error includes, because the
+/// excerpt may contain secrets.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().trim().replace('\n', " ")
 }

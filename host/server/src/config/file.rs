@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Config, ConfigError, ExtensionConfig, live, tenant};
 
-/// The file of a config and the content at the last read.
+/// The file of a config, with its content at the last read.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// `text` must be valid TOML.
+    /// The file at `path` with the content `text`, which must be valid TOML.
     pub(super) fn new(path: &Path, text: &str) -> Self {
         Self { path: path.to_owned(), tables: Arc::new(toml::from_str(text).unwrap_or_default()), is_of_tenant: false }
     }
@@ -40,7 +40,7 @@ impl ConfigFile {
         Ok((file.unwrap_or_else(|| self.clone()), extensions))
     }
 
-    /// Reads the whole config again. Not for a tenant's file.
+    /// Reads the whole config again. Must not be called for a tenant's file.
     ///
     /// # Errors
     /// The file cannot be read or has mistakes.
@@ -55,8 +55,8 @@ impl ConfigFile {
     }
 
     /// The changed keys that need a restart, each with the reason. Keys that a reload applies are not included, such as
-    /// `[[extension]]` and `[[tenant]]`. For a tenant's file the result has every other changed table, because a tenant
-    /// is loaded as a whole.
+    /// `[[extension]]` and `[[tenant]]`. A tenant is loaded as a whole, so for a tenant's file the result has every
+    /// changed table except `[[extension]]`.
     pub(crate) fn that_need_restart(&self, other: &Self) -> Vec<String> {
         if self.is_of_tenant {
             let keys: std::collections::BTreeSet<&String> = self.tables.keys().chain(other.tables.keys()).collect();

@@ -25,7 +25,7 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 /// A key of the grants and the reason why its value is refused.
 type Wrong = (&'static str, String);
 
-/// `[extension.grants]`
+/// The table `[extension.grants]`: the permissions of an extension.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrantsConfig {
@@ -57,7 +57,7 @@ pub struct GrantsConfig {
     pub rewrite_message: bool,
 }
 
-/// `http = { allow = […], … }`
+/// The key `http = { allow = […], … }`: the HTTP requests that an extension may send.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpGrantConfig {
@@ -82,7 +82,7 @@ pub(super) fn timeout_ms() -> u64 {
     u64::try_from(HttpGrant::TIMEOUT.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A rule that allows some requests.
+/// A rule that allows the requests with these methods to this host, port and path.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRuleConfig {
@@ -143,7 +143,7 @@ pub enum HttpSchemeConfig {
     Http,
 }
 
-/// `keyvalue = { max_keys = …, … }`
+/// The key `keyvalue = { max_keys = …, … }`: the limits on the stored keys of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueGrantConfig {
@@ -166,7 +166,7 @@ impl Default for KeyValueGrantConfig {
     }
 }
 
-/// `NAME = { env = "…" }` or `NAME = { file = "…" }`
+/// The source of a secret's value: `NAME = { env = "…" }` or `NAME = { file = "…" }`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretConfig {
@@ -176,13 +176,13 @@ pub enum SecretConfig {
     File(PathBuf),
 }
 
-/// `session-state = { read = …, scopes = […] }`
+/// The key `session-state = { read = …, scopes = […] }`: the session state that an extension may read and write.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionStateGrantConfig {
-    /// Allows reading session-scope keys: all, or only those in `keys`.
+    /// Allows reading keys of the session scope. If `keys` is set, only those keys can be read.
     pub read: bool,
-    /// The keys that the extension can read, and so return to a client. Default: all.
+    /// The keys that the extension can read. The extension can also return their values to a client. Default: all.
     pub keys: Option<Vec<String>>,
     /// Further scopes that the extension's deltas may write.
     #[serde(default)]
@@ -204,7 +204,7 @@ pub enum StateScopeConfig {
 }
 
 impl GrantsConfig {
-    /// Converts the grants for the runtime. `folder` is the start of relative paths.
+    /// Converts the grants for the runtime. Relative paths start at `folder`.
     pub(super) fn to_grants(&self, folder: &Path) -> Result<Grants, Wrong> {
         let secrets = self.secrets.iter().map(|(name, secret)| match secret.read(folder) {
             Ok(value) => Ok((name.clone(), value)),
@@ -293,7 +293,7 @@ impl KeyValueGrantConfig {
 }
 
 impl SecretConfig {
-    /// The key that names the place of the secret.
+    /// The config key of the secret's source: `env` or `file`.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Self::Env(_) => "env",
@@ -301,7 +301,7 @@ impl SecretConfig {
         }
     }
 
-    /// The reason why the secret cannot be used. `folder` is the start of relative paths.
+    /// The reason why the secret cannot be used. `None` if it can. Relative paths start at `folder`.
     pub(crate) fn fault(&self, folder: &Path) -> Option<String> {
         self.read(folder).err()
     }

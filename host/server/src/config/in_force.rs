@@ -3,7 +3,8 @@
 use super::{Config, ServerConfig, TasksConfig};
 
 impl Config {
-    /// This config with the values of `read` that a reload applies. Values that need a restart keep their old value.
+    /// A copy of this config with the values from `read` that a reload applies. Values that need a restart are not
+    /// changed.
     pub(crate) fn with_live(&self, read: &Self) -> Self {
         let mut live = self.clone();
         live.server = ServerConfig {

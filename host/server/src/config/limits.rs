@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// A key of the limits and the reason why its value is refused.
 type Wrong = (&'static str, String);
 
-/// `[extension.limits]`. The default of each key is that of [`Limits::standard`], or the ceiling if lower.
+/// The table `[extension.limits]`. The default of each key is that of [`Limits::standard`], or the ceiling if lower.
 ///
-/// `[runtime.ceiling]` has the same keys. Its default is the fixed maximum of each limit.
+/// The table `[runtime.ceiling]` has the same keys. The default of each ceiling is the fixed maximum of the limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
@@ -99,7 +99,7 @@ impl LimitsConfig {
         each.iter().filter_map(|one| one.to_limits(ceiling).err()).collect()
     }
 
-    /// The limits that are not times.
+    /// The limits on memory, bytes and numbers, without those on time.
     fn amounts(&self, ceiling: &Self, standard: Limits) -> Result<Limits, Wrong> {
         let memory = within("limits.memory_mib", self.memory_mib, ceiling.memory_mib, standard.memory >> 20)?;
         Ok(Limits {
@@ -169,7 +169,7 @@ impl LimitsConfig {
     }
 }
 
-/// The value of a key: `wanted`, or else the standard value or the ceiling, whichever is lower.
+/// The value of a limit. Without `wanted`, the value is `standard`, or `ceiling` if that is lower.
 ///
 /// # Errors
 /// `wanted` is above the ceiling.

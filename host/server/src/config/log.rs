@@ -25,7 +25,7 @@ impl Default for AccessShare {
 }
 
 impl AccessShare {
-    /// True if the next request gets a line. Chosen at random.
+    /// Chooses at random, with the probability of the share, whether the next request gets a line.
     pub(crate) fn takes_one(self) -> bool {
         self.0 >= 1.0 || (self.0 > 0.0 && fastrand::f64() < self.0)
     }

@@ -10,8 +10,8 @@ use super::tasks::TasksConfig;
 pub struct PostgresConfig {
     /// The most connections to one database at once. All stores of the process in this database share them. Default 10.
     pub max_connections: u32,
-    /// Name of an environment variable with another URL of the tasks' database, on which LISTEN works. Needed if
-    /// `tasks.postgres_env` leads to a pooler. Default: the URL of `tasks.postgres_env`.
+    /// Name of the environment variable with a second URL of the tasks' database. LISTEN must work over this URL.
+    /// Needed if the URL of `tasks.postgres_env` leads to a pooler. Default: the URL of `tasks.postgres_env`.
     pub listen_env: Option<String>,
 }
 

@@ -23,12 +23,12 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// An error with these mistakes, if there are any.
+    /// Fails with these mistakes, unless there are none.
     pub(crate) fn unless_none(problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() { Ok(()) } else { Err(Self::Problems(problems)) }
     }
 
-    /// The mistakes. A file that cannot be read is one.
+    /// All mistakes. A file that cannot be read counts as one mistake.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         match self {
             Self::Problems(problems) => problems,
@@ -55,12 +55,12 @@ pub struct Problem {
     pub path: PathBuf,
     /// Line and column, both from 1. `None` if no part of the file is at fault, as with a missing table.
     pub place: Option<(usize, usize)>,
-    /// The key as a dotted path. Empty for invalid TOML, unless the line has a key.
+    /// The key as a dotted path. For invalid TOML, empty unless the key of the line is known.
     pub key: String,
     /// The mistake, and the values that the key accepts.
     pub reason: String,
-    /// The entry as it should be written. It repeats the value, which may be a secret, so only the person who starts or
-    /// checks the config sees it: logs and the admin API leave it out.
+    /// The corrected entry. It contains the value, which may be a secret. Therefore only the person who starts or
+    /// checks the config sees the example: logs and the admin API omit it.
     pub example: Option<String>,
 }
 

@@ -14,9 +14,9 @@ const MAX_NAME_BYTES: usize = 64;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplicaConfig {
-    /// The name of this process, unique on the database. When a process starts under the name of a dead one, the dead
-    /// one's turns are settled at once, as `agent.on_lost_turn` says. Default: no name, and the turns are settled when
-    /// the dead process's lease of five seconds ends.
+    /// The name of this process, unique on the database. A process that starts with the name of a dead process settles
+    /// the turns of the dead process at once, as `agent.on_lost_turn` says. Default: no name. Without a name, these
+    /// turns are settled when the lease of the dead process ends, after five seconds.
     pub name: Option<String>,
     /// The environment variable with the name, for replicas that share one config file. Excludes `name`.
     pub name_env: Option<String>,

@@ -15,8 +15,8 @@ pub struct RuntimeSection {
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
-    /// The most bytes of compiled components in that folder. Those not used for the longest time are deleted first.
-    /// Default 1 GiB.
+    /// The most bytes of compiled components in `cache_dir`. Components that were not used for the longest time are
+    /// deleted first. Default 1 GiB.
     pub cache_bytes: u64,
     /// Time limit in seconds for compiling one component. Default 60.
     pub compile_seconds: u64,

@@ -11,23 +11,23 @@ use super::tenant::{self, TenantFile};
 use super::tenant_text::AdmittedTenant;
 use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, Document, ExtensionConfig, TenantConfig};
 
-/// The tables of one agent, with the config of the process. All agents share the latter, so each costs only the memory
-/// for its own file.
+/// The tables of one agent, and the config of the process. All agents share the config of the process, so an agent
+/// costs only the memory for its own tables.
 #[derive(Clone, Debug)]
 pub(crate) struct ServedConfig {
     pub(crate) process: Arc<Config>,
     pub(crate) card: CardConfig,
-    /// Always set for a tenant.
+    /// The agent. Always set for a tenant.
     pub(super) agent: Option<AgentConfig>,
     pub(crate) extensions: Vec<ExtensionConfig>,
     pub(crate) file: Option<ConfigFile>,
-    /// `None` for the config's own agent.
+    /// The quota of the tenant. `None` for the config's own agent.
     pub(crate) quota: Option<TenantQuota>,
     pub(super) is_tenant: bool,
 }
 
 impl ServedConfig {
-    /// The config's own agent.
+    /// The tables of the config's own agent.
     pub(crate) fn own(process: &Arc<Config>) -> Self {
         Self {
             card: process.card.clone(),
@@ -40,7 +40,7 @@ impl ServedConfig {
         }
     }
 
-    /// Reads a tenant's file. `folder` is the start of the relative path in `tenant`.
+    /// Reads a tenant's file. A relative path in `tenant` starts at `folder`.
     ///
     /// # Errors
     /// The file cannot be read, or a key or value is wrong.
@@ -54,7 +54,7 @@ impl ServedConfig {
     }
 
     /// Decodes the text of a tenant's file and notes all mistakes. Entries with a mistake are ignored. `None` if the
-    /// rest cannot be decoded.
+    /// remaining entries cannot be decoded.
     pub(crate) fn decode_tenant(
         tenant: &TenantConfig,
         process: &Arc<Config>,
@@ -78,7 +78,7 @@ impl ServedConfig {
         })
     }
 
-    /// The config of an added tenant, before [`wrong_as_added`](Self::wrong_as_added).
+    /// The config of an added tenant. [`wrong_as_added`](Self::wrong_as_added) must check it before use.
     pub(crate) fn of_added(tenant: AdmittedTenant, process: &Arc<Config>) -> Self {
         let AdmittedTenant { quota, card, agent, extensions } = tenant;
         Self {
@@ -126,11 +126,11 @@ impl ServedConfig {
     }
 }
 
-/// The header fields with which callers authenticate, except that of API keys.
+/// The header fields with which callers authenticate. The field of API keys is not listed, because the config names it.
 const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-/// Checks that the upstream agent of an added tenant gets no credentials of callers. With them the upstream could call
-/// any other tenant in the callers' names.
+/// Checks that the upstream agent of an added tenant gets no credentials of callers. With such credentials the upstream
+/// agent could call any other tenant in the name of the caller.
 fn check_forwarded(agent: &AgentConfig, auth: Option<&AuthConfig>) -> Result<(), (&'static str, &'static str)> {
     let AgentConfig::Upstream { upstream, .. } = agent else { return Ok(()) };
     let ApiKeyHeaderConfig { name: key } = auth.map(|auth| auth.api_key_header.clone()).unwrap_or_default();

@@ -35,14 +35,14 @@ pub struct ServerConfig {
     pub write_seconds: u64,
     /// Connections at once. Further clients wait until one closes. Default 16,384.
     pub max_connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6. Further ones are closed. Default 4,096.
+    /// Connections at once from one address, or from one /64 of IPv6. Further connections are closed. Default 4,096.
     pub max_connections_per_address: usize,
     /// Requests at once on one HTTP/2 connection. Default 32.
     pub max_requests_per_connection: u32,
     /// The most bytes of request bodies that have not arrived completely. One caller gets a quarter. Default 64 MiB.
     pub max_reading_bytes: usize,
-    /// The most bytes of answers over 16 KiB that clients have not read yet. One caller gets a quarter, or one answer.
-    /// Default 256 MiB.
+    /// The most bytes of answers over 16 KiB that clients have not read yet. Several answers of one caller may take a
+    /// quarter together. A single answer may be longer. Default 256 MiB.
     pub max_answer_bytes: usize,
     /// Event streams at once. Default 10,000.
     pub max_streams: usize,
@@ -52,9 +52,9 @@ pub struct ServerConfig {
     pub drain_seconds: u64,
     /// Time limit in seconds for one turn of the agent. Default 600.
     pub max_turn_seconds: u64,
-    /// Turns of one conversation that may wait for the running one. Default 64.
+    /// Turns of one conversation that may wait for the running turn. Default 64.
     pub max_waiting_turns: usize,
-    /// Turns at once, including waiting ones. Further ones are refused. Default 1,000.
+    /// Turns at once, including waiting ones. Further turns are refused. Default 1,000.
     pub max_running_turns: usize,
     /// Turns at once per authenticated caller. Default 100.
     pub max_running_turns_per_caller: usize,
@@ -102,8 +102,8 @@ impl ServerConfig {
         }
     }
 
-    /// The limits on the memory and streams of callers. One caller gets a quarter of each byte budget, and at least
-    /// room for one body.
+    /// The limits on the memory and streams of callers. One caller gets a quarter of each byte budget. The budget of
+    /// request bodies always has room for one body of a caller.
     pub(crate) fn shares(&self) -> ShareLimits {
         ShareLimits {
             reading_bytes: self.max_reading_bytes,
@@ -115,7 +115,7 @@ impl ServerConfig {
         }
     }
 
-    /// The key of a byte budget that is too small for the largest request body.
+    /// The key of a byte budget that is smaller than the largest request body. `None` if all budgets are large enough.
     pub(super) fn budget_below_a_body(&self) -> Option<&'static str> {
         let budgets =
             [("server.max_reading_bytes", self.max_reading_bytes), ("server.max_answer_bytes", self.max_answer_bytes)];

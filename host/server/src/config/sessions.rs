@@ -10,11 +10,11 @@ use crate::redaction::Redaction;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionsConfig {
-    /// The same folder as `tasks.data_dir`, if set: sessions and tasks are in one store.
+    /// Must be the folder of `tasks.data_dir` if set, because sessions and tasks are in one store.
     pub data_dir: Option<PathBuf>,
-    /// The same variable as `tasks.postgres_env`, if set: sessions and tasks are in one store.
+    /// Must be the variable of `tasks.postgres_env` if set, because sessions and tasks are in one store.
     pub postgres_env: Option<String>,
-    /// Days after its last change for which a session is kept. Default 30.
+    /// Days for which a session is kept after its last change. Default 30.
     pub keep_days: u64,
     /// Sessions kept per tenant. Those unchanged for the longest time are deleted first. Default 100,000.
     pub keep_count: u64,

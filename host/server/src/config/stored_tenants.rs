@@ -18,11 +18,12 @@ pub struct StoredTenantsConfig {
     pub components: Vec<String>,
     /// Secrets that texts may name. The author of such a text can learn the secret. Default: none.
     pub secrets: BTreeMap<String, SecretConfig>,
-    /// Hosts that the agents of texts may call, and send these secrets to. Default: none.
+    /// Hosts that the agents of added tenants may call. These agents may send the secrets in `secrets` to these hosts.
+    /// Default: none.
     #[serde(deserialize_with = "hosts")]
     pub hosts: Vec<HostPattern>,
-    /// Private hosts, addresses and ranges that these agents may connect to. An address that `hosts` contains is always
-    /// allowed. Default: none.
+    /// Private hosts, addresses and ranges that the agents of added tenants may connect to. An address that `hosts`
+    /// contains is always allowed. Default: none.
     #[serde(deserialize_with = "super::allowed")]
     pub allow_private: Vec<AllowedDestination>,
     /// Tenants that are loaded at once. Those idle for the longest time are unloaded first. Default 1,000.

@@ -16,8 +16,8 @@ use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, extension};
 const MAX_NAME_BYTES: usize = 64;
 /// The most bytes of a tenant's file.
 const MAX_FILE_BYTES: usize = 4 << 20;
-/// First segments of the paths of the server, and of the HTTP+JSON binding below its own path. A tenant's name is a
-/// first segment too, so no tenant may have one of these names.
+/// The names that no tenant may have, because requests name a tenant in the first segment of the path. The server's own
+/// paths, and the paths of the HTTP+JSON binding below its base path, begin with these names.
 const TAKEN: [&str; 7] = ["a2a", "extendedAgentCard", "extensions", "livez", "readyz", "tasks", "v1"];
 
 /// A table `[[tenant]]`: a further agent behind the same listener.
@@ -28,7 +28,7 @@ pub struct TenantConfig {
     pub name: String,
     /// A file with `[card]`, `[agent]` and `[[extension]]`. Relative paths in the file start at its folder.
     pub config: PathBuf,
-    /// Ids of the principals that may call the tenant. Default: all authenticated ones.
+    /// Ids of the principals that may call the tenant. Default: all authenticated principals.
     pub callers: Option<Vec<String>>,
     /// The tenant's quotas. Default: none. `server.max_running_turns` applies to each tenant separately.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub(super) struct TenantFile {
 /// Reads a tenant's file.
 ///
 /// # Errors
-/// The file cannot be read, or others can write it.
+/// The file cannot be read, or other users can write the file.
 pub(crate) fn text(path: &Path) -> Result<String, ConfigError> {
     // Unlike the config itself, this file must not be writable by others: the config names it, not the person who
     // starts the server.
@@ -64,15 +64,16 @@ pub(super) fn extensions(path: &Path, text: &str) -> Result<Vec<ExtensionConfig>
     Ok(document.into_checked(file)?.extensions)
 }
 
-/// Decodes a tenant's file and notes all mistakes. Entries with a mistake are ignored. `None` if the rest cannot be
-/// decoded.
+/// Decodes a tenant's file and notes all mistakes. Entries with a mistake are ignored. `None` if the remaining entries
+/// cannot be decoded.
 pub(super) fn decode(document: &mut Document<'_>) -> Option<TenantFile> {
     let mut file: TenantFile = document.decode()?;
     extension::set_places(&mut file.extensions, &document.to_config_text());
     Some(file)
 }
 
-/// Checks each tenant, duplicate names, and the callers against the principals of `[auth]`.
+/// Checks each tenant, and that no two tenants have the same name. Also checks that the principals in `callers` exist
+/// in `[auth]`.
 pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, document: &mut Document<'_>) {
     let mut names = HashSet::new();
     for (number, TenantConfig { name, callers, quota, .. }) in tenants.iter().enumerate() {
@@ -92,8 +93,8 @@ pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, documen
     }
 }
 
-/// An error text for a caller that no API key has as its principal. `None` with tokens, whose principals only their
-/// issuer knows.
+/// An error text for a caller that no API key has as its principal. `None` if `[auth]` accepts tokens, because only the
+/// issuer knows their principals.
 fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
     let principals: BTreeSet<&str> = auth.api_key.iter().map(|key| key.principal.as_str()).collect();
     if auth.jwt.is_some() || principals.is_empty() {

@@ -22,7 +22,8 @@ pub(crate) use mistakes::with_hint;
 /// The most bytes of a text.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// The most extensions of a text. Loading the tenant compiles each one or reads it from the cache, and tries it out.
+/// The most extensions of a text. Loading the tenant compiles each extension or reads it from the cache, and tries it
+/// out.
 const MAX_EXTENSIONS: usize = 64;
 
 /// The most entries of `allow` in all extensions of a text. Each request is compared with every entry.
@@ -32,9 +33,9 @@ const MAX_ALLOWED: usize = 1_000;
 #[derive(Debug, thiserror::Error)]
 #[error("{place}:{}{reason}", gap(.reason))]
 pub struct TenantTextError {
-    /// The key or the line. For several mistakes, their number.
+    /// The key or the line of the mistake. If there are several mistakes, their number.
     place: String,
-    /// The reason. Several reasons stand on a line each, after a leading line break.
+    /// The reason. Several reasons begin with a line break, and each is on a line of its own.
     reason: String,
 }
 
@@ -48,20 +49,20 @@ impl TenantTextError {
         Self { place: place.into(), reason: reason.into() }
     }
 
-    /// Several mistakes, as pairs of key and reason.
+    /// An error for several mistakes, which are pairs of key and reason.
     pub(crate) fn of(wrong: Vec<Wrong>) -> Self {
         let (place, reason) = mistakes::listed(wrong);
         Self { place, reason }
     }
 }
 
-/// A text before its check.
+/// The text of a tenant before its check.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantText {
-    /// The same as in `[[tenant]]`.
+    /// The principals that may call the tenant, as in `[[tenant]]`.
     pub(crate) callers: Option<Vec<String>>,
-    /// The same as in `[[tenant]]`.
+    /// The quotas of the tenant, as in `[[tenant]]`.
     #[serde(default)]
     quota: TenantQuota,
     #[serde(default)]
@@ -71,7 +72,8 @@ pub(crate) struct TenantText {
     extensions: Vec<TextExtension>,
 }
 
-/// A text whose names of secrets are replaced by the secrets' locations. Components still have their names.
+/// A text in which each name of a secret is replaced by the secret's environment variable or file. Components still
+/// have their names.
 pub(crate) struct AdmittedTenant {
     pub(crate) quota: TenantQuota,
     pub(crate) card: CardConfig,
@@ -83,16 +85,16 @@ pub(crate) struct AdmittedTenant {
 pub(crate) struct CheckedText {
     quota: TenantQuota,
     card: CardConfig,
-    /// `None` if the table is no agent.
+    /// The agent. `None` if the table `[agent]` cannot be used.
     agent: Option<AgentConfig>,
     pub(crate) extensions: Vec<ExtensionConfig>,
 }
 
 impl CheckedText {
-    /// The tenant.
+    /// Returns the tenant.
     ///
     /// # Errors
-    /// The extensions of a text without an agent.
+    /// When the text has no usable agent. The error has the extensions of the text, which the caller can still check.
     pub(crate) fn complete(self) -> Result<AdmittedTenant, Vec<ExtensionConfig>> {
         let Self { quota, card, agent, extensions } = self;
         match agent {
@@ -102,7 +104,7 @@ impl CheckedText {
     }
 }
 
-/// `[card]`
+/// The table `[card]` of a tenant's text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextCard {
@@ -133,7 +135,7 @@ impl TenantText {
     /// Parses a text.
     ///
     /// # Errors
-    /// All mistakes, with their lines.
+    /// All mistakes, each with its line.
     pub(crate) fn parse(text: &str) -> Result<Self, TenantTextError> {
         check_length(text).map_err(|reason| TenantTextError::new("the text", reason))?;
         toml::from_str(text).map_err(|first| {
@@ -142,10 +144,10 @@ impl TenantText {
         })
     }
 
-    /// Replaces names of lent secrets by their locations, and checks the limits on texts.
+    /// Replaces the names of lent secrets by their environment variables or files, and checks the limits on texts.
     ///
     /// # Errors
-    /// All keys that name something the operator does not lend, or exceed a limit.
+    /// All keys that exceed a limit, or name a secret or host that the operator does not lend.
     pub(crate) fn admit(self, allowed: &StoredTenantsConfig) -> Result<AdmittedTenant, TenantTextError> {
         let (checked, wrong) = self.check(Some(allowed));
         match checked.complete() {
@@ -154,8 +156,8 @@ impl TenantText {
         }
     }
 
-    /// Like [`admit`](Self::admit), with all mistakes as pairs of key and reason. Without `allowed` the text may name
-    /// any secret and host, and gets none.
+    /// Like [`admit`](Self::admit), but returns the mistakes as pairs of key and reason. Without `allowed` every name
+    /// of a secret or host is accepted, and no secret is looked up.
     pub(crate) fn check(self, allowed: Option<&StoredTenantsConfig>) -> (CheckedText, Vec<Wrong>) {
         let Self { quota, card, agent, extensions, .. } = self;
         let mut admission = Admission::new(allowed);
@@ -180,7 +182,8 @@ pub(crate) fn check_length(text: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT_BYTES { Err(format!("has more than {MAX_TEXT_BYTES} bytes")) } else { Ok(()) }
 }
 
-/// The key of a text for a key of the config that names the place of a secret. A text names the secret itself.
+/// Translates a key of the config into the key of a text. A config names the environment variable or file of a secret,
+/// but a text names the secret. For example, `card.signing.key_env` becomes `card.signing.secret`.
 pub(crate) fn key_in_text(key: &str) -> String {
     let Some((table, last)) = key.rsplit_once('.') else { return key.to_owned() };
     match last {

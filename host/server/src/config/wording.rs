@@ -38,7 +38,7 @@ impl Mistake {
     }
 }
 
-/// The error text for a table written as `[key]` where a list `[[key]]` is needed, or the other way round.
+/// The error text for a table written as `[key]` that must be a list `[[key]]`, or for a list that must be a table.
 pub(super) fn one_or_several(key: &str, is_list: bool) -> String {
     if !is_list {
         return format!("is one table, and there may be several; write it as [[{key}]]");
@@ -61,7 +61,7 @@ fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Types in the decoder's words and in those for the author of a config.
+/// The decoder's words for types, each with the words for the author of a config.
 const TYPES: [(&str, &str); 16] = [
     ("usize", "a whole number, 0 or more"),
     ("u64", "a whole number, 0 or more"),
@@ -81,7 +81,7 @@ const TYPES: [(&str, &str); 16] = [
     ("a nonzero u64", "a whole number, 1 or more"),
 ];
 
-/// Kinds of values in the decoder's words and in those of TOML.
+/// The decoder's words for kinds of values, each with the words of TOML.
 const FOUND: [(&str, &str); 7] = [
     ("string ", "the text "),
     ("integer ", "the number "),
@@ -92,7 +92,7 @@ const FOUND: [(&str, &str); 7] = [
     ("unit value", "nothing"),
 ];
 
-/// A message of the decoder without names of Rust types.
+/// A message of the decoder in which the names of Rust types are replaced by plain words.
 fn plain(message: &str) -> String {
     let message = message.replace('\n', " ");
     if message == "invalid socket address syntax" {

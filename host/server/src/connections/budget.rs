@@ -1,7 +1,7 @@
 //! Budgets in bytes: how much memory all callers together, and each caller, may use in the process.
 //!
-//! No caller starves the others. If a new part does not fit, the caller that uses most loses its largest part. The
-//! bytes of an evicted part are freed at once, even if the client has not read them.
+//! A new part of one caller cannot use up the memory of the others. If the part does not fit, the caller with the most
+//! bytes loses its largest part. The bytes of an evicted part are freed at once, even if the client has not read them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,13 @@ use futures::task::AtomicWaker;
 
 use crate::connections::network::CallerKey;
 
-/// A limit on the bytes of one kind, such as those of unread answers.
+/// A limit on one kind of bytes, such as those of unread answers.
 pub(crate) struct Budget {
     /// The name of the counted bytes, for error texts, such as `unread answers`.
     what: &'static str,
     bounds: Mutex<Bounds>,
-    /// A caller's own part is evicted for a new one only if it is more than `edge` times as large.
+    /// The factor of an eviction within one caller. A part is evicted for a new part of its caller only if it is more
+    /// than `edge` times as large as the new part.
     edge: usize,
     state: Mutex<Allocations>,
 }
@@ -35,7 +36,7 @@ struct Bounds {
 #[derive(Default)]
 struct Allocations {
     held: usize,
-    /// The number of the next part.
+    /// The number that the next new part gets.
     next: u64,
     callers: HashMap<CallerKey, CallerParts>,
 }
@@ -61,7 +62,7 @@ struct Content {
     data: Mutex<Bytes>,
 }
 
-/// One part of a caller's bytes. The budget counts the part until this is dropped or the part is evicted.
+/// One part of a caller's bytes. The budget counts the part until this value is dropped or the part is evicted.
 pub(crate) struct Holding {
     budget: Arc<Budget>,
     caller: CallerKey,
@@ -75,8 +76,8 @@ impl Budget {
         Self::of_edge(what, Bounds { max, share }, 1)
     }
 
-    /// Like [`Budget::new`], but a caller's part is evicted for a newer one of the same caller only if it is more than
-    /// twice as large. Otherwise a client that reads one answer would lose it by asking for the next.
+    /// Like [`Budget::new`], but a caller loses a part to its own new part only if the old part is more than twice as
+    /// large. Otherwise a client that reads one answer would lose this answer when it asks for the next one.
     pub(crate) fn lasting(what: &'static str, max: usize, share: usize) -> Arc<Self> {
         Self::of_edge(what, Bounds { max, share }, 2)
     }
@@ -99,10 +100,10 @@ impl Budget {
         Holding { budget: Arc::clone(self), caller, number: None, content: Arc::default() }
     }
 
-    /// Checks that a new part of `bytes` bytes would be accepted. Changes nothing.
+    /// Checks that the budget would accept a new part of `bytes` bytes. Changes nothing.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] if not.
+    /// [`A2aError::Overloaded`] if the part would be refused.
     pub(crate) fn check(&self, caller: &CallerKey, bytes: usize) -> Result<(), A2aError> {
         // The lock is released after this check, so another part may take the room. `Holding::grow` then refuses this
         // one.
@@ -130,7 +131,7 @@ impl Budget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Evicts parts until the rest fits. Returns false if the part `newest` was evicted.
+    /// Evicts parts until the remaining ones fit the limits. Returns false if the part `newest` was evicted.
     fn make_room(&self, state: &mut Allocations, caller: &CallerKey, newest: u64) -> bool {
         let Bounds { max, share } = self.bounds();
         // Each round removes a part or returns, so this ends.
@@ -164,7 +165,7 @@ impl Budget {
         }
     }
 
-    /// The counted bytes.
+    /// The bytes of all parts together.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.lock().held
@@ -227,7 +228,7 @@ impl Holding {
         if self.budget.make_room(&mut state, &self.caller, number) { Ok(()) } else { Err(self.budget.full()) }
     }
 
-    /// Stores the data here and counts their bytes. An eviction frees the data.
+    /// Stores the data in the part and counts the bytes. An eviction of the part frees the data.
     ///
     /// # Errors
     /// As [`Holding::grow`].
@@ -261,7 +262,7 @@ impl Holding {
         self.content.data().len()
     }
 
-    /// True if the part was evicted. If not, an eviction wakes the task of `context`.
+    /// True if the part was evicted. If the part is evicted later, the task of `context` is woken.
     pub(crate) fn poll_given_up(&self, context: &Context<'_>) -> bool {
         // The waker is registered before the flag is read, so that an eviction between the two steps wakes the task.
         self.content.holder.register(context.waker());

@@ -18,11 +18,11 @@ pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 pub(crate) struct ShareLimits {
     /// Bytes of request bodies that the server waits for, of all callers.
     pub(crate) reading_bytes: usize,
-    /// Bytes of such bodies of one caller.
+    /// Bytes of request bodies that the server waits for, of one caller.
     pub(crate) reading_bytes_per_caller: usize,
     /// Bytes of answers that clients have not read yet, of all callers.
     pub(crate) answer_bytes: usize,
-    /// Bytes of such answers of one caller.
+    /// Bytes of answers that clients have not read yet, of one caller.
     pub(crate) answer_bytes_per_caller: usize,
     /// Open streams of all callers.
     pub(crate) streams: usize,
@@ -48,8 +48,8 @@ impl Shares {
         })
     }
 
-    /// Changes the limits. Existing streams and bytes above a new limit stay, and new ones are refused until the number
-    /// is below.
+    /// Changes the limits. Existing streams and bytes above a new limit stay. New ones are refused until there is room
+    /// below the limit.
     pub(crate) fn set(&self, limits: &ShareLimits) {
         self.reading.set(limits.reading_bytes, limits.reading_bytes_per_caller);
         self.answers.set(limits.answer_bytes, limits.answer_bytes_per_caller);
@@ -60,7 +60,7 @@ impl Shares {
 /// The sender of a request: the authenticated principal, or the network of an anonymous client.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    /// The owner of the tasks that the caller may see and make, and the claims of its token.
+    /// The owner of the tasks that the caller may see and create, and the claims of the caller's token.
     pub(crate) identity: Identity,
     network: Network,
     shares: Arc<Shares>,
@@ -85,7 +85,7 @@ impl Caller {
         self.shares.reading.hold(self.key())
     }
 
-    /// Checks, before an answer is made, that the budget has room for its length.
+    /// Checks that the budget has room for an answer of `bytes` bytes. Called before the answer is made.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] when the answer does not fit.

@@ -57,8 +57,8 @@ impl<S: Site> Connections<S> {
         Self { http1, http2, limits, site }
     }
 
-    /// Serves one connection to its end. After `closed` is cancelled, running requests are finished and no new ones
-    /// accepted.
+    /// Serves one connection to its end. After `closed` is cancelled, running requests are finished and no new requests
+    /// are accepted.
     pub(crate) async fn serve(&self, mut stream: TcpStream, peer: IpAddr, closed: CancellationToken) {
         // Without Nagle's algorithm, small answers are sent at once.
         let _ = stream.set_nodelay(true);

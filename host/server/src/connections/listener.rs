@@ -30,7 +30,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 pub(crate) struct ConnectionLimits {
     /// Connections at once. Further clients wait until one closes.
     pub(crate) connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6. Further ones are closed.
+    /// Connections at once from one address, or from one /64 of IPv6. Further connections are closed.
     pub(crate) per_address: usize,
     /// Time limit for a client to send the head of a request. A connection idle for as long is closed.
     pub(crate) head: Duration,
@@ -135,7 +135,7 @@ impl<S: Site> CurrentLimits<S> {
         Self { changes, limits, slots, site, connections }
     }
 
-    /// Applies changed limits. Open connections keep the time limits of their start.
+    /// Applies changed limits. Open connections keep their time limits.
     fn update(&mut self) {
         let now = *self.changes.borrow_and_update();
         if now == self.limits {
@@ -148,7 +148,8 @@ impl<S: Site> CurrentLimits<S> {
 }
 
 impl ConnectionLimits {
-    /// The number of slots. tokio panics above its own maximum, and the config accepts any number.
+    /// The number of connections for which the semaphore has permits. The config accepts any number, but tokio panics
+    /// above its maximum.
     fn slots(&self) -> usize {
         self.connections.min(Semaphore::MAX_PERMITS)
     }

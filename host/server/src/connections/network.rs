@@ -42,7 +42,7 @@ impl Hash for Network {
     }
 }
 
-/// The identity of a caller in counters: principal or network.
+/// The identity by which counters tell callers apart: a principal or a network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CallerKey {
     Principal(String),

@@ -1,4 +1,4 @@
-//! Request bodies: their limits of size and time, and the count of their bytes per caller.
+//! Request bodies: their limits on size and time, and the counting of their bytes per caller.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -29,7 +29,7 @@ pub(crate) enum BodyError {
 }
 
 impl BodyError {
-    /// The HTTP status, for proxies, and the error, for the client.
+    /// The HTTP status and the error for the client. Proxies on the way see only the status.
     pub(crate) fn told(self) -> (StatusCode, A2aError) {
         // Proxies read the status. A2A clients read the error in the body.
         let (status, reason) = match self {
@@ -43,7 +43,7 @@ impl BodyError {
     }
 }
 
-/// A request body with a time limit. While the server waits for the rest, the bytes that have come count against the
+/// A request body with a time limit. While the server waits for more bytes, the received bytes count against the
 /// caller's budget. A body that arrives in one piece is never counted.
 pub(crate) struct RequestBody<B> {
     body: B,
@@ -51,14 +51,14 @@ pub(crate) struct RequestBody<B> {
     timeout: Duration,
     /// Bytes that were read.
     read: usize,
-    /// The deadline and the counted bytes. `None` until the body has to be waited for.
+    /// The deadline and the counted bytes. `None` until the server has to wait for bytes of the body.
     wait: Option<Box<Wait>>,
 }
 
 struct Wait {
     deadline: Pin<Box<Sleep>>,
     holding: Holding,
-    /// Bytes that the budget counts.
+    /// The bytes of the body that the budget counts so far.
     counted: usize,
 }
 
@@ -98,12 +98,12 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// The caller of the request. The body stops counting against the caller's budget.
+    /// The caller of the request. The body no longer counts against the caller's budget.
     pub(crate) fn into_caller(self) -> Caller {
         self.caller
     }
 
-    /// Called when the body is not complete yet. Starts the deadline or checks it, and counts the bytes that have come.
+    /// Called while the body is not complete. Starts or checks the deadline, and counts the received bytes.
     ///
     /// # Errors
     /// The deadline has passed, or the budget has no room.

@@ -11,7 +11,8 @@ use crate::connections::network::CallerKey;
 
 /// Counts the open streams.
 pub(crate) struct Streams {
-    /// The total limit. A reload of the config changes both limits.
+    /// The limit on the open streams of all callers together. A reload of the config changes this limit and the limit
+    /// per caller.
     in_all: AtomicUsize,
     per_caller: AtomicUsize,
     open: Mutex<Open>,

@@ -1,5 +1,5 @@
-//! A connection with a time limit on writes: a client that reads nothing is disconnected. Reads first replay the bytes
-//! of [`Beginning`].
+//! A connection with a time limit on writes: a client that reads nothing is disconnected. The first reads return the
+//! bytes of [`Beginning`].
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,7 +17,7 @@ pub(crate) struct WriteLimited {
     stream: TcpStream,
     beginning: Beginning,
     timeout: Duration,
-    /// Set while a write waits.
+    /// The time at which the waiting write fails. `None` while no write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 

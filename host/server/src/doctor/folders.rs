@@ -50,7 +50,7 @@ pub(super) fn examine(config: &Arc<Config>, locations: &Locations) -> Vec<Findin
     findings
 }
 
-/// Checks the folder of a database. The server creates a missing one.
+/// Checks the folder of a database. The server creates a missing folder.
 fn data_folder(key: &'static str, folder: &Path) -> Vec<Finding> {
     if let Err(finding) = writable("folder", key, folder) {
         return vec![finding];

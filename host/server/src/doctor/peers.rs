@@ -46,8 +46,8 @@ fn own_clock() -> Finding {
     Finding::fine("clock", format!("{} on this machine", now.unwrap_or_default()))
 }
 
-/// A warning if another clock differs from this machine's by more than [`DIFFERENCE`]. `between` is the age that
-/// `theirs` may have.
+/// A warning if another clock differs from this machine's clock by more than [`DIFFERENCE`]. The time `theirs` may
+/// already have been `between` old when it was read.
 fn difference(whose: &str, theirs: SystemTime, between: Duration) -> Option<Finding> {
     let ours = SystemTime::now();
     let apart = ours.duration_since(theirs).unwrap_or_else(|behind| behind.duration()).saturating_sub(between);

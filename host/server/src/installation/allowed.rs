@@ -1,5 +1,5 @@
-//! The components that added tenants may use: those whose files the operator has listed by path. A tenant's text names
-//! a component by its digest.
+//! The components that added tenants may use as files: the operator has listed their paths in the config. A tenant's
+//! text names a component by its digest.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use crate::config::{Config, ExtensionConfig};
 use crate::installation::file_identity::FileIdentity;
 use crate::locations::Locations;
 
-/// The allowed components. A file is digested when a lookup needs it, and again after it has changed.
+/// The allowed components. The digest of a file is computed when a lookup needs it, and again after a change of the
+/// file.
 pub(crate) struct AllowedComponents {
     files: Vec<PathBuf>,
     digested: Mutex<HashMap<PathBuf, (FileIdentity, String)>>,
@@ -23,7 +24,7 @@ impl AllowedComponents {
         Self { files: files.collect(), digested: Mutex::default() }
     }
 
-    /// The components of `[tenants]` and of `[[extension]]`. None without `[tenants]`.
+    /// The components of `[tenants]` and of `[[extension]]`. No components if the config has no `[tenants]`.
     pub(crate) fn of_config(config: &Config, locations: &Locations) -> Self {
         let added = config.stored_tenants.as_ref();
         let own = config.extensions.iter().map(|extension| &extension.component);
@@ -31,8 +32,8 @@ impl AllowedComponents {
         Self::new(named.map(|component| locations.component(component)))
     }
 
-    /// Replaces digests of files by the files' paths. A digest without a file is that of an uploaded component. Reads
-    /// files, so it may block.
+    /// Replaces each digest of an allowed file by the path of the file. Any other digest is that of an uploaded
+    /// component. The function reads files, so it may block.
     pub(crate) fn replace_digests(&self, extensions: &mut [ExtensionConfig]) {
         for extension in extensions {
             if let Some(file) = extension.digest.as_ref().and_then(|digest| self.find(digest)) {
@@ -41,12 +42,12 @@ impl AllowedComponents {
         }
     }
 
-    /// The file with the digest. Reads files, so it may block.
+    /// The allowed file with this digest. The function reads files, so it may block.
     pub(crate) fn find(&self, digest: &str) -> Option<PathBuf> {
         self.files.iter().find(|file| self.digest(file).is_some_and(|of_file| of_file == digest)).cloned()
     }
 
-    /// The digest of a file. `None` if the file cannot be read; no digest then finds it.
+    /// The digest of a file. `None` if the file cannot be read. A lookup then skips the file.
     fn digest(&self, file: &Path) -> Option<String> {
         let identity = FileIdentity::of(file)?;
         let known = self.digested.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();

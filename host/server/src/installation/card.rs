@@ -10,13 +10,13 @@ use crate::config::served::ServedConfig;
 use crate::config::{BindingConfig, CardConfig, ExtendedCardConfig, SkillConfig};
 use crate::paths::{JSONRPC_PATH, REST_PATH};
 
-/// The one binding that does not serve 0.3.
+/// The name of the gRPC binding, over which 0.3 is not served.
 const GRPC: &str = "GRPC";
 const JSONRPC: &str = "JSONRPC";
 /// The version of an agent whose config sets none.
 const FIRST_VERSION: &str = "1.0.0";
 
-/// The card of a tenant without extensions. Without a name, the card of the agent of the config itself.
+/// The card of a tenant, without its extensions. If `tenant` is empty, the card of the agent of the config itself.
 pub(crate) fn assemble(
     config: &ServedConfig,
     tenant: &str,
@@ -69,9 +69,9 @@ pub(crate) fn default_input_modes() -> Vec<String> {
     vec!["text/plain".to_owned(), "application/json".to_owned()]
 }
 
-/// The card in front of a remote agent. The remote card gives name, description, version, skills and the like, unless
-/// the config overrides them. Interfaces and security are always those of this server. `own` is the result of
-/// [`assemble`].
+/// The card of this server in front of a remote agent. Name, description, version, skills and the like come from the
+/// remote card, unless the config overrides them. Interfaces and security are always those of this server. `own` is the
+/// result of [`assemble`].
 pub(crate) fn decorate(own: &AgentCard, config: &CardConfig, remote: &AgentCard) -> AgentCard {
     let mut card = own.clone();
     let texts = [
@@ -118,8 +118,9 @@ fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {
     }
 }
 
-/// The interface for clients of 0.3 that belongs to an interface of 1.0. `None` if 0.3 is not served there. A request
-/// of 0.3 has no field for a tenant, so the URL must name the tenant, and only JSON-RPC has such a URL.
+/// The interface for clients of 0.3 that has the binding of `interface`. `None` if 0.3 is not served over this binding.
+/// A request of 0.3 has no field for a tenant, so the URL must name the tenant. Only the JSON-RPC binding has such a
+/// URL.
 fn interface_of_0_3(interface: AgentInterface, base_url: &str) -> Option<AgentInterface> {
     let url = match (interface.protocol_binding.as_str(), &interface.tenant) {
         (GRPC, _) => None,
@@ -130,7 +131,8 @@ fn interface_of_0_3(interface: AgentInterface, base_url: &str) -> Option<AgentIn
     Some(AgentInterface { url: url?, tenant: None, protocol_version: v0_3::VERSION.to_owned(), ..interface })
 }
 
-/// The URL of the gRPC interface is an authority (A2A 1.0 section 4.4.6). All bindings share one port.
+/// The gRPC interface. Its URL is an authority, such as `127.0.0.1:9999` (A2A 1.0 section 4.4.6). All bindings share
+/// one port.
 fn grpc_interface(base_url: &str) -> AgentInterface {
     let authority = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
     let authority = authority.split('/').next().unwrap_or_default();

@@ -14,17 +14,18 @@ use tokio_util::sync::CancellationToken;
 use crate::installation::installer::{Agreement, HINT, Installer, Peers};
 use crate::tenants::Installers;
 
-/// The period of queries. One statement asks for all agents. A hint from another process ends the pause early.
+/// The pause between two queries for news. One query asks about all agents. A hint from another process ends the pause
+/// early.
 const LOOK: Duration = Duration::from_millis(500);
-/// The period while a proposal that was tried may be concluded.
+/// The pause between two queries while a proposal that this process has tried may be concluded.
 const SOON: Duration = Duration::from_millis(50);
-/// The period of sweeping old editions and components.
+/// The interval at which old editions and components are deleted.
 const SWEEP: Duration = Duration::from_secs(60);
 /// The time for which news about an unknown agent is ignored, because the agent may be loading. Afterwards this process
 /// reports that it does not serve the agent.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
-/// Follows the other processes until `stop` is cancelled.
+/// Follows the editions of the other processes until `stop` is cancelled.
 pub(crate) async fn follow(installers: Arc<Installers>, peers: Peers, stop: CancellationToken) {
     let mut hints = peers.wake.hints();
     let mut swept = Instant::now();
@@ -97,7 +98,7 @@ async fn look(
 /// The pending work for one agent.
 #[derive(Clone, Copy, Default)]
 struct PendingWork {
-    /// True if a later edition than the served one was concluded.
+    /// True if an edition later than the served one was concluded.
     is_behind: bool,
     proposed: Option<u64>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Every change is a transaction: read → inspect → check grants → compile → link → self-test → check the whole set →
 //! make and sign the cards → swap. If a step fails, the last good edition stays. Changes run one after the other, and
-//! no request waits for a change. Processes that serve the same agent must all agree before any of them swaps
+//! no request waits for a change. If several processes serve the same agent, all must agree before any process swaps
 //! (`agreed.rs`).
 
 use std::collections::HashMap;
@@ -79,12 +79,13 @@ pub struct Installer {
     config_file: Option<ConfigFile>,
     pins: Arc<Pins>,
     publisher: Publisher,
-    /// `None` if no other process serves the agent.
+    /// The agreement with the other processes that serve the agent. `None` if no other process serves the agent.
     agreement: Option<Arc<Agreement>>,
     /// Held during a change, so that changes run one after the other.
     door: tokio::sync::Mutex<()>,
     state: Mutex<InstallerState>,
-    /// The watch on the files. It began before the files were read. The task that runs the watch takes it.
+    /// The watch on the files, which began before the files were read. `None` after the task that runs the watch has
+    /// taken it, and if files are not watched.
     watch: Mutex<Option<Watch>>,
     /// Notified when the list of watched files may have changed.
     pub(crate) moved: Notify,
@@ -111,16 +112,17 @@ pub struct ReloadOutcome {
     pub edition: u64,
     /// True if the reload changed the installed extensions.
     pub extensions_changed: bool,
-    /// Changed keys of the config that apply now, without those of extensions.
+    /// The changed keys of the config that apply now. Keys of extensions are not listed.
     pub changed_keys: Vec<String>,
-    /// Changed keys of the config that apply only after a restart, each with the reason.
+    /// The changed keys of the config that apply only after a restart, each with the reason.
     pub needs_restart: Vec<String>,
-    /// The sources that could not be installed. The rest of the reload succeeded.
+    /// The sources that could not be installed. All other changes were applied.
     pub failed: Vec<String>,
 }
 
 impl Installer {
-    /// Loads the extensions of the config and the folder. With other processes, loads the current edition of all.
+    /// Loads the extensions of the config and the managed folder. If other processes serve the agent, loads the edition
+    /// that all processes serve now.
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
         let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers, uploads } = parts;
         let of_process = &config.process.runtime;
@@ -167,7 +169,7 @@ impl Installer {
         Ok(installer)
     }
 
-    /// Serves the current edition of all processes, if there are other processes.
+    /// Loads the edition that all processes serve now. Does nothing if no other process serves the agent.
     async fn begin_agreed(&self, config: &[ExtensionConfig]) -> Result<(), InstallError> {
         let Some(agreement) = &self.agreement else { return Ok(()) };
         self.publisher.sets().bar(agreement.as_bar());
@@ -184,8 +186,9 @@ impl Installer {
         &self.publisher
     }
 
-    /// Reads the config file and the managed folder again and installs their extensions. Removed extensions that a
-    /// source still names come back. A rollback stays until its source changes.
+    /// Reads the config file and the managed folder again and installs their extensions. An extension that was removed
+    /// but is still in the config or the folder is installed again. A rolled-back version stays until its source
+    /// changes.
     ///
     /// # Errors
     /// When the config is invalid or one of its extensions does not load. Nothing has changed then.
@@ -217,7 +220,7 @@ impl Installer {
         }
     }
 
-    /// Reads the files again after some have changed. A broken file changes nothing.
+    /// Reads the files of the extensions again after a change of some files. A broken file changes nothing.
     pub(crate) async fn rescan(&self) {
         let _door = self.door.lock().await;
         let config = self.lock().config.clone();
@@ -260,9 +263,9 @@ impl Installer {
         Ok(changed)
     }
 
-    /// Installs a component under a name and replaces the one with that name. The component is stored in the managed
-    /// folder. Without a folder it lasts until the restart. `settings` are the keys of an `[[extension]]` as TOML;
-    /// without them the current settings stay.
+    /// Installs a component under a name and replaces the extension with that name. The component is stored in the
+    /// managed folder. Without such a folder, the extension lasts until the restart. `settings` are the keys of an
+    /// `[[extension]]` as TOML. If `settings` is `None`, the current settings stay.
     pub(crate) async fn add(
         &self,
         name: &str,
@@ -321,8 +324,8 @@ impl Installer {
         Ok(version)
     }
 
-    /// Removes an extension, and deletes its file from the managed folder if it has one there. An extension that the
-    /// config names comes back with the next reload.
+    /// Removes an extension. If its file is in the managed folder, deletes the file. An extension that the config names
+    /// is installed again by the next reload.
     pub(crate) async fn remove(&self, uri: &ExtensionUri, consent: Consent) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(consent);
@@ -349,8 +352,8 @@ impl Installer {
         Ok(removed)
     }
 
-    /// Installs a replaced version again: the last one, or the one with the number `to`. It stays until its source
-    /// changes or the server restarts.
+    /// Installs a replaced version again: the version with the number `to`, or the last replaced version if `to` is
+    /// `None`. The version stays until its source changes or the server restarts.
     pub(crate) async fn roll_back(&self, uri: &ExtensionUri, to: Option<u64>) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(Consent::OfAll);
@@ -374,7 +377,7 @@ impl Installer {
         Ok(back)
     }
 
-    /// Writes a component into the managed folder, if there is one.
+    /// Writes a component into the managed folder. Does nothing without a managed folder.
     async fn write(&self, name: &str, component: Vec<u8>, settings: Option<String>) -> Result<(), InstallError> {
         let Some(folder) = self.loader.folder.clone() else { return Ok(()) };
         let (name, path) = (name.to_owned(), folder.component(name));
@@ -392,7 +395,7 @@ impl Installer {
         Ok(PreparedChange { versions, published: published.map_err(|error| InstallError::Cards(error.into()))? })
     }
 
-    /// Applies a prepared change. This cannot fail. False if the installed versions are the same as before.
+    /// Applies a prepared change. Applying cannot fail. Returns false if the installed versions have not changed.
     fn put(&self, prepared: PreparedChange, action: Action) -> bool {
         let PreparedChange { versions, published } = prepared;
         let numbers = |versions: &[Version]| versions.iter().map(|version| version.number).collect::<Vec<_>>();
@@ -416,8 +419,8 @@ impl Installer {
         !is_same
     }
 
-    /// Remembers that `instead` replaces the version of a source, until the source changes. `None` stands for a
-    /// removal.
+    /// Remembers that `instead` is installed in place of `version`, until the source of `version` changes. `None` means
+    /// that the extension was removed.
     fn overrule(&self, version: &Version, instead: Option<Version>) {
         let mut state = self.lock();
         // The version may itself replace another one. The earlier decision is then updated, because it records the

@@ -18,7 +18,7 @@ use crate::installation::published::PublishedSet;
 use crate::installation::signing::{self, SigningError};
 use crate::locations::Locations;
 
-/// The parts that all cards of one agent share. The agent is a tenant's or the one of the config itself.
+/// The parts that all cards of one agent have in common. The agent is the one of the config itself or a tenant's.
 pub(crate) struct Issuer {
     /// The public card without extensions and signatures. A reload of the config updates its security schemes.
     card: RwLock<AgentCard>,
@@ -45,11 +45,11 @@ pub(crate) enum IssueError {
     TooLarge { which: &'static str, size: usize, largest: String },
 }
 
-/// The signed cards of a set. Every signature is different, so processes that share their cards store and exchange
-/// these.
+/// The signed cards of a set. Each signing gives different signatures, so processes that share their cards store these
+/// cards in the database.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct IssuedCards {
-    /// The digest of the cards without signatures.
+    /// The digest of the cards before signing.
     pub(crate) says: String,
     /// The JSON of the public card.
     public: String,
@@ -64,7 +64,8 @@ struct UnsignedCards {
     extended: Option<AgentCard>,
 }
 
-/// The most bytes of a card, with its signatures and the fields of both versions. Clients read at most twice as many.
+/// The most bytes of a card, with its signatures and the fields of both versions. Clients read cards of up to twice
+/// this length.
 const MAX_CARD_BYTES: usize = 512 << 10;
 
 impl Issuer {
@@ -87,12 +88,12 @@ impl Issuer {
         })
     }
 
-    /// Adds the card of a remote agent. `None` for an agent in this process.
+    /// Sets the card of the remote agent. `None` for an agent in this process.
     pub(crate) fn with_remote(self, remote: Option<watch::Receiver<Arc<AgentCard>>>) -> Self {
         Self { remote, ..self }
     }
 
-    /// Replaces the security schemes in cards that are made from now on.
+    /// Replaces the security schemes of all cards that are made later.
     pub(crate) fn set_security(&self, security: &SecurityDeclaration) {
         let mut card = self.card.write().unwrap_or_else(PoisonError::into_inner);
         card.security_schemes.clone_from(&security.schemes);
@@ -125,7 +126,7 @@ impl Issuer {
         self.sign(self.unsigned(installed))
     }
 
-    /// The digest of the cards of a set, without signatures.
+    /// The digest of the cards of a set before signing.
     pub(crate) fn says(&self, installed: &Installed) -> Result<String, IssueError> {
         Ok(self.unsigned(installed).says()?)
     }
@@ -145,8 +146,8 @@ impl Issuer {
         PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
     }
 
-    /// The extensions that a remote agent handles itself. An extension that is also installed here is left out, because
-    /// this server declares it.
+    /// The extensions that a remote agent handles itself. The result has no extension that is also installed here,
+    /// because this server declares that extension.
     fn passed_on(&self, installed: &Installed) -> Vec<AgentExtension> {
         let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
         let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
@@ -200,7 +201,8 @@ impl UnsignedCards {
     }
 }
 
-/// Refuses a card that is larger than clients read. All clients would fail to reach the agent.
+/// Refuses a card that is larger than [`MAX_CARD_BYTES`]. Clients do not read such a card, so they could not reach the
+/// agent.
 fn check_size(which: &'static str, size: usize, card: &AgentCard) -> Result<(), IssueError> {
     if size <= MAX_CARD_BYTES {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Checks the names in the extensions of a config before any extension is loaded: component files, limits, and the
-//! files and environment variables of secrets. All mistakes are reported.
+//! Checks `[[extension]]` tables before any extension is loaded: the component files, the limits, and the files and
+//! environment variables of secrets. All mistakes are reported.
 
 use std::io::ErrorKind;
 use std::path::absolute;
@@ -9,7 +9,8 @@ use annex_files::Purpose;
 use crate::config::{Config, ConfigError, ExtensionConfig};
 use crate::locations::Locations;
 
-/// The mistakes in `extensions`, given the ceilings and callers of the process. Pairs of key and reason.
+/// The mistakes in `extensions`, as pairs of key and reason. The extensions are checked against the ceilings and
+/// callers of `process`.
 pub(crate) fn wrong(extensions: &[ExtensionConfig], locations: &Locations, process: &Config) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
     for (number, extension) in extensions.iter().enumerate() {
@@ -33,7 +34,7 @@ pub(crate) fn wrong(extensions: &[ExtensionConfig], locations: &Locations, proce
 /// Checks extensions that were just read from a config.
 ///
 /// # Errors
-/// All mistakes together.
+/// All mistakes in the extensions.
 pub(crate) fn check_read(
     extensions: &[ExtensionConfig],
     locations: &Locations,
@@ -47,7 +48,7 @@ pub(crate) fn check_read(
     document.into_checked(Some(()))
 }
 
-/// The reason why the file of a component cannot be read.
+/// The reason why the file of a component cannot be read. `None` if it can.
 pub(crate) fn unreadable(component: &str, locations: &Locations) -> Option<String> {
     let path = locations.component(component);
     // The error names the absolute path, so that operators see which file was tried.

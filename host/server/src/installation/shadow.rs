@@ -1,8 +1,8 @@
 //! A shadow: a candidate version of an extension that gets copies of real turns and has no effect.
 //!
-//! A turn is recorded while the installed version processes it. After its end it is replayed to the shadow, one turn at
-//! a time and outside of any request. A shadow that is slow, fails or loops delays only its own turns. Turns that do
-//! not fit into the queue are dropped and counted.
+//! A turn is recorded while the installed version processes it. After the end of the turn, the recording is replayed to
+//! the shadow, one turn at a time and outside of any request. A shadow that is slow, fails or loops delays only its own
+//! turns. Turns that do not fit into the queue are dropped and counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +53,7 @@ pub(crate) struct Report {
 }
 
 impl Shadow {
-    /// Starts replaying `share` percent of the turns to the candidate. `None` if the version is observed already.
+    /// Starts replaying `share` percent of the turns of `of` to the candidate. `None` if `of` is observed already.
     pub(crate) fn begin(of: &Arc<Extension>, candidate: Candidate, share: u8, redaction: Redaction) -> Option<Self> {
         let (turns, waiting) = channel(MAX_WAITING);
         let observer = Arc::new(Observer {
@@ -197,7 +197,7 @@ async fn play(
     }
 }
 
-/// One side of a difference, redacted for operators.
+/// A value of one version in a difference, redacted for operators.
 fn shown(value: &serde_json::Value, hiding: &RecordingRedactor) -> String {
     match Json::parse(value.to_string()) {
         Ok(json) => hiding.json(&json).get().to_owned(),

@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: usize = 64 << 10;
 /// Why cards cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// The config names no place for the key, or two.
+    /// The config names no source for the key, or names two sources.
     #[error("exactly one of key_file and key_env is required")]
     KeySource,
     /// The key file cannot be read.
@@ -43,7 +43,8 @@ pub enum SigningError {
 }
 
 impl SigningError {
-    /// The key below `card.signing` that is at fault, after a dot. Empty for the whole table.
+    /// The key at fault, as the end of its path behind `card.signing`, such as `.key_file`. Empty if the whole table is
+    /// at fault.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Self::File { .. } => ".key_file",
@@ -76,8 +77,8 @@ pub(crate) fn sign(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningE
     Ok(())
 }
 
-/// Signs the card with and without the fields of 0.3. Some clients verify only the fields that they know, others all
-/// fields that they received.
+/// Signs the card with and without the fields of 0.3. Some clients verify only the fields of their version. Other
+/// clients verify all received fields.
 pub(crate) fn sign_merged(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningError> {
     sign(card, signer)?;
     let merged = serde_json::to_string(&MergedAgentCard::from(&*card)).map_err(SignError::Encoding)?;

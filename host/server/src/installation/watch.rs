@@ -1,7 +1,7 @@
-//! Watches the files of components and starts a rescan when they have changed and no more changes follow.
+//! Watches the files of components. When files have changed and no more changes follow, starts a rescan.
 //!
-//! The kernel reports changes in the folders of the files at once. It reports no changes behind symbolic links, and
-//! none of a volume that is mounted later. Therefore the files are also polled twice a second ([`look`]).
+//! The kernel reports changes in the folders of the files at once. It does not report changes behind symbolic links or
+//! in a volume that is mounted later. Therefore the files are also polled twice a second ([`look`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,7 +41,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch. Must be called before the files are first read, so that no change in between is missed. If
+    /// Begins to watch. Must be called before the files are first read, so that no change after this read is missed. If
     /// files cannot be watched, the log says so and the server continues.
     pub(crate) fn begin(watcher: &Arc<FileWatcher>, watched: WatchedFiles) -> Self {
         let touched = Arc::new(Notify::new());
@@ -78,7 +78,7 @@ impl Watch {
         }
     }
 
-    /// Replaces the watched files. True if a folder is watched that was not watched before.
+    /// Replaces the watched files. Returns true if one of their folders was not watched before.
     fn follow(&mut self, watched: WatchedFiles) -> bool {
         let places = watched.places();
         let (watched, mut refused) = watched.real();
@@ -115,19 +115,22 @@ pub(crate) struct WatchedFiles {
 }
 
 impl WatchedFiles {
-    /// The absolute paths of the files. The kernel's events also have absolute paths.
+    /// Makes all paths absolute, because the kernel's events also have absolute paths. `named` are the files of the
+    /// config, and `folder` is the managed folder.
     pub(crate) fn new(named: impl Iterator<Item = PathBuf>, folder: Option<&Path>) -> Self {
         let absolute = |path: &Path| path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { files: named.map(|file| absolute(&file)).collect(), folder: folder.map(absolute) }
     }
 
-    /// The places to poll, by their names in the config, so that changes behind links are found.
+    /// The files and the folder to poll, under their paths in the config. These paths lead through links, so polling
+    /// finds changes behind links.
     fn places(&self) -> BTreeSet<PolledPath> {
         let files = self.files.iter().cloned().map(PolledPath::File);
         files.chain(self.folder.clone().map(PolledPath::Folder)).collect()
     }
 
-    /// The same files by their real paths, and the missing folders. Files in a missing folder are left out.
+    /// The real paths of the watched files, and the folders that do not exist. Files in such a folder are not in the
+    /// result.
     fn real(self) -> (Self, Vec<(PathBuf, notify::Error)>) {
         let mut refused = Vec::new();
         let mut real = BTreeMap::new();
@@ -142,7 +145,7 @@ impl WatchedFiles {
         (Self { files: self.files.into_iter().filter_map(file).collect(), folder }, refused)
     }
 
-    /// The folders to watch. Editors replace a file by renaming, and only a watch on the folder reports that.
+    /// The folders to watch. Editors replace a file by a rename, which only a watch on its folder reports.
     fn folders(&self) -> BTreeSet<PathBuf> {
         let of_files = self.files.iter().filter_map(|file| file.parent().map(Path::to_owned));
         of_files.chain(self.folder.clone()).collect()

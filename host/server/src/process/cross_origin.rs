@@ -27,7 +27,7 @@ const MAX_AGE: Duration = Duration::from_secs(3_600);
 /// The allowed web pages. A reload of the config replaces them.
 #[derive(Default)]
 pub(crate) struct CrossOrigin {
-    /// `None` if no page of another origin may call.
+    /// The allowed pages. `None` if no page of another origin may call.
     pages: RwLock<Option<Arc<Pages>>>,
 }
 
@@ -81,7 +81,8 @@ impl Pages {
         }
     }
 
-    /// Answers a preflight request. Any other request goes to `answer`, and its response gets the fields for browsers.
+    /// Answers a request. A preflight request is answered here. Any other request goes to `answer`, and its response
+    /// gets the fields for browsers.
     pub(crate) async fn answer<B, F>(&self, request: Request<B>, answer: impl FnMut(Request<B>) -> F) -> Response
     where
         F: Future<Output = Result<Response, Infallible>>,
@@ -91,12 +92,12 @@ impl Pages {
     }
 }
 
-/// True for a preflight request. A browser sends it before a request from a page of another origin.
+/// True for a preflight request. A browser sends a preflight request before a request from a page of another origin.
 pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The request fields that a page may send. Browsers always allow some more.
+/// The request fields that a page may send. Browsers allow further fields by themselves.
 fn accepted(config: &Config) -> Vec<HeaderName> {
     let own = ["last-event-id", A2A_VERSION, A2A_EXTENSIONS, X_A2A_EXTENSIONS];
     let ApiKeyHeaderConfig { name: key } =
@@ -118,7 +119,7 @@ fn accepted(config: &Config) -> Vec<HeaderName> {
     accepted
 }
 
-/// The response fields that a page may read. Browsers always expose some more.
+/// The response fields that a page may read. Browsers expose further fields by themselves.
 fn exposed() -> Vec<HeaderName> {
     // The star stands for all other fields, such as `Annex-…`. Old browsers do not support it.
     let own = [A2A_EXTENSIONS, X_A2A_EXTENSIONS, "*"].into_iter().filter_map(|name| HeaderName::try_from(name).ok());

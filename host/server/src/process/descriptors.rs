@@ -5,11 +5,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::config::Config;
 use crate::connections::limits::OF_ADMIN;
 
-/// Descriptors for files, databases and connections to peers.
+/// The number of descriptors for files, databases and connections to peers.
 const RESERVE: u64 = 512;
 
-/// Raises the soft limit on open files to the number that the config needs, at most to the hard limit. Logs a warning
-/// if that is not enough. Child processes of the agent inherit the limit.
+/// Raises the soft limit on open files to the number that the config needs, but not above the hard limit. Logs a
+/// warning if the hard limit is too low. Child processes of the agent inherit the limit.
 pub(crate) fn provide(config: &Config) {
     let wanted = wanted(config);
     let limit = getrlimit(Resource::Nofile);
@@ -27,8 +27,8 @@ pub(crate) fn provide(config: &Config) {
     }
 }
 
-/// Checks that the process may open as many files as the config needs. Changes nothing. Returns a text for the
-/// operator, and a warning as the error.
+/// Checks that the process may open as many files as the config needs. Changes nothing. `Ok` has a text for the
+/// operator, and the error is a warning.
 pub(crate) fn check(config: &Config) -> Result<String, String> {
     let wanted = wanted(config);
     let limit = raised(getrlimit(Resource::Nofile), wanted);
@@ -43,7 +43,7 @@ fn wanted(config: &Config) -> u64 {
     u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(RESERVE)
 }
 
-/// The soft limit after [`provide`]. `None` means unlimited.
+/// The soft limit that [`provide`] sets. `None` means unlimited.
 fn raised(limit: Rlimit, wanted: u64) -> Option<u64> {
     let current = limit.current?;
     let reachable = limit.maximum.map_or(wanted, |hard| hard.min(wanted));

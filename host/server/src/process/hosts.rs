@@ -1,9 +1,10 @@
 //! Protection of unauthenticated listeners against web pages.
 //!
-//! With DNS rebinding, a web page points its own host name to 127.0.0.1 and then calls a local server as if it were its
-//! own. The browser still sends that host name, so the server refuses foreign names. A page can also send a POST
-//! without a body directly to 127.0.0.1, without a preflight request. The browser then names the page's origin, so the
-//! server refuses foreign origins.
+//! With DNS rebinding, a web page points its own host name to 127.0.0.1. It then calls a local server as if the server
+//! belonged to the page. The browser still sends the page's host name, so the server refuses foreign host names.
+//!
+//! A page can also send a POST without a body directly to 127.0.0.1, without a preflight request. The browser then
+//! sends the page's origin, so the server refuses foreign origins.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -23,13 +24,14 @@ const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The host names that a listener accepts, in addition to loopback names.
 pub(crate) struct Hosts {
     names: Vec<String>,
-    /// The first accepted `Host` field. Nearly all requests repeat its bytes and need no further check.
+    /// The first accepted `Host` field. Nearly all requests have a field with the same bytes, which needs no further
+    /// check.
     first_taken: OnceLock<HeaderValue>,
 }
 
 impl Hosts {
-    /// The names of the A2A listener: the host of `server.public_url`. `None` if any name is accepted, because callers
-    /// are authenticated or the operator has opened the server to others.
+    /// The names of the A2A listener: the host of `server.public_url`. `None` if the listener accepts any name, because
+    /// callers are authenticated or other machines can reach the listener.
     pub(crate) fn of(config: &Config) -> Option<Arc<Self>> {
         let guards = config.auth.is_none() && config.server.listen.ip().is_loopback();
         let public = config.server.public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
@@ -50,8 +52,8 @@ impl Hosts {
         Self { names, first_taken: OnceLock::new() }
     }
 
-    /// The refusal of a request with a foreign host name, or of a request by which a page of another origin could
-    /// change something. `None` if the request may proceed. `is_allowed_page` is true for a page that
+    /// The refusal of a request. A foreign host name is refused, and so is a request by which a page of another origin
+    /// could change something. `None` if the request may proceed. `is_allowed_page` is true for a page that
     /// `server.cors_origins` allows. A request with neither a host name nor an origin does not come from a browser.
     pub(crate) fn refusal<B>(&self, request: &Request<B>, is_allowed_page: bool) -> Option<Response> {
         if let Err(foreign) = self.check(request) {
@@ -63,10 +65,10 @@ impl Hosts {
         self.check_page(request).err().map(|page| refuse_page(&page))
     }
 
-    /// Checks the host names of the request. A browser always sends one.
+    /// Checks the host names of the request. A browser always sends a host name.
     ///
     /// # Errors
-    /// The foreign name.
+    /// The first foreign name.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
         for line in request.headers().get_all(HOST) {
             if self.first_taken.get() == Some(line) {
@@ -85,8 +87,8 @@ impl Hosts {
         foreign.map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }
 
-    /// Checks that the request does not come from a page of another origin. Any page may send GET and HEAD, which
-    /// change nothing. The browser keeps the answer from a foreign page.
+    /// Checks that the request does not come from a page of another origin. Any page may send GET and HEAD: these
+    /// requests change nothing, and the browser hides the answer from a foreign page.
     ///
     /// # Errors
     /// The value of the field that shows the foreign page.

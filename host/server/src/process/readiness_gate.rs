@@ -47,10 +47,11 @@ impl fmt::Display for Phase {
 #[derive(Serialize)]
 pub(crate) struct Readiness {
     phase: String,
-    /// The components that are being compiled. Only while the server starts; later compilations are in the log.
+    /// The components that are being compiled. Empty after the start of the server: later compilations are only in the
+    /// log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compiling: Vec<RunningCompilation>,
-    /// False if tasks or sessions cannot be read. Absent otherwise.
+    /// True unless tasks or sessions cannot be read. The JSON has this field only if the value is false.
     #[serde(skip_serializing_if = "is_true")]
     stores_answer: bool,
     /// The reason why the config's own agent is not served although the server is ready. Absent if the agent is served.
@@ -65,8 +66,8 @@ pub(crate) struct Readiness {
     /// URIs of quarantined extensions. The server accepts messages nevertheless.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// Parts with reduced function, while messages are accepted. `upstream` means that the upstream agent did not
-    /// answer the last request.
+    /// The parts with reduced function. The server accepts messages nevertheless. `upstream` means that the upstream
+    /// agent did not answer the last request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     degraded: Vec<&'static str>,
     /// The number of tenants that are not served, or have a failed source, a quarantined extension or a silent upstream
@@ -78,7 +79,7 @@ pub(crate) struct Readiness {
 /// A component that is being compiled.
 #[derive(Serialize)]
 struct RunningCompilation {
-    /// The name of the file. Absent for a component of a tenant, because `/readyz` is public.
+    /// The name of the component's file. Absent for a component of a tenant, because `/readyz` is public.
     #[serde(skip_serializing_if = "Option::is_none")]
     component: Option<String>,
     /// The seconds since the compilation began.
@@ -113,19 +114,19 @@ fn is_zero(count: &usize) -> bool {
 pub(crate) enum NoCard {
     Starting,
     NoTenant,
-    /// The tenant exists, but is not served at the moment.
+    /// The tenant exists, but is not served now.
     NotServed,
     /// The card of the tenant was read too often.
     TooOften(A2aError),
 }
 
-/// The app after it is loaded, and the phase of the server.
+/// The app, once it is loaded, and the phase of the server.
 pub(crate) struct ReadinessGate {
     /// The limits on requests, answers and connections.
     pub(crate) limits: Arc<ServerLimits>,
-    /// The host names that the server accepts. `None` for any.
+    /// The host names that the server accepts. `None` if it accepts any name.
     pub(crate) hosts: Option<Arc<Hosts>>,
-    /// The web pages of other origins that may call.
+    /// The web pages of other origins that may call the server.
     pub(crate) cross_origin: Arc<CrossOrigin>,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
@@ -197,8 +198,8 @@ impl ReadinessGate {
         Ok((app, identity))
     }
 
-    /// The state for `/readyz`. True if requests are served: the phase allows them, the stores answer, and the config's
-    /// own agent is not barred.
+    /// The answer for `/readyz`. The first value is true if requests are served: the phase allows requests, the stores
+    /// answer, and the config's own agent is not barred.
     pub(crate) async fn readiness(&self) -> (bool, Readiness) {
         let is_ready = self.phase() == Phase::Ready;
         let stores_answer = match self.app.get().filter(|_| is_ready) {
@@ -209,7 +210,8 @@ impl ReadinessGate {
         (is_ready && stores_answer && readiness.barred.is_none(), readiness)
     }
 
-    /// The phase and all impairments. `/readyz` is public, so the reasons are only in the log.
+    /// The phase and all impairments. `/readyz` is public, so the answer does not have the reasons. They are in the
+    /// log.
     fn shown(&self, stores_answer: bool) -> Readiness {
         let app = self.app.get();
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! HTTP routing: paths, size limits, and the answers before the app is loaded.
+//! HTTP routing: paths, size limits, and the answers while the app is not loaded yet.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -94,7 +94,7 @@ impl Site for Arc<Routes> {
 }
 
 impl Routes {
-    /// Answers one request, with CORS fields if pages of other origins may call.
+    /// Answers one request. If pages of other origins may call, adds the CORS fields.
     async fn paged(self: &Arc<Self>, request: Request<Incoming>, network: Network) -> Response {
         let pages = self.gate.cross_origin.pages();
         let is_allowed = pages.as_ref().is_some_and(|pages| pages.allow(&request));
@@ -113,7 +113,7 @@ impl Routes {
         .await
     }
 
-    /// Answers one request. `is_allowed_page` is true if a page of another origin sent it and may call.
+    /// Answers one request. `is_allowed_page` is true if the request comes from a page of another origin that may call.
     async fn reply(&self, request: Request<Incoming>, network: Network, is_allowed_page: bool) -> Response {
         // The check precedes routing, so that it covers every path.
         let refusal = |hosts: &Arc<Hosts>| hosts.refusal(&request, is_allowed_page);
@@ -169,7 +169,7 @@ async fn json_rpc(
     json_rpc_call(&gate, network, None, (&headers, &uri), body).await
 }
 
-/// JSON-RPC below the path of a tenant.
+/// Answers a JSON-RPC request on the path of a tenant.
 async fn json_rpc_of_tenant(
     State(gate): State<Arc<ReadinessGate>>,
     Extension(network): Extension<Network>,
@@ -185,7 +185,7 @@ async fn json_rpc_of_tenant(
     json_rpc_call(&gate, network, Some(&tenant), (&headers, &uri), body).await
 }
 
-/// Answers a JSON-RPC request. `tenant` comes from the path.
+/// Answers a JSON-RPC request. `tenant` is the tenant in the path. `None` if the path names none.
 async fn json_rpc_call(
     gate: &ReadinessGate,
     network: Network,
@@ -264,10 +264,10 @@ async fn json_rpc_answer(
     jsonrpc::answer(operations, caller, headers, uri, &request).await
 }
 
-/// The app, the caller and the whole body. The body is read only after the caller is authenticated.
+/// Authenticates the caller, then reads the whole body. Returns the app, the caller and the body.
 ///
 /// # Errors
-/// The status and the error for the client.
+/// The HTTP status and the error for the client.
 async fn admit<'a>(
     gate: &'a ReadinessGate,
     network: Network,
@@ -285,7 +285,8 @@ async fn admit<'a>(
     Ok((app, reading.into_caller(), body))
 }
 
-/// Refuses compressed bodies. Decompressed, such a body could be a thousand times longer than the counted bytes.
+/// Refuses compressed bodies. A decompressed body could be a thousand times longer than the bytes that the limits
+/// count.
 fn check_content_encoding(headers: &HeaderMap) -> Result<(), (StatusCode, A2aError)> {
     let encoding = headers.get(header::CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
     match encoding.as_deref().map(str::trim) {
@@ -350,13 +351,13 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
     }
 }
 
-/// `/livez`: the process answers.
+/// Answers `/livez`, which shows that the process runs.
 async fn live() -> &'static str {
     access_log::asks_for(access_log::HEALTH);
     "live\n"
 }
 
-/// `/readyz`: 200 if the server accepts messages and the stores answer, 503 otherwise.
+/// Answers `/readyz`: 200 if the server accepts messages and the stores answer, 503 otherwise.
 async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
     access_log::asks_for(access_log::HEALTH);
     let (is_ready, readiness) = gate.readiness().await;

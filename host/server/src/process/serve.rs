@@ -53,7 +53,7 @@ pub enum ServeError {
     Serve(#[source] io::Error),
 }
 
-/// A server that listens but has not loaded its app yet.
+/// A server whose listeners are open, but whose app is not loaded yet.
 pub struct Server {
     config: Config,
     listener: TcpListener,
@@ -102,10 +102,11 @@ impl Server {
 
     /// Loads the app, serves until `shutdown` resolves, and drains.
     ///
-    /// `/livez` and `/readyz` answer while `load` runs with the config and the base URL. After the load `ready` is
-    /// called. When draining, running turns get `server.drain_seconds` to finish. Turns that are left continue in
-    /// another process, or fail. A `shutdown` during the load cancels the load. MCP programs that tenants are starting
-    /// at this moment end with the runtime, or earlier with [`end_programs`](crate::end_programs).
+    /// `/livez` and `/readyz` answer while `load` runs with the config and the base URL. `ready` is called after the
+    /// load. When the server drains, running turns get `server.drain_seconds` to finish. Turns that still run after
+    /// this time continue in another process, or fail. If `shutdown` resolves during the load, the load is cancelled.
+    /// MCP programs that tenants are starting at this moment end with the runtime, or earlier with
+    /// [`end_programs`](crate::end_programs).
     ///
     /// # Errors
     /// The app cannot be loaded, or the listener fails.
@@ -170,7 +171,7 @@ impl Server {
     }
 }
 
-/// Starts the watches and sweeps. Dropping the guard stops them.
+/// Starts the watches and sweeps. They stop when the returned guard is dropped.
 fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     let stop = CancellationToken::new();
     let process = &app.process;
@@ -200,8 +201,8 @@ fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     stop.drop_guard()
 }
 
-/// Continues `lost`, and takes over the turns of dead processes. The handler of the turn's tenant continues the turn. If the
-/// tenant is not served, the task fails.
+/// Continues the turns in `lost`, and takes over the turns of processes that die later. The handler of the turn's
+/// tenant continues the turn. If the tenant is not served, the task fails.
 fn watch_lost(app: &App, lost: Vec<LostTurn>, stop: CancellationToken) {
     let tasks = Arc::clone(&app.process.tasks);
     let running = app.process.running.clone();
@@ -223,8 +224,8 @@ fn watch_lost(app: &App, lost: Vec<LostTurn>, stop: CancellationToken) {
     });
 }
 
-/// Logs the known faults of the engine that an extension may reach. `annex doctor` lists the others. Called after the
-/// load, so that these warnings do not precede the reason of a failed load.
+/// Logs the known faults of the engine that an extension may reach. `annex doctor` lists the other known faults. Called
+/// after the load, so that these warnings do not hide the reason of a failed load.
 fn name_known_faults() {
     for advisory in annex_runtime::advisories() {
         let annex_runtime::Advisory { id, about, mended, kept_off } = advisory;
@@ -238,7 +239,7 @@ fn name_known_faults() {
     }
 }
 
-/// Opens the listener of the config key `key`.
+/// Opens the listener at `address`. `key` is the config key of the address, for errors.
 fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
     let refused = |source| ServeError::Listen { address, key, source };
     let listener = open(address).map_err(refused)?;
@@ -246,8 +247,8 @@ fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, Socket
     Ok((listener, address))
 }
 
-/// Connections that the kernel queues before they are accepted. The kernel drops further ones, and their clients retry
-/// after a second.
+/// The number of connections that the kernel queues until they are accepted. The kernel drops further connections, and
+/// their clients retry after a second.
 const BACKLOG: u32 = 4_096;
 
 /// Opens a listener on the address.
@@ -286,8 +287,8 @@ fn drain(app: &App, drain_timeout: Duration) -> BoxFuture<'_, ()> {
     })
 }
 
-/// Closes the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long,
-/// nothing is lost.
+/// Closes the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long, it
+/// is given up, and no stored data is lost.
 fn close_stores(app: &App) -> BoxFuture<'_, ()> {
     Box::pin(async move {
         let stores = async {

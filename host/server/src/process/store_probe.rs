@@ -9,18 +9,18 @@ use tokio::time::{Instant, timeout};
 
 /// Time limit for the store to answer.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The time for which a result is reused. The store is asked at most once in this time, however many requests come.
+/// The time for which a result is reused. The store gets at most one query in this time, for any number of requests.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Asks the store of conversations and tasks, only on request.
+/// Checks whether the store of conversations and tasks answers. Checks only when a request asks for the result.
 #[derive(Default)]
 pub(crate) struct StoreProbe {
-    /// The time and result of the last check. Locked during a check, so that concurrent requests share its result.
+    /// The time and the result of the last check. Locked during a check, so that concurrent requests share one result.
     last: Mutex<Option<(Instant, bool)>>,
 }
 
 impl StoreProbe {
-    /// True if the store answers now or did within [`FRESH`].
+    /// True if the store answers now. A result that is younger than [`FRESH`] is returned again.
     pub(crate) async fn answers(&self, tasks: &Tasks) -> bool {
         let mut last = self.last.lock().await;
         if let Some((asked, answered)) = *last
@@ -40,7 +40,7 @@ impl StoreProbe {
     }
 }
 
-/// Asks the store. The error is the reason, for the log.
+/// Reads from the store. The error is the reason for the log.
 async fn ask(tasks: &Tasks) -> Result<(), String> {
     let asked = async { tasks.probe().await.map_err(|error| fault::text(&error)) };
     timeout(LIMIT, asked).await.unwrap_or_else(|_| Err(format!("no answer within {} seconds", LIMIT.as_secs())))

@@ -1,7 +1,7 @@
 //! The usual names of secrets.
 
-/// Parts of secret names. A key is compared without separators and in lower case, so `private_key`, `privateKey` and
-/// `X-Private-Key` are the same.
+/// Parts of keys that make a key the name of a secret. A key is compared without separators and in lower case, so
+/// `private_key`, `privateKey` and `X-Private-Key` are the same.
 const PARTS: [&str; 17] = [
     "accesskey",
     "apikey",
@@ -22,8 +22,8 @@ const PARTS: [&str; 17] = [
     "token",
 ];
 
-/// Names that count only as whole words of a key. For example, `pin` is a secret in `user_pin` and `userPin`, but not
-/// in `spinning`.
+/// Words that make a key the name of a secret, but only as whole words. For example, `pin` is a word of `user_pin` and
+/// `userPin`, but not of `spinning`.
 const WORDS: [&str; 7] = ["cvc", "cvv", "jwt", "otp", "pass", "pin", "totp"];
 
 /// True if a key has the usual name of a secret in any spelling, such as `apiKey`, `API_KEY` or `x-api-key`.

@@ -16,13 +16,13 @@ use crate::stores;
 use crate::stores::place::{self, PlaceError, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The file name in the data folder.
+/// The name of the store's file in the data folder.
 const FILE: &str = "conversations.sqlite";
 
 /// The reasons why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationStoreError {
-    /// The place cannot be used.
+    /// The place of the store cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The name of this process cannot be read from the environment.
@@ -41,7 +41,7 @@ pub enum ConversationStoreError {
     Open(#[from] OpenError),
 }
 
-/// An open store, and this process among those that share it.
+/// An open store, with the identity of this process in the store.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) process: Process,
@@ -49,7 +49,7 @@ pub(crate) struct Opened {
     pub(crate) lease: Option<Arc<Lease>>,
 }
 
-/// Opens the store. Relative paths start in `folder`.
+/// Opens the store. Relative paths of the config start at `folder`.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,
@@ -87,7 +87,7 @@ async fn open_store(
     })
 }
 
-/// Opens the store beside a server, to read and delete. No turn can run.
+/// Opens the store while a server may use it, only to read and delete. The caller cannot run turns.
 pub(crate) async fn open_beside(
     config: &Config,
     folder: &Path,
@@ -146,7 +146,7 @@ pub(crate) fn limits(config: &TasksConfig) -> TaskLimits {
     }
 }
 
-/// The bounds on the age and the number of tasks that wait for their clients.
+/// The limits on the age and the number of tasks that wait for their clients.
 fn waiting(config: &TasksConfig) -> WaitingBounds {
     WaitingBounds {
         age: days(config.keep_waiting_days),
@@ -155,7 +155,7 @@ fn waiting(config: &TasksConfig) -> WaitingBounds {
     }
 }
 
-/// The limits on age and number of what is stored.
+/// The limits on the age and the number of stored conversations and tasks.
 pub(crate) fn retention(sessions: &SessionsConfig, tasks: &TasksConfig) -> Retention {
     Retention {
         conversations: Keep { age: days(sessions.keep_days), count: sessions.keep_count },

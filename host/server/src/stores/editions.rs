@@ -28,7 +28,7 @@ pub enum EditionsOpenError {
     Aborted,
 }
 
-/// Opens the editions. `None` unless `tasks.postgres_env` names a shared database.
+/// Opens the editions. `None` if the config names no shared database in `tasks.postgres_env`.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,

@@ -1,4 +1,5 @@
-//! Opens the key-value store of extensions: the one that the config names, or else one in the same place as the tasks.
+//! Opens the key-value store of extensions in the place that the config names. Without such a place, the store is in
+//! the place of the tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +14,16 @@ use crate::stores;
 use crate::stores::place::{self, PlaceConfig, PlaceError, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The file name in the data folder.
+/// The name of the store's file in the data folder.
 const FILE: &str = "keyvalue.sqlite";
 
-/// The time of a turn that its hooks may take, on top of the agent's time.
+/// The time that the hooks of one turn may take together. It is added to the time limit of the agent.
 const HOOKS: Duration = Duration::from_secs(60);
 
 /// The reasons why the key-value store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueStoreError {
-    /// The place cannot be used.
+    /// The place of the store cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The process ended while the store was opened.
@@ -36,7 +37,7 @@ pub enum KeyValueStoreError {
     Database(#[from] OpenError),
 }
 
-/// Opens the store. Relative paths start in `folder`.
+/// Opens the store. Relative paths of the config start at `folder`.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,

@@ -5,7 +5,7 @@ use std::{env, fs, io};
 
 use crate::config::{TasksConfig, environment};
 
-/// The place of a store, with the config key that names it.
+/// The place of a store, with the config key that names this place.
 #[derive(Clone)]
 pub(super) enum StorePlace {
     Folder(&'static str, PathBuf),
@@ -13,7 +13,7 @@ pub(super) enum StorePlace {
     Memory,
 }
 
-/// The values with which one table of the config can name a place. Each has its key for error messages.
+/// The values of one table of the config that can name a place, each with its config key. The keys are for errors.
 pub(super) struct PlaceConfig<'a> {
     pub(super) data_dir: (&'static str, Option<&'a PathBuf>),
     pub(super) postgres_env: (&'static str, Option<&'a String>),
@@ -49,7 +49,7 @@ pub enum PlaceError {
 }
 
 impl StorePlace {
-    /// The place of the tasks. Relative paths start in `folder`.
+    /// The place of the tasks. Relative paths of the config start at `folder`.
     pub(super) fn of_tasks(tasks: &TasksConfig, folder: &Path) -> Self {
         let named = PlaceConfig {
             data_dir: ("tasks.data_dir", tasks.data_dir.as_ref()),
@@ -58,7 +58,8 @@ impl StorePlace {
         named.place(folder).unwrap_or(Self::Memory)
     }
 
-    /// The store's own place, or else the place of the tasks. Relative paths start in `folder`.
+    /// The place that the config names for the store. If it names none, the place of the tasks. Relative paths of the
+    /// config start at `folder`.
     pub(super) fn beside(tasks: &TasksConfig, own: &PlaceConfig<'_>, folder: &Path) -> Self {
         // `Config::check_homes` ensures that a table names a folder or a database and never both.
         own.place(folder).unwrap_or_else(|| Self::of_tasks(tasks, folder))
@@ -77,7 +78,7 @@ pub(super) fn url(key: &'static str, name: String) -> Result<String, NoVariable>
     env::var(&name).map_err(|_| NoVariable { key, name })
 }
 
-/// The file of a store in its data folder, which is made if it is missing.
+/// The path of a store's file in its data folder. A missing folder is created.
 pub(super) fn file(key: &'static str, folder: &Path, name: &str) -> Result<PathBuf, PlaceError> {
     fs::create_dir_all(folder).map_err(|source| PlaceError::Folder { key, path: folder.to_owned(), source })?;
     Ok(folder.join(name))

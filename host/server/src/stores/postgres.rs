@@ -19,7 +19,7 @@ impl PostgresDatabases {
         Self { max_connections: config.max_connections, by_url: Arc::default() }
     }
 
-    /// The pool of the database at `url`. All callers with the same URL share it.
+    /// The pool of the database at `url`. All callers with the same URL share one pool.
     ///
     /// # Errors
     /// When `url` is not the URL of a PostgreSQL database.

@@ -32,9 +32,9 @@ const SHOWN_BYTES: usize = 8 << 20;
 /// Shows and deletes sessions.
 pub struct Sessions {
     pub(crate) store: Arc<dyn Store>,
-    /// This process. `None` beside a server, where no turn can run.
+    /// This process, as the owner of places in the queues of sessions. `None` if the store was opened without a server.
     pub(crate) process: Option<Process>,
-    /// The agents of all tenants. Sessions are stored under the names of agents.
+    /// The names of the agents of all tenants. Sessions are stored under the names of their agents.
     pub(crate) apps: AgentNames,
     pub(crate) redaction: Redaction,
 }
@@ -44,8 +44,8 @@ pub struct Sessions {
 pub struct SessionName {
     /// The tenant. `None` for the agent of the config itself.
     pub tenant: Option<String>,
-    /// The user, as a list shows it. `None` for the anonymous user of the context, or for the only user with a session
-    /// in the context.
+    /// The user, spelled as in a list of sessions. `None` for the anonymous user of the context. If the anonymous user
+    /// has no session, `None` stands for the only user with a session in the context.
     pub user: Option<String>,
     /// The A2A context.
     pub context: String,
@@ -56,9 +56,9 @@ pub struct SessionName {
 pub struct SessionFilter {
     /// The tenant. `None` for the agent of the config itself.
     pub tenant: Option<String>,
-    /// Only sessions of this user.
+    /// The user whose sessions are listed. `None` for all users.
     pub user: Option<String>,
-    /// The `next` token of the page before.
+    /// The `next` token of the previous page. `None` for the first page.
     pub after: Option<String>,
     /// The number of sessions on a page, at most [`MAX_SHOWN`].
     pub limit: usize,
@@ -110,7 +110,7 @@ pub enum SessionsError {
         /// The user in the request.
         user: String,
     },
-    /// The request does not say to whom the key belongs.
+    /// The request does not name the owner of the key.
     #[error("key {key:?}: {reason}")]
     NoOwner {
         /// The key with its prefix.
@@ -137,8 +137,8 @@ impl Sessions {
     /// same store is not notified of deletions.
     ///
     /// # Errors
-    /// [`SessionsError::Open`], and [`SessionsError::Config`] if the config names no agent, under whose name sessions
-    /// are stored.
+    /// [`SessionsError::Open`] if the store cannot be opened. [`SessionsError::Config`] if the config names no agent,
+    /// because sessions are stored under the name of their agent.
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
         let databases = PostgresDatabases::new(&config.postgres);
         let store = conversation_store::open_beside(config, folder, &databases).await?;
@@ -200,7 +200,7 @@ impl Sessions {
         Ok(Events { events: self.hidden(shown).await? })
     }
 
-    /// Deletes a session and its events. The `user:` and `app:` state stays.
+    /// Deletes a session and its events. The `user:` and `app:` state is not deleted.
     ///
     /// # Errors
     /// As [`Sessions::show`], and [`SessionsError::Busy`].
@@ -222,7 +222,7 @@ impl Sessions {
         }
     }
 
-    /// Enters the queue of the session, unless a turn is in it.
+    /// Enters the queue of the session. Fails if the queue has a turn.
     async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Fence, SessionsError> {
         let submission = Submission::of_process(process.replica(), TaskId::generate());
         match self.store.enter(key, submission, Window::NONE).await {
@@ -238,7 +238,7 @@ impl Sessions {
         }
     }
 
-    /// Redacts on a blocking thread, because parsing JSON within JSON can take long.
+    /// Runs `hide` with the redaction on a blocking thread, because parsing JSON within JSON can take long.
     pub(crate) async fn hidden<T: Send + 'static>(
         &self,
         hide: impl FnOnce(&Redaction) -> T + Send + 'static,

@@ -12,14 +12,15 @@ use crate::stores::sessions::{SessionName, Sessions, SessionsError};
 pub struct StateOwner {
     /// The tenant. `None` for the agent of the config itself.
     pub tenant: Option<String>,
-    /// The user, as a list of sessions shows it. `None` for the anonymous user of the context.
+    /// The user, spelled as in a list of sessions. `None` for the anonymous user of the context.
     pub user: Option<String>,
     /// The A2A context.
     pub context: Option<String>,
 }
 
 impl Sessions {
-    /// The `app:` keys, and the `user:` keys of the named user.
+    /// Reads the `app:` keys, and the `user:` keys of the user in `owner`. Without a user and a context, only the
+    /// `app:` keys.
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::Store`].
@@ -35,7 +36,7 @@ impl Sessions {
         Ok(SharedState { agent: key.app.to_string(), user, state })
     }
 
-    /// Deletes keys by their full names. A running turn keeps seeing them until it ends.
+    /// Deletes keys by their full names. A running turn still sees the deleted keys until it ends.
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::NoOwner`], [`SessionsError::NoKeys`], [`SessionsError::Store`].
@@ -72,7 +73,7 @@ fn name(StateOwner { tenant, user, context }: &StateOwner) -> SessionName {
     SessionName { tenant: tenant.clone(), user: user.clone(), context: context.clone().unwrap_or_default() }
 }
 
-/// Checks that `owner` names the owner of the key.
+/// Checks that `owner` has the parts that the scope of the key needs, such as the context for a key without a prefix.
 fn check(owner: &StateOwner, key: &str) -> Result<(), SessionsError> {
     let reason = match Scope::of(key).0 {
         Scope::App => return Ok(()),

@@ -10,13 +10,13 @@ use crate::stores;
 use crate::stores::place::{self, PlaceError, StorePlace};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The file name in the data folder.
+/// The name of the stores' file in the data folder.
 const FILE: &str = "tenants.sqlite";
 
 /// The reasons why the stores of tenants cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TenantStoreOpenError {
-    /// The place cannot be used.
+    /// The place of the stores cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The process ended while the stores were opened.
@@ -30,7 +30,7 @@ pub enum TenantStoreOpenError {
     Read(#[from] TenantStoreError),
 }
 
-/// Opens the stores. Relative paths start in `folder`.
+/// Opens the stores. Relative paths of the config start at `folder`.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! Opens the places of turns that all processes on one database count together.
+//! Opens the store that counts the running turns of all processes on one database.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::stores;
 use crate::stores::place::{self, NoVariable};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The reasons why the places cannot be read.
+/// The reasons why the places of turns cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnPlacesOpenError {
     /// The environment variable with the URL is not set.
@@ -28,7 +28,7 @@ pub enum TurnPlacesOpenError {
     Aborted,
 }
 
-/// Opens the places and counts the live processes. Without a `lease`, this process has all places.
+/// Opens the places of turns and counts the live processes. Without a `lease`, this process alone has all places.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,

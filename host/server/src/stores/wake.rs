@@ -27,7 +27,7 @@ pub enum WakeOpenError {
         #[source]
         source: OpenError,
     },
-    /// Notifications do not arrive.
+    /// The channel cannot receive notifications.
     #[error("{LISTEN}")]
     Wake(#[source] WakeError),
 }
@@ -35,7 +35,7 @@ pub enum WakeOpenError {
 const TASKS: &str = "tasks.postgres_env";
 const LISTEN: &str = "postgres.listen_env";
 
-/// Opens the channel. With a store that is not shared, the channel stays inside the process.
+/// Opens the channel. If the store of the tasks is not shared, the channel works only inside this process.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,

@@ -1,9 +1,9 @@
-//! The tenants that were added while servers ran. A tenant is loaded by its first request and unloaded after it was
-//! idle for a while.
+//! The tenants that were added while servers ran. A tenant is loaded by its first request, and unloaded after a time
+//! without requests.
 //!
-//! No cost grows with the number of stored tenants: a start reads no tenant, and a request reads only its own, and only
-//! if that is not in memory. Twice a second the process reads the changes of other processes, from the last revision
-//! that it has seen.
+//! No cost grows with the number of stored tenants. A start reads no tenant. A request reads only its own tenant, and
+//! only if the tenant is not in memory. Twice a second the process reads the changes of other processes since the last
+//! known revision.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,25 +29,26 @@ mod failures;
 use entry::{Entry, StoreLookup};
 use failures::Failures;
 
-/// The interval for reading changes of other processes. A removed tenant is therefore served for less than a second
-/// more.
+/// The interval at which changes of other processes are read. A tenant that another process has removed is served for
+/// less than a second more.
 const LOOK: Duration = Duration::from_millis(500);
 /// The most changes that one query reads.
 const PAGE: usize = 1_000;
-/// After this time without a successful query all entries are dropped, because a change may have been missed. The store
-/// keeps removals for twice this time.
+/// After this time without a successful query, all entries are dropped, because the process may have missed a change.
+/// The store keeps removals for twice this time.
 const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
-/// How long an unknown name is remembered, and how many such names are kept.
+/// The time for which an unknown name is remembered, and the most unknown names that are remembered.
 const UNKNOWN: Duration = Duration::from_secs(1);
 const MAX_UNKNOWN: usize = 10_000;
 
-/// The bounds on the period of the search for idle tenants.
+/// The shortest and the longest pause between two searches for idle tenants.
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);
 const LONGEST_ROUND: Duration = Duration::from_secs(30);
 
 /// Loads tenants. `T` is the serving parts of one tenant.
 pub(crate) trait TenantLoader<T>: Send + Sync {
-    /// The principals that may call the tenant of the text. `None` for all. The error is the reason, without secrets.
+    /// Reads from the text of a tenant which principals may call the tenant. `None` if all may. The error is the
+    /// reason, without secrets.
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 
     /// Loads the text of a tenant on trial, without contacting the agent's peers. The error is the reason.
@@ -60,7 +61,7 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
     fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<T, String>>;
 }
 
-/// The most tenants in memory, and how long an idle one stays loaded.
+/// The most tenants in memory, and the time after which an idle tenant is unloaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) max_loaded: usize,
@@ -71,7 +72,7 @@ pub(crate) struct Bounds {
 pub(crate) struct AddedTenants<T> {
     stores: TenantStores,
     loader: Box<dyn TenantLoader<T>>,
-    /// A reload of the config replaces the bounds.
+    /// The limits on loaded tenants. A reload of the config replaces them.
     bounds: Mutex<Bounds>,
     known: Mutex<KnownTenants<T>>,
 }
@@ -81,9 +82,9 @@ struct KnownTenants<T> {
     entries: HashMap<String, Arc<Entry<T>>>,
     /// Names that the store did not have, with the time of the query.
     unknown: HashMap<String, Instant>,
-    /// Recent failed loads. A change of a tenant's text does not clear its failures.
+    /// The recent failed loads. A change of a tenant's text does not clear the failures of the tenant.
     failures: Failures,
-    /// The last revision that was read, and the time of the query.
+    /// The last revision that was read. `looked` is the time of that query.
     seen: u64,
     looked: Instant,
 }
@@ -118,9 +119,9 @@ impl<T: ServingParts> AddedTenants<T> {
         self.loader.as_ref()
     }
 
-    /// The serving parts of a tenant, or the reason why it is not served. `None` if no tenant has the name or `caller`
-    /// may not call it. Without a `caller` no permission is checked. The first request loads the tenant; concurrent
-    /// requests wait for the same load.
+    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name, or
+    /// if `caller` may not call the tenant. If `caller` is `None`, no permission is checked. The first request loads
+    /// the tenant. Concurrent requests wait for this load.
     pub(crate) async fn find(self: &Arc<Self>, name: &str, caller: Option<&str>) -> Option<Result<T, TenantFailure>> {
         loop {
             let entry = self.entry(name)?;
@@ -150,7 +151,8 @@ impl<T: ServingParts> AddedTenants<T> {
         }
     }
 
-    /// The entry for a name. `None` if the name is invalid, or was unknown a moment ago.
+    /// The entry for a name. Creates an empty entry if there is none. `None` if the name is invalid, or if the store
+    /// did not have the name a moment ago.
     fn entry(&self, name: &str) -> Option<Arc<Entry<T>>> {
         let mut known = self.known();
         if let Some(entry) = known.entries.get(name) {
@@ -167,7 +169,7 @@ impl<T: ServingParts> AddedTenants<T> {
         Some(entry)
     }
 
-    /// Reads the tenant from the store. False if the tenant was changed during the read.
+    /// Reads the tenant from the store into its entry. Returns false if the tenant was changed during the read.
     async fn read(&self, name: &str, entry: &Arc<Entry<T>>) -> Result<bool, TenantFailure> {
         // The request may be dropped during the read. This guard then removes the entry.
         let _unread = Unread { all: self, name, entry };
@@ -199,7 +201,7 @@ impl<T: ServingParts> AddedTenants<T> {
         Ok(true)
     }
 
-    /// The serving parts of the tenant, after loading it if necessary.
+    /// The serving parts of the tenant. Loads the tenant if it is not loaded.
     async fn serving(self: &Arc<Self>, entry: &Arc<Entry<T>>, tenant: &Arc<StoredTenant>) -> Result<T, TenantFailure> {
         let flight = entry.flight.get_or_init(|| {
             let (sender, receiver) = watch::channel(None);
@@ -240,7 +242,7 @@ impl<T: ServingParts> AddedTenants<T> {
         loaded.map_err(TenantFailure::new)
     }
 
-    /// Records the outcome of a load before the waiting requests see it.
+    /// Records the outcome of a load. Called before the waiting requests get the outcome.
     fn note_outcome(&self, name: &str, entry: &Entry<T>, is_loaded: bool) {
         let failures = &mut self.known().failures;
         if is_loaded {
@@ -250,7 +252,7 @@ impl<T: ServingParts> AddedTenants<T> {
         }
     }
 
-    /// The outcome of the last load. `None` while the tenant is not loaded. Does not load it.
+    /// The outcome of the last load. `None` if the tenant is not loaded. This function does not load the tenant.
     pub(crate) fn known_of(&self, name: &str) -> Option<Result<T, TenantFailure>> {
         self.known().entries.get(name)?.loaded()
     }
@@ -273,7 +275,7 @@ impl<T: ServingParts> AddedTenants<T> {
         outcomes
     }
 
-    /// Applies a change: requests from now on get the changed tenant.
+    /// Applies a change: later requests get the changed tenant.
     pub(crate) fn note(&self, changed: &ChangedTenant) {
         // A removed tenant may be unloaded and still have turns, because turns continue after a change or a suspension.
         if changed.state.is_none() {
@@ -296,7 +298,7 @@ impl<T: ServingParts> AddedTenants<T> {
         entry.leave(changed.name.clone(), why);
     }
 
-    /// Replaces the bounds.
+    /// Replaces the limits on loaded tenants.
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner) = bounds;
     }
@@ -305,8 +307,8 @@ impl<T: ServingParts> AddedTenants<T> {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops all entries, so that each tenant is loaded again by its next request. Needed after a change of the config
-    /// that affects added tenants. Failed tenants are retried without a pause.
+    /// Drops all entries, so that the next request for a tenant loads the tenant again. Needed after a change of the
+    /// config that affects added tenants. Failed tenants are retried without a pause.
     pub(crate) fn load_anew(&self) {
         let mut known = self.known();
         let entries = std::mem::take(&mut known.entries);
@@ -369,8 +371,9 @@ impl<T: ServingParts> AddedTenants<T> {
         known.let_go(idle);
     }
 
-    /// Unloads tenants while more than the limit are loaded. Tenants without a call since their load go first, so that
-    /// reads of Agent Cards unload no tenant in use. Within each of the two groups, the longest idle go first.
+    /// Unloads tenants until at most the allowed number is loaded. Tenants that were not called since their load are
+    /// unloaded first. Thus reading Agent Cards does not unload a tenant in use. Among these tenants, and among the
+    /// others, the tenant that was idle for the longest time is unloaded first.
     fn make_room(&self) {
         let most = self.bounds().max_loaded;
         let mut known = self.known();
@@ -399,7 +402,7 @@ impl<T: ServingParts> AddedTenants<T> {
     }
 }
 
-/// Removes an entry on drop if it was never filled.
+/// Removes an entry when dropped, unless the entry was filled.
 struct Unread<'a, T: ServingParts> {
     all: &'a AddedTenants<T>,
     name: &'a str,

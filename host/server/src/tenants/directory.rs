@@ -15,38 +15,39 @@ use super::loading::Attempt;
 use super::serving::{ServingParts, UnloadReason};
 use crate::config::TenantConfig;
 
-/// The longest time that a start or a reload waits for the agents of all tenants together. An unreachable upstream
-/// agent delays it by this time at most.
+/// The longest time that a start or a reload waits for the agents of all tenants together. Even an unreachable upstream
+/// agent causes no longer delay.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The failure of a tenant whose first load has not ended.
 const LOADING: &str = "it is being loaded";
-/// The pause before failed tenants are retried, and the longest pause. Each retry doubles the pause.
+/// The pause before the first retry of failed tenants, and the longest pause. The pause doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Loads a tenant. Fails if its agent is not ready in time. The error is the reason, without secrets.
+/// A function that loads a tenant. It fails if the tenant's agent is not ready in time. The error is the reason,
+/// without secrets.
 pub(crate) type Load<T> =
     Box<dyn Fn(Arc<TenantConfig>, Attempt) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
 
-/// A listener that gets the serving parts of each loaded tenant.
+/// A function that gets the serving parts of each loaded tenant.
 pub(crate) type LoadListener<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 /// The tenants of a config. `T` is the serving parts of one tenant.
 pub(crate) struct Directory<T> {
     tenants: RwLock<BTreeMap<String, Arc<Tenant<T>>>>,
     load: Load<T>,
-    /// Called after each load.
+    /// The listener that is called after each load.
     loaded: OnceLock<LoadListener<T>>,
-    /// Notified when tenants may need a retry.
+    /// Notified when tenants may need another attempt to load.
     changed: Notify,
 }
 
 struct Tenant<T> {
     config: Arc<TenantConfig>,
-    /// The principals that may call the tenant. `None` for all.
+    /// The principals that may call the tenant. `None` if all may.
     callers: Option<HashSet<String>>,
     state: RwLock<Result<T, TenantFailure>>,
-    /// Held during a load, so that only one runs.
+    /// Held during a load, so that only one load of the tenant runs.
     door: tokio::sync::Mutex<()>,
 }
 
@@ -65,11 +66,11 @@ impl TenantFailure {
     }
 }
 
-/// The effects of a config with other tenants.
+/// The tenants that a new config removes or changes.
 pub(crate) struct Changes {
     /// The names of served tenants that the config no longer has. Their serving parts have left.
     pub(crate) removed: Vec<String>,
-    /// The names of changed tenants. Each one is served with its old config until it is loaded again.
+    /// The names of changed tenants. Each changed tenant is served with its old config until it is loaded again.
     pub(crate) changed: Vec<String>,
 }
 
@@ -118,7 +119,7 @@ impl<T: ServingParts> Directory<T> {
         self.tenants().keys().cloned().collect()
     }
 
-    /// True if the config has a tenant of the name.
+    /// True if the config has a tenant with this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.tenants().contains_key(name)
     }
@@ -148,14 +149,14 @@ impl<T: ServingParts> Directory<T> {
         failing.collect()
     }
 
-    /// Registers the listener for loads. The listener is called for each loaded tenant now, and again after every load.
+    /// Registers the listener for loads. Calls the listener for each loaded tenant, and later after every load.
     pub(crate) fn tell_of_loaded(&self, listener: LoadListener<T>) {
         let listener = self.loaded.get_or_init(|| listener);
         self.serving().iter().for_each(|(_, serving)| listener(serving));
     }
 
-    /// Loads all tenants that are not served, and returns each name with its outcome. Failures are independent of each
-    /// other.
+    /// Loads all tenants that are not served, and returns each name with the outcome. The failure of one tenant does
+    /// not affect the other tenants.
     pub(crate) async fn load_missing(self: &Arc<Self>) -> Vec<(String, Result<T, TenantFailure>)> {
         let until = Instant::now() + PATIENCE;
         let missing: Vec<String> = self.failing().into_iter().map(|(name, _)| name).collect();

@@ -1,4 +1,4 @@
-//! Applying a config that was read again to all served agents.
+//! Applies a config that was read again to all served agents.
 
 use std::iter;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::installation::installer::{InstallError, ReloadOutcome};
 use crate::settings::SettingsChange;
 
 impl Installers {
-    /// Reads the config again and applies it as a whole or not at all: the extensions, and the settings that need no
-    /// restart. The returned config also names the tenants.
+    /// Reads the config of the server again. Applies the extensions of the config and the settings that need no
+    /// restart, or nothing if a part cannot be applied. The returned config also names the tenants.
     pub(super) async fn reload_own(&self) -> Result<(ReloadOutcome, Arc<Config>), InstallError> {
         let prepared = self.own.config_now().and_then(|read| {
             let prepared = self.settings.prepare(&read)?;

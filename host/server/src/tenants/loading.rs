@@ -2,8 +2,8 @@
 //!
 //! Work on this machine (files, compiling, instances) takes memory, so its limit is low. Waiting for peers (the card of
 //! an upstream agent, the tools of an MCP server) costs next to nothing, so its limit is high. Thus no tenant waits for
-//! the peers of others. A load that turns out to be slow moves to a second set of places, and its first place becomes
-//! free for a quick load.
+//! the peers of other tenants. A load that takes long moves to a second set of places, and its first place becomes free
+//! for a quick load.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use std::time::Duration;
 use annex_fairness::FairPlaces;
 use tokio::time::{Instant, timeout};
 
-/// A load that takes longer than this is slow.
+/// The time after which a load counts as slow.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The places of a process, by the kind of work.
+/// The places for loads in this process, by the kind of work.
 #[derive(Clone)]
 pub(crate) struct LoadPlaces {
-    /// Places for work on this machine. Each may hold a component of 32 MiB.
+    /// The places for work on this machine. Each running load may hold a component of 32 MiB in memory.
     pub(crate) work: Stage,
-    /// Places for waiting for peers. Each may hold a connection.
+    /// The places for waiting for peers. Each running load may hold a connection.
     pub(crate) peers: Stage,
 }
 
@@ -35,7 +35,8 @@ pub(crate) struct Stage {
 /// One attempt to load a tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    /// The deadline for the agent to be ready. `None` gives the agent its full time limit, from its first request on.
+    /// The time at which the agent must be ready. `None` gives the agent its full time limit, which starts with its
+    /// first request.
     pub(crate) until: Option<Instant>,
     /// True if the previous attempt failed.
     pub(crate) failed_before: bool,
@@ -52,8 +53,8 @@ impl Stage {
         Self { quick: FairPlaces::new(quick), slow: FairPlaces::new(slow) }
     }
 
-    /// Runs a part of a tenant's load in a quick place. If the part becomes slow, it continues and moves to a slow
-    /// place as soon as one is free.
+    /// Runs a part of a tenant's load in a quick place. A part that takes long moves to a slow place as soon as one is
+    /// free, without a pause. If the previous load failed, the part runs in a slow place.
     pub(crate) async fn run<T>(&self, tenant: &Arc<str>, failed_before: bool, part: impl Future<Output = T>) -> T {
         if failed_before {
             let _place = self.slow.take(tenant).await;

@@ -1,4 +1,5 @@
-//! The outcome of a reload: which keys apply now and which need a restart. A failed reload reports both as well.
+//! The outcome of a reload: the changed keys that apply now, and the changed keys that need a restart. A failed reload
+//! reports both as well.
 
 use futures::future::BoxFuture;
 
@@ -13,18 +14,18 @@ pub struct ReloadError {
     /// The cause.
     #[source]
     pub error: Box<InstallError>,
-    /// Changed keys that apply only after a restart, each with the reason. A change that the operator made to fix the
-    /// error may be among them.
+    /// The changed keys that apply only after a restart, each with the reason. The operator may have changed one of
+    /// these keys to fix the error.
     pub needs_restart: Vec<String>,
 }
 
 impl Installers {
     /// Reads all configs again. Applies limits, callers and other settings that need no restart. Adds, changes and
-    /// removes tenants of the config, and retries failed ones. An invalid config of one agent does not keep the others
-    /// from being applied.
+    /// removes tenants of the config, and retries failed tenants. If the config of one agent is invalid, the configs of
+    /// the other agents are applied nevertheless.
     ///
     /// # Errors
-    /// The first failure. The log has the others.
+    /// The first failure. The log has all failures.
     pub fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, ReloadError>> {
         Box::pin(async move {
             let _door = self.door.lock().await;
@@ -61,7 +62,7 @@ impl Installers {
     }
 }
 
-/// The keys with a new value that applies without a restart.
+/// The changed keys whose new values apply without a restart.
 fn changed_keys(before: &Config, now: &Config) -> Vec<String> {
     let files = before.file.as_ref().zip(now.file.as_ref());
     let mut keys = files.map(|(before, now)| before.that_count(now)).unwrap_or_default();

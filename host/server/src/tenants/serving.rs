@@ -1,4 +1,4 @@
-//! The parts that serve one agent, and closing them after the last turn.
+//! The parts that serve one agent. After their last turn they are closed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,19 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::Installer;
 
-/// The period of checking whether the last turn has ended.
+/// The interval at which the end of the last turn is checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long turns of a removed tenant are still cancelled, to catch turns that were about to begin.
+/// The time for which turns of a removed tenant are cancelled, so that a turn that was about to begin is cancelled as
+/// well.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// The parts that serve one agent: the agent of the config itself, or a tenant's.
+/// The parts that serve one agent. The agent is the one of the config itself or a tenant's.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) handler: Arc<RequestHandler>,
     pub(crate) installer: Arc<Installer>,
-    /// The requests of a tenant since it was loaded, by how they ended.
+    /// The number of requests of a tenant since its load, by their outcomes.
     pub(crate) requests: Arc<OutcomeCounts>,
-    /// Cancelled when the parts leave service.
+    /// Cancelled when these parts no longer serve requests.
     ended: CancellationToken,
 }
 

@@ -24,7 +24,7 @@ struct Tenants {
 }
 
 impl Tenants {
-    /// Makes the change, or returns the stored number if the caller expected another one.
+    /// Makes the change if the tenant is as expected. Otherwise returns the number of the last change of the tenant.
     fn change(&mut self, name: &str, expectation: Expectation, change: impl FnOnce(&mut Self, u64)) -> TenantChange {
         let there = self.by_name.get(name).map(|tenant| tenant.rev);
         let is_there = match expectation {

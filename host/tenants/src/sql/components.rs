@@ -8,8 +8,8 @@ use super::SqlTenantStore;
 use crate::key::{self, is_key};
 use crate::{ComponentStore, ListedComponent, TenantStoreError, Upload, UploadBounds};
 
-/// Makes other uploads wait until the end of the transaction. The row is the one that changes of tenants lock, and nothing in
-/// it changes.
+/// Takes a lock that other uploads wait for, until the end of the transaction. Changes of tenants take the same lock.
+/// The statement changes no value.
 const LOCK: &str = "UPDATE tenant_change SET rev = rev";
 
 const HELD: &str = "SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploaded_component";

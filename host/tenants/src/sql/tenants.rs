@@ -10,7 +10,7 @@ use crate::{
     ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore, TenantStoreError,
 };
 
-/// The time for which a removal is listed.
+/// The time for which a removed tenant is listed among the changes.
 const LISTED_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 const SELECT: &str = "SELECT rev, state, config FROM tenant WHERE name = $1 AND state <> 'removed'";
@@ -18,7 +18,7 @@ const SELECT: &str = "SELECT rev, state, config FROM tenant WHERE name = $1 AND 
 const LIST: &str = "
     SELECT name, rev, state FROM tenant WHERE name > $1 AND state <> 'removed' ORDER BY name LIMIT CAST($2 AS BIGINT)";
 
-/// Makes other changes of tenants wait until the end of the transaction.
+/// Gives a change of a tenant its number. Other changes wait until the end of the transaction.
 const NEXT_REV: &str = "UPDATE tenant_change SET rev = rev + 1 RETURNING rev";
 
 const ADD: &str = "

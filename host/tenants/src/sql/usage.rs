@@ -8,7 +8,7 @@ use crate::key::is_key;
 use crate::usage::MOST_OF_HOUR;
 use crate::{Consumption, TenantStoreError, UsageStore};
 
-/// No number is more than `$7`, so no sum overflows.
+/// Adds to the usage of a tenant in an hour. Each sum is capped at `$7`, so no sum overflows.
 const ADD: &str = "
     INSERT INTO tenant_usage (hour, tenant, requests, refused, cpu_micros, tokens) VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT (hour, tenant) DO UPDATE SET

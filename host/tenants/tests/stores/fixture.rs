@@ -13,7 +13,7 @@ pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(TenantSt
     case(restart.open().await).await;
 }
 
-/// Passes, loudly, where there is no PostgreSQL.
+/// Runs a case on PostgreSQL. Without a PostgreSQL server, prints a message and passes.
 pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(TenantStores) -> F) {
     let Some(restart) = Restart::in_postgres().await else { return };
     let outcome = tokio::spawn(case(restart.open().await)).await;
@@ -34,7 +34,7 @@ impl Restart {
         Self::Sqlite(tempfile::tempdir().unwrap())
     }
 
-    /// `None`, after saying so, where there is no PostgreSQL.
+    /// Creates a database for restarts. Without a PostgreSQL server, prints a message and returns `None`.
     pub(crate) async fn in_postgres() -> Option<Self> {
         Scratch::create().await.map(Self::Postgres)
     }

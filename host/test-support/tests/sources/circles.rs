@@ -1,11 +1,11 @@
-//! Import circles. The files of a circle can only be understood together.
+//! Finds circles of imports. A reader can understand the files of a circle only together.
 
 use std::fs;
 use std::path::Path;
 
 use crate::graph::Graph;
 
-/// Most files that may import each other in a circle, such as a module and its two children.
+/// The most files of a circle, such as a module and its two children.
 const MOST: usize = 3;
 
 #[test]

@@ -1,18 +1,20 @@
-//! Finds the paths in a Rust file by reading its tokens. Supports the language as `rustfmt` formats it, and no more.
+//! Finds the paths in a Rust file by reading its tokens. The code must be formatted by `rustfmt`.
 
-/// A path in a file.
+/// A path in the code of a file, such as `crate::a::b`.
 pub(crate) struct NamedPath {
-    /// Inline modules around the path, the outermost first.
+    /// The inline modules around the path, the outermost first.
     pub(crate) inside: Vec<String>,
-    /// Segments of the path, including `crate` and `super`.
+    /// The segments of the path, including `crate` and `super`.
     pub(crate) segments: Vec<String>,
     /// True if the path is part of a `pub use` or `pub(…) use`.
     pub(crate) is_re_export: bool,
 }
 
-/// Every path in the file's `use` lines, and every path in its code that begins with `crate`, `super`, `self` or one
-/// of `children`, its child modules. Skips inline modules called `tests`, and `$crate`, which belongs to the code
-/// that calls a macro.
+/// The paths in a file: every path in a `use` line, and every other path that begins with `crate`, `super`, `self` or a
+/// name in `children`. `children` are the child modules of the file.
+///
+/// Inline modules called `tests` are skipped. `$crate` is skipped too, because it belongs to the code that calls a
+/// macro.
 pub(crate) fn paths(source: &str, children: &[String]) -> Vec<NamedPath> {
     let mut reader = Reader { tokens: tokens(source), at: 0, inside: Vec::new(), depth: 0, found: Vec::new() };
     while reader.at < reader.tokens.len() {
@@ -21,7 +23,8 @@ pub(crate) fn paths(source: &str, children: &[String]) -> Vec<NamedPath> {
     reader.found
 }
 
-/// Identifiers, `::` and single characters, without comments, strings and character literals.
+/// The tokens of a file: identifiers, `::` and single characters. Comments, strings and character literals are left
+/// away.
 fn tokens(source: &str) -> Vec<String> {
     let text: Vec<char> = source.chars().collect();
     let mut tokens = Vec::new();
@@ -57,7 +60,7 @@ fn tokens(source: &str) -> Vec<String> {
     tokens
 }
 
-/// Number of characters up to and including `end`.
+/// The number of characters up to and including `end`. If `end` does not occur, the number of all characters.
 fn length_to(text: &[char], end: &[char]) -> usize {
     text.windows(end.len()).position(|window| window == end).map_or(text.len(), |place| place + end.len())
 }
@@ -73,7 +76,8 @@ fn quoted(text: &[char], quote: char) -> usize {
     at
 }
 
-/// Number of characters of a raw string such as `r#"…"#`.
+/// The number of characters of the raw string at the beginning of `text`, such as `r#"…"#`. `None` if `text` begins
+/// with something else.
 fn raw_string(text: &[char]) -> Option<usize> {
     let text_after = text.strip_prefix(&['r'])?;
     let hashes = text_after.iter().take_while(|next| **next == '#').count();
@@ -86,7 +90,7 @@ fn raw_string(text: &[char]) -> Option<usize> {
 struct Reader {
     tokens: Vec<String>,
     at: usize,
-    /// Open inline modules, with the brace depth inside each.
+    /// The open inline modules, each with the depth of braces inside it.
     inside: Vec<(String, usize)>,
     depth: usize,
     found: Vec<NamedPath>,

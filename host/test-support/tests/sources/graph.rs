@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::code::{self, NamedPath};
 
-/// Path of a module; empty for `lib.rs`.
+/// The path of a module; empty for `lib.rs`.
 type Module = Vec<String>;
 
 /// The files of a crate and the imports between them.
 pub(crate) struct Graph {
-    /// The imported path as written in the code, by importing and imported file.
+    /// The imports: for each importing file the imported files, each with the path as the code writes it.
     edges: BTreeMap<Module, BTreeMap<Module, String>>,
 }
 
@@ -73,7 +73,7 @@ impl Graph {
     }
 }
 
-/// Formats a module such as `chain::member` as `chain/member.rs`.
+/// The file of a module: `chain::member` is in `chain/member.rs`.
 fn name(module: &[String]) -> String {
     if module.is_empty() { "lib.rs".to_owned() } else { format!("{}.rs", module.join("/")) }
 }
@@ -99,7 +99,7 @@ fn children(module: &[String], modules: &BTreeSet<Module>) -> Vec<String> {
     below.filter_map(|child| child.last().cloned()).collect()
 }
 
-/// Names that `lib.rs` re-exports, with the file of each. For example, `crate::Limits` is in `limits.rs`.
+/// The names that `lib.rs` re-exports, each with its file. For example, `crate::Limits` is in `limits.rs`.
 fn re_exports(sources: &BTreeMap<Module, String>, modules: &BTreeSet<Module>) -> BTreeMap<String, Module> {
     let root = Module::new();
     let source = sources.get(&root).map_or("", String::as_str);

@@ -1,9 +1,10 @@
-//! Only `host/leases` names the table of leases. Other crates embed its SQL, so that all of them ask for a lease in the same way.
+//! Checks that only `host/leases` names the table of leases. Other crates embed the SQL of that crate, so that all
+//! crates query leases in the same way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The words of SQL before the name of a table.
+/// The SQL words that stand in front of the name of a table.
 const BEFORE: [&str; 6] = ["FROM", "JOIN", "INTO", "UPDATE", "TABLE", "REFERENCES"];
 
 #[test]
@@ -24,7 +25,7 @@ fn only_leases_names_its_table() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// The Rust and SQL files of all crates, tests too.
+/// The Rust and SQL files of all crates, including tests.
 fn sources(host: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = ["src", "tests", "migrations"]
@@ -45,13 +46,13 @@ fn sources(host: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// All crates but that of this file, which has the words itself.
+/// The folders of all crates except this one, which contains the SQL words itself.
 fn crates(host: &Path) -> Vec<PathBuf> {
     let folders = fs::read_dir(host).expect("the folder of crates").map(|entry| entry.expect("a crate").path());
     folders.filter(|folder| !folder.ends_with("test-support")).collect()
 }
 
-/// True for a line such as `SELECT id FROM replica WHERE …`. A test that has the words in an array names no table.
+/// True if a line contains SQL that names the table, such as `SELECT id FROM replica WHERE …`.
 fn names_table(line: &str) -> bool {
     let words: Vec<&str> =
         line.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty()).collect();

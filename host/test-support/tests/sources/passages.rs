@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A passage with the number of its first line.
+/// A passage: the number of its first line, and its text.
 pub(crate) type Passage = (usize, String);
 
-/// Folders of builds, and of generated files.
+/// Names of folders that are not read: build outputs and generated files.
 const SKIPPED: [&str; 4] = ["target", "node_modules", "snapshots", "sdk/src/bindings"];
-/// Sentences with fewer words are ignored.
+/// The fewest words of a sentence that counts.
 const FEWEST_WORDS: usize = 4;
 
 /// All Rust and Markdown files below a folder, in order.

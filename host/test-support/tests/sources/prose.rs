@@ -1,4 +1,4 @@
-//! The share of doc comments and sentences that have to be read twice, per crate and kind of page.
+//! Bounds the share of doc comments and sentences that have to be read twice, for each crate and each kind of page.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,30 +8,30 @@ use std::path::Path;
 use crate::passages::{doc_comments, files, sentences};
 use crate::shapes;
 
-/// Bounds for the passages of a group, in tenths of a percent.
+/// The largest allowed shares of the passages of a group, in tenths of a percent.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// Passages with any shape.
+    /// The share of passages with one shape or more.
     any: usize,
-    /// Passages with two or more shapes.
+    /// The share of passages with two shapes or more.
     several: usize,
 }
 
-/// Bounds for doc comments.
+/// The bounds for the doc comments of a crate.
 const COMMENTS: Bounds = Bounds { any: 60, several: 5 };
-/// Bounds for sentences of pages.
+/// The bounds for the sentences of pages.
 const PAGES: Bounds = Bounds { any: 80, several: 10 };
 
-/// Number of passages in a failure.
+/// The most passages that a failure prints.
 const MOST_SHOWN: usize = 20;
-/// Characters of each passage in a failure.
+/// The most characters of a passage that a failure prints.
 const MOST_CHARACTERS: usize = 200;
 
-/// The passages of a group.
+/// The passages of a crate, or of one kind of page.
 #[derive(Default)]
 struct Group {
     passages: usize,
-    /// Number of shapes, place and text of each passage with a shape.
+    /// The passages that have a shape: the number of shapes, the file with the line, and the text.
     shaped: Vec<(usize, String, String)>,
 }
 
@@ -75,7 +75,8 @@ impl Group {
         self.shaped.iter().filter(|(found, ..)| *found > 1).count()
     }
 
-    /// Why the group exceeds its bounds. A bound is rounded up to a whole passage.
+    /// The text of the failure if the group exceeds its bounds; `None` if it does not. A bound is rounded up to a whole
+    /// passage.
     fn complaint(&mut self, name: &str, Bounds { any, several }: Bounds) -> Option<String> {
         let allowed = |bound: usize| (self.passages * bound).div_ceil(1000);
         let (with_any, with_several) = (self.shaped.len(), self.several());

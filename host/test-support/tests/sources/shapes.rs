@@ -1,12 +1,13 @@
 //! Shapes of sentences that readers of this project had to read twice.
 //!
 //! A shape is a sign and not a fault: sometimes it is the plainest wording. In code bases that are easy to read, 2 to 5
-//! of 100 doc comments have a shape, and almost none has two. So only shares are bounded.
+//! of 100 doc comments have a shape, and almost none has two. The tests therefore only bound the share of passages with
+//! a shape.
 
-/// Each row is one shape, written as sequences of adjacent words.
+/// The shapes. Each row is one shape, written as sequences of adjacent words.
 ///
-/// A space separates the words of a sequence, and `|` the alternatives for a word. A word that begins with `!` must not
-/// follow. A sequence that begins with `^` must begin the text, with a capital letter.
+/// A space separates the words of a sequence, and `|` separates alternatives for a word. A word with a leading `!` must
+/// not follow. A sequence with a leading `^` must begin the text, with a capital letter.
 const SHAPES: [&[&str]; 8] = [
     // A pronoun after a preposition: its noun may be in another sentence.
     &["of|for|to|with|by|at|on|from it|them"],
@@ -29,7 +30,7 @@ const SHAPES: [&[&str]; 8] = [
     ],
 ];
 
-/// Number of shapes in a text.
+/// The number of shapes that a text has.
 pub(crate) fn count(text: &str) -> usize {
     let words = words(text);
     SHAPES.iter().filter(|sequences| sequences.iter().any(|sequence| is_in(&words, sequence))).count()

@@ -1,16 +1,17 @@
-//! Type names that say nothing of their content: bare participles such as `Kept`, and the words `State` and `Place`.
+//! Checks the names of types. Some names say nothing of the type's content: bare participles such as `Kept`, and the
+//! words `State` and `Place`.
 
 use std::fs;
 use std::path::Path;
 
 use crate::passages::files;
 
-/// The largest share of bare participles among the type names, in tenths of a percent.
+/// The largest share of type names that are bare participles, in tenths of a percent.
 const MOST_PARTICIPLES: usize = 20;
-/// Names that more than one module would use for different content, with the most types of each name.
+/// Names that several modules would use for different content, each with the most types that may have the name.
 const COMMON: [(&str, usize); 2] = [("State", 2), ("Place", 1)];
 
-/// Participles without `ed`.
+/// Participles that do not end with `ed`.
 const IRREGULAR: &[&str] = &[
     "Begun",
     "Broken",
@@ -44,11 +45,11 @@ const IRREGULAR: &[&str] = &[
     "Won",
     "Written",
 ];
-/// Nouns that end like a participle.
+/// Nouns that end with `ed` and are not participles.
 const NOUNS: &[&str] = &["Feed", "Need", "Seed", "Speed"];
 
-/// The name of the type that a line defines, as `rustfmt` formats the line. Indented aliases are skipped: almost all of
-/// them are associated types, whose names the trait chooses.
+/// The name of the type that a line defines, if the line is formatted by `rustfmt`. Indented aliases are skipped,
+/// because almost all of them are associated types, whose names the trait chooses.
 fn defined_in(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let text = text.strip_prefix("pub").map_or(text, |text| match text.strip_prefix('(') {

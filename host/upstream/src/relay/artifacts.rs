@@ -8,19 +8,19 @@ use annex_protocol::{Artifact, ArtifactId, Part, PartContent};
 
 use crate::links::Link;
 
-/// The artifacts of earlier turns that are remembered. Older ones would be relayed again.
+/// The most digests of artifacts that are stored for later turns. Artifacts older than that would be relayed again.
 const MAX_DIGESTS: usize = 1_000;
 
-/// An artifact, as far as it was relayed.
+/// The pieces of an artifact that were relayed so far.
 pub(super) struct RelayedArtifact {
     pub(super) id: ArtifactId,
-    /// The digest of its contents. A snapshot whose artifact has another digest has replaced the artifact.
+    /// The digest of its contents. If the artifact in a snapshot has another digest, its contents were replaced.
     digest: DefaultHasher,
     pub(super) text: String,
 }
 
 impl RelayedArtifact {
-    /// A record of the artifact without its text, because the session does not have the text yet.
+    /// A record of the whole artifact without its text, because the session does not have the text yet.
     pub(super) fn of(artifact: &Artifact) -> Self {
         let id = artifact.artifact_id.clone();
         let mut relayed = Self { id, digest: DefaultHasher::new(), text: String::new() };
@@ -47,8 +47,8 @@ impl RelayedArtifact {
         self.id == other.id && self.digest.finish() == other.digest.finish()
     }
 
-    /// The digests of its id and of its contents. A build of Annex that makes other digests relays the artifact once
-    /// more.
+    /// The digest of its id and the digest of its contents. Another build of Annex may make other digests, and then
+    /// relays the artifact once more.
     fn digests(&self) -> (u64, u64) {
         let mut id = DefaultHasher::new();
         self.id.as_str().hash(&mut id);
@@ -62,25 +62,26 @@ pub(super) struct Artifacts {
     relayed: Vec<RelayedArtifact>,
     /// Digests of artifacts that earlier turns relayed, oldest first.
     earlier: Vec<(u64, u64)>,
-    /// The number of artifacts without an id so far, earlier turns included.
+    /// The number of artifacts without an id so far, including those of earlier turns.
     unnamed: usize,
     /// The number of artifacts without an id in earlier turns.
     unnamed_before: usize,
 }
 
 impl Artifacts {
-    /// The record of a turn whose task got the artifacts in `earlier` from earlier turns.
+    /// The artifacts at the beginning of a turn. `earlier` lists those that earlier turns relayed.
     pub(super) fn after(earlier: &Link) -> Self {
         let Link { unnamed, artifacts, .. } = earlier;
         Self { earlier: artifacts.clone(), unnamed: *unnamed, unnamed_before: *unnamed, ..Self::default() }
     }
 
-    /// The number of artifacts without an id so far, earlier turns included.
+    /// The number of artifacts without an id so far, including those of earlier turns.
     pub(super) fn unnamed(&self) -> usize {
         self.unnamed
     }
 
-    /// Digests of all artifacts of the task that this server has relayed.
+    /// The digests of the relayed artifacts of the task, those of earlier turns first. At most [`MAX_DIGESTS`] are
+    /// returned.
     pub(super) fn digests(&self) -> Vec<(u64, u64)> {
         let now: Vec<(u64, u64)> = self.relayed.iter().map(RelayedArtifact::digests).collect();
         let is_replaced = |id: u64| now.iter().any(|(other, _)| *other == id);
@@ -103,12 +104,12 @@ impl Artifacts {
         self.relayed.len()
     }
 
-    /// True if the artifact was relayed with these contents.
+    /// True if this turn relayed the artifact with the same contents.
     pub(super) fn has(&self, shown: &RelayedArtifact) -> bool {
         self.relayed.iter().any(|relayed| relayed.is_same(shown))
     }
 
-    /// The texts of all artifacts, in order.
+    /// The texts of the artifacts of this turn, in order.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         self.relayed.iter().map(|relayed| relayed.text.as_str()).filter(|text| !text.is_empty())
     }
@@ -119,7 +120,8 @@ impl Artifacts {
         self.relayed.push(RelayedArtifact::of(artifact));
     }
 
-    /// Gives the artifacts of a whole task that have no id the ids that a stream's events would give, by their order.
+    /// Gives ids to the artifacts of a whole task that have none. They get the same ids as in the events of a stream,
+    /// by their order.
     pub(super) fn name_all(&mut self, artifacts: &mut [Artifact]) {
         let mut number = 0;
         for artifact in artifacts.iter_mut().filter(|artifact| artifact.artifact_id.is_empty()) {
@@ -129,8 +131,8 @@ impl Artifacts {
         self.unnamed = self.unnamed.max(number);
     }
 
-    /// Gives the artifact of an event an id if it has none. A further piece without an id belongs to the last artifact
-    /// without one.
+    /// Gives an id to the artifact of an event if it has none. An appended piece without an id belongs to the last such
+    /// artifact.
     pub(super) fn name(&mut self, artifact: &mut Artifact, append: bool) {
         if artifact.artifact_id.is_empty() {
             if !append || self.unnamed == self.unnamed_before {
@@ -145,8 +147,8 @@ impl Artifacts {
         self.relayed.iter().any(|relayed| relayed.id == *id)
     }
 
-    /// Records an artifact, or a piece, as relayed. Its text is kept for the session's history until all texts together
-    /// reach `max_bytes`.
+    /// Records an artifact, or a piece, as relayed. Its text is stored for the session's history, unless all texts
+    /// together would exceed `max_bytes`.
     pub(super) fn add(&mut self, artifact: &Artifact, append: bool, max_bytes: usize) {
         let id = &artifact.artifact_id;
         // Without `append` it is the first chunk, or an artifact that takes the place of one with the same id.

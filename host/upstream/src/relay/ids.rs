@@ -1,4 +1,4 @@
-//! The upstream's ids of a turn: checked, and stored before an event with these ids is relayed.
+//! The upstream's ids of a turn. They are checked, and stored before an event with these ids is relayed.
 
 use annex_agent::{AgentError, UpstreamContext};
 use annex_protocol::{ContextId, MessageId, TaskId, TaskState};
@@ -11,12 +11,13 @@ pub(super) struct Ids<'a> {
     remote: &'a UpstreamContext,
     /// The ids that are stored.
     noted: Link,
-    /// The ids that are known. The task is the one of this turn, once the upstream has named it.
+    /// The ids of this turn. The task is `None` until the upstream names it.
     known: Link,
 }
 
 impl<'a> Ids<'a> {
-    /// The ids of a turn. `sent` has the context and the waiting task that the message was sent to.
+    /// The ids at the beginning of a turn. `noted` is the stored link. `sent` contains the context and the waiting task
+    /// to which the message was sent.
     pub(super) fn new(remote: &'a UpstreamContext, noted: Link, sent: &Link) -> Self {
         let mut known = Link { context: sent.context.clone(), task: sent.waiting_task().cloned(), ..Link::default() };
         if known.task.is_some() {
@@ -26,12 +27,12 @@ impl<'a> Ids<'a> {
         Self { remote, noted, known }
     }
 
-    /// The ids that are known.
+    /// The ids of this turn so far.
     pub(super) fn known(&self) -> &Link {
         &self.known
     }
 
-    /// The upstream's task of this turn, once it is known.
+    /// The upstream's task of this turn; `None` until the upstream names it.
     pub(super) fn task(&self) -> Option<&TaskId> {
         self.known.task.as_ref()
     }
@@ -64,8 +65,8 @@ impl<'a> Ids<'a> {
         }
     }
 
-    /// Stores the state in which the turn ended. For a waiting task also stores the last message that was `shown` and
-    /// the artifacts, which the next turn compares with.
+    /// Stores the state in which the turn ended. If the task waits, also stores its artifacts and `shown`, the id of
+    /// its last status message. The next turn compares the task with both.
     pub(super) async fn note_end(
         &mut self,
         state: TaskState,

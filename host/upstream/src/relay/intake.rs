@@ -1,4 +1,4 @@
-//! The events that the upstream sends in a turn: made readable, and counted before they are stored or relayed.
+//! Counts the events of a turn and makes them readable before they are stored or relayed.
 
 use annex_protocol::StreamResponse;
 
@@ -8,13 +8,13 @@ use crate::failure::Deviation;
 /// The most artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
 
-/// The size and number of events so far. The limits keep an upstream that never stops from filling the task.
+/// The number and the size of the events so far. Their limits keep an upstream that never stops from filling the task.
 pub(super) struct Intake {
-    /// The most bytes that the turn may have.
+    /// The most bytes of events that the turn may have.
     room: usize,
-    /// Approximate bytes of the events so far.
+    /// The approximate bytes of all events so far.
     bytes: usize,
-    /// Bytes of the largest whole task so far.
+    /// The bytes of the largest whole task so far.
     task_bytes: usize,
     /// The number of events.
     taken: usize,
@@ -32,12 +32,12 @@ impl Intake {
         self.taken
     }
 
-    /// Approximate bytes of the events so far.
+    /// The approximate bytes of all events so far.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts an event. `artifacts` is the number that was relayed so far.
+    /// Counts an event. `artifacts` is the number of relayed artifacts. Fails if a limit is exceeded.
     pub(super) fn take(&mut self, event: &mut StreamResponse, artifacts: usize) -> Result<(), Deviation> {
         let bytes = self.read(event);
         if matches!(event, StreamResponse::Task(_)) {
@@ -46,7 +46,8 @@ impl Intake {
         self.count(bytes, artifacts)
     }
 
-    /// Counts a whole task. Only its growth since the last whole task is counted.
+    /// Counts a whole task that was read again. Only its growth since the last whole task counts. Fails if a limit is
+    /// exceeded.
     pub(super) fn take_asked(&mut self, event: &mut StreamResponse, artifacts: usize) -> Result<(), Deviation> {
         let bytes = self.read(event);
         let before = self.task_bytes;
@@ -54,7 +55,7 @@ impl Intake {
         self.count(bytes.saturating_sub(before), artifacts)
     }
 
-    /// Records the size of the whole task before this turn. That size is not held against the limit.
+    /// Counts the whole task as it was before this turn. Does not check the limit.
     pub(super) fn take_first(&mut self, event: &mut StreamResponse) {
         self.taken += 1;
         self.task_bytes = self.read(event);
@@ -75,7 +76,8 @@ impl Intake {
         self.check_number(artifacts)
     }
 
-    /// Replaces bytes that no client could read, and logs it once per turn. Returns the size of the event in bytes.
+    /// Replaces bytes that no client could read, and logs the first such event of the turn. Returns the size of the
+    /// event in bytes.
     fn read(&mut self, event: &mut StreamResponse) -> usize {
         if replace_unreadable(event) {
             self.unreadable += 1;

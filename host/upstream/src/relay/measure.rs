@@ -1,8 +1,8 @@
-//! Access to the parts and metadata that any kind of event has, and the event's size.
+//! Functions for events of any kind: access to their parts and metadata, and their size.
 
 use annex_protocol::{Artifact, Message, Metadata, Part, PartContent, Parts, StreamResponse};
 
-/// Replaces unreadable parts of an event, such as bytes that are not base64. Returns whether there were any.
+/// Replaces unreadable parts of an event, such as bytes that are not base64. Returns true if it replaced a part.
 pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
     let mut is_replaced = false;
     for parts in parts_of(event) {
@@ -11,7 +11,7 @@ pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
     is_replaced
 }
 
-/// Removes entries of the metadata of parts.
+/// Removes metadata from the parts of an event: every entry for whose key `is_removed` returns true.
 pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: fn(&str) -> bool) {
     for parts in parts_of(event) {
         // Shared parts are copied only if something is removed.
@@ -37,7 +37,8 @@ fn parts_of(event: &mut StreamResponse) -> Vec<&mut Parts> {
     }
 }
 
-/// All metadata of an event, without that of parts: parts are content.
+/// The metadata of an event and of the message or artifact in it. The metadata of parts is not returned, because parts
+/// are content.
 pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
     match event {
         StreamResponse::Message(message) => vec![&mut message.metadata],
@@ -50,7 +51,8 @@ pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
     }
 }
 
-/// The size of an event in bytes: its content, and a flat charge for the rest.
+/// The size of an event in bytes. It includes the content, the metadata, and 256 bytes for each part and for other
+/// overhead.
 pub(super) fn size(event: &StreamResponse) -> usize {
     // Parts without content need memory too, so many of them must count.
     const OVERHEAD: usize = 256;

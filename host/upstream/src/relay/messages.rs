@@ -1,19 +1,19 @@
-//! The messages of a turn: those before the first task event, and those that were relayed.
+//! The messages of a turn: those that arrived before any task event, and those that were relayed.
 //!
-//! Some agents send parts of a task's answer as message events in place of status updates. These are called loose
-//! messages.
+//! Some agents send parts of a task's answer as message events instead of status updates. Such messages are called
+//! loose.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use annex_protocol::{Message, MessageId, Part, PartContent, Role};
 
-/// The most messages of a task's history that one read of the task may relay.
+/// The most messages that are relayed from a task's history when the task is read once.
 const MAX_HISTORY: usize = 100;
 
 #[derive(Default)]
 pub(super) struct Messages {
-    /// Messages received before any task event: the answer, or the beginning of one.
+    /// Messages that arrived before any task event. They are the answer, or the beginning of one.
     waiting: Vec<Message>,
     /// True if a message without parts was dropped.
     had_empty: bool,
@@ -52,8 +52,8 @@ impl Messages {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Joins all waiting messages into one; `None` if none waits. Messages with the user's role count only if the agent
-    /// sent no other: an agent may repeat the user's message.
+    /// Joins all waiting messages into one; `None` if no message waits. Messages with the user's role are dropped if
+    /// there is any other, because an agent may repeat the user's message.
     pub(super) fn answer(&mut self) -> Option<Message> {
         let mut waiting = self.take_waiting();
         if waiting.iter().any(|message| message.role != Role::User) {
@@ -70,7 +70,8 @@ impl Messages {
         });
     }
 
-    /// True if the message continues the held one: both have the same id and role. Messages without an id never do.
+    /// True if the message is the next piece of the held one: both have the same id and role. A message without an id
+    /// is never a piece.
     pub(super) fn is_piece(&self, message: &Message) -> bool {
         let is_same = |held: &Message| held.message_id == message.message_id && held.role == message.role;
         !message.message_id.is_empty() && self.held.as_ref().is_some_and(is_same)
@@ -86,7 +87,7 @@ impl Messages {
         self.held.take()
     }
 
-    /// Adds to the text of loose messages. Some agents send their answer this way, piece by piece.
+    /// Joins a message to the loose messages so far. Some agents send their answer as loose messages, piece by piece.
     pub(super) fn add_beside(&mut self, message: &Message) {
         self.beside = Some(match self.beside.take() {
             Some(before) => joined(before, message.clone()),
@@ -109,9 +110,9 @@ impl Messages {
         self.sent.contains(&digest(message))
     }
 
-    /// The agent's messages in a task's history that were not relayed: those after the user's last one, and after
-    /// `shown`, the last message of an earlier turn. If the history has neither and the turn `continues` a task, no
-    /// message counts as new.
+    /// The agent's messages in `history` that were not relayed. They come after the user's last message, and after the
+    /// message with the id `shown`, which an earlier turn relayed. If the history has neither of these messages and the
+    /// turn `continues` a task, no message counts as new.
     pub(super) fn unseen(&self, history: Vec<Message>, shown: Option<&MessageId>, continues: bool) -> Vec<Message> {
         let is_old = |message: &Message| message.role == Role::User || Some(&message.message_id) == shown;
         let begin = match history.iter().rposition(is_old) {
@@ -133,7 +134,7 @@ impl Messages {
     }
 }
 
-/// Joins two messages. Texts under the same message id are joined into one text.
+/// Joins two messages. If both have the same id, adjacent texts are joined into one text.
 fn joined(mut first: Message, second: Message) -> Message {
     let is_same = first.message_id == second.message_id;
     let mut parts = second.parts.into_iter().peekable();
@@ -153,7 +154,7 @@ fn is_plain_text(part: &Part) -> bool {
     matches!(part.content, PartContent::Text(_)) && part.metadata.is_empty()
 }
 
-/// A digest of the whole message. The id alone is not enough: some agents use one id for all messages.
+/// A digest of a message's id and text. The id alone is not enough, because some agents use one id for all messages.
 fn digest(message: &Message) -> u64 {
     let mut hasher = DefaultHasher::new();
     message.message_id.as_str().hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! The relay's output: changes of the session, and events for the client.
+//! The output of the relay: changes of the session, and events for the client.
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext};
 use annex_conversation::{Event, StateDelta};
@@ -6,7 +6,7 @@ use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamRespons
 
 use super::measure::{metadata_of, remove_from_parts};
 
-/// True for metadata keys that this server itself sets for its clients, such as `annex/not-carried`.
+/// True for the metadata keys that this server sets for its clients, such as `annex/not-carried`.
 fn is_of_server(key: &str) -> bool {
     key.starts_with("annex/")
 }
@@ -14,7 +14,7 @@ fn is_of_server(key: &str) -> bool {
 pub(super) struct Outlet<'a> {
     turn: &'a TurnContext,
     remote: &'a UpstreamContext,
-    /// The agent's name, the author of its events in the session.
+    /// The agent's name. It is the author of the agent's events in the session.
     agent: &'a str,
     events: EventSender,
     /// The number of events that were relayed.
@@ -31,13 +31,13 @@ impl<'a> Outlet<'a> {
         self.sent
     }
 
-    /// Relays that the upstream has accepted the message and has sent no event yet.
+    /// Tells the client that the turn has begun, before the upstream has sent any event.
     pub(super) async fn begin(&self) -> Result<(), AgentError> {
         self.events.send(AgentEvent::Begun).await
     }
 
-    /// Relays an event. Removes metadata under the keys of this server and of extensions that run here, because only
-    /// these may write such keys.
+    /// Relays an event. Removes metadata under keys that belong to this server or to an extension that runs here,
+    /// because the upstream may not write such keys.
     pub(super) async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.sent += 1;
         let own = &self.remote.own_keys;
@@ -57,7 +57,7 @@ impl<'a> Outlet<'a> {
         self.turn.conversation.append(vec![event.into()]).await.map(drop).map_err(AgentError::unstored)
     }
 
-    /// Adds the answer to the session's history, with a last change of its state.
+    /// Adds the answer to the session's history, together with a last change of the session's state.
     pub(super) async fn remember(&self, answer: String, delta: StateDelta) -> Result<(), AgentError> {
         let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
         self.turn.conversation.stage(self.event(parts, delta)).await.map_err(AgentError::unstored)
@@ -67,8 +67,8 @@ impl<'a> Outlet<'a> {
         Event::new(self.agent, self.turn.task_id.clone(), parts, delta)
     }
 
-    /// The message with the agent's role, for relaying as a status; `None` for a copy of the user's message and for a
-    /// message without parts.
+    /// Prepares a message for relaying as a status message, with the agent's role. `None` if the message has the user's
+    /// role or no parts.
     pub(super) fn adopted(&self, message: Message) -> Option<Message> {
         if message.role == Role::User || message.parts.is_empty() {
             tracing::debug!("a status message of the upstream agent is the user's or has no parts; it is dropped");
@@ -77,8 +77,8 @@ impl<'a> Outlet<'a> {
         Some(self.as_agents(message))
     }
 
-    /// The message with the agent's role, without ids and extensions that only the upstream understands. A message
-    /// without an id gets one.
+    /// The message with the agent's role. Its task references, and the extensions that this server did not request, are
+    /// removed. A message without an id gets an id.
     pub(super) fn as_agents(&self, mut message: Message) -> Message {
         message.role = Role::Agent;
         if message.message_id.is_empty() {
@@ -89,8 +89,8 @@ impl<'a> Outlet<'a> {
         message
     }
 
-    /// Removes extensions that were not requested from the upstream. The upstream cannot activate extensions that run
-    /// here.
+    /// Removes extensions that this server did not request from the upstream. The upstream cannot activate extensions
+    /// that run here.
     pub(super) fn retain_asked(&self, extensions: &mut Vec<ExtensionUri>) {
         extensions.retain(|uri| self.remote.extensions.contains(uri));
     }

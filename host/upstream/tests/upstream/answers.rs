@@ -1,4 +1,4 @@
-//! Answers of the upstream: relayed, and added to the session.
+//! Answers of the upstream, which are relayed and added to the session.
 
 use annex_upstream::UpstreamConfig;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn artifact(id: &str, text: &str) -> Value {
     json!({"artifactId": id, "parts": [{"text": text}]})
 }
 
-/// A short name for each event.
+/// A short name for each event: its state, the text of its artifact, or `message`.
 fn kinds(events: &[Value]) -> Vec<String> {
     let kind = |event: &Value| {
         let state = &event["statusUpdate"]["status"]["state"];

@@ -1,4 +1,4 @@
-//! Runs turns as a server does, with a session and a store for the upstream's ids.
+//! Runs turns as a server does, with a session, and with a store for the upstream's ids.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -54,14 +54,14 @@ pub(crate) struct Bench {
     ids: Arc<Mutex<Ids>>,
 }
 
-/// The upstream's ids as they are stored.
+/// The stored ids of the upstream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Ids {
     pub(crate) context: Option<String>,
     pub(crate) tasks: HashMap<TaskId, String>,
 }
 
-/// The ids as the turn of one task sees them.
+/// The store of ids, as the turn of one task accesses it.
 struct IdsOfTurn {
     task: TaskId,
     ids: Arc<Mutex<Ids>>,
@@ -88,14 +88,14 @@ impl UpstreamIds for IdsOfTurn {
     }
 }
 
-/// A client's message, and the parts of the call that a server would add.
+/// A client's message, with the data that a server would add.
 pub(crate) struct Call {
     pub(crate) task: &'static str,
     pub(crate) message: Message,
     pub(crate) metadata: Metadata,
-    /// The change of state that extensions store with the message, as JSON.
+    /// A change of state, as JSON. Extensions store such a change together with the message.
     pub(crate) delta: &'static str,
-    /// Changes the server's side of the call, such as the start of the turn.
+    /// Changes the context that the server gives to the agent, such as the start of the turn.
     pub(crate) told: fn(&mut UpstreamContext),
 }
 
@@ -136,17 +136,17 @@ impl Bench {
         self.ids.lock().unwrap().clone()
     }
 
-    /// The context of a task without a turn.
+    /// The context for a task, as the server would make it.
     pub(crate) fn remote(&self, task: &'static str) -> UpstreamContext {
         UpstreamContext::new(Arc::new(IdsOfTurn { task: task.into(), ids: Arc::clone(&self.ids) }))
     }
 
-    /// A plain message for a task.
+    /// Runs a turn with a plain message in this task.
     pub(crate) async fn say(&self, task: &'static str) -> Turn {
         self.call(Call::new(task)).await
     }
 
-    /// Runs a turn as the server does: the user's event first.
+    /// Runs a turn as the server does: first adds the user's event to the session, then runs the agent.
     pub(crate) async fn call(&self, call: Call) -> Turn {
         let conversation = self.open(call.task).await;
         let delta = StateDelta::parse(call.delta).unwrap();
@@ -178,7 +178,7 @@ impl Bench {
         Turn { events, result }
     }
 
-    /// Begins a turn of the task, which may have had others.
+    /// Begins a turn of the task. The task may have had earlier turns.
     async fn open(&self, task: &'static str) -> Conversation {
         let stored = self.store.task(&task.into()).await.unwrap();
         let submission = Submission::of_process("one".into(), task.into());
@@ -197,7 +197,7 @@ impl Bench {
         serde_json::from_str(&session.state.merged().to_json_string()).unwrap()
     }
 
-    /// The authors and texts of the session's events, without events that have no text.
+    /// The author and the parts of each event of the session that has parts.
     pub(crate) async fn said(&self) -> Value {
         let session = self.store.conversation(&key(), Window::ALL).await.unwrap();
         let spoken = session.history.iter().filter(|event| !event.parts.is_empty());

@@ -1,4 +1,4 @@
-//! Reuse of connections to the upstream by one turn after the other.
+//! Turns that reuse the connections of earlier turns to the upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::bench::{Bench, config};
 
 const TURNS: usize = 20;
 
-/// The answer to a message, without its end.
+/// The response to a message, up to its last event. The end of the stream is missing.
 fn stream() -> String {
     let completed = json!({"taskId": "t", "contextId": "theirs", "status": {"state": "TASK_STATE_COMPLETED"}});
     let event = format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": {"statusUpdate": completed}}));
@@ -20,7 +20,7 @@ fn stream() -> String {
     format!("{head}{:x}\r\n{event}\r\n", event.len())
 }
 
-/// Reads one request; false at the end of the connection.
+/// Reads one request. False if the connection has ended.
 async fn read_request(connection: &mut TcpStream) -> bool {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") || bytes.starts_with(b"POST") && !bytes.ends_with(b"}")

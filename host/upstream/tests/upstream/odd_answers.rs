@@ -1,5 +1,5 @@
-//! Answers that deviate a little from A2A. The agent accepts readable ones, skips superfluous ones and makes up missing
-//! ids.
+//! Answers that deviate a little from A2A. The agent accepts readable answers, skips superfluous ones and makes up
+//! missing ids.
 
 use annex_agent::TurnStart;
 use annex_upstream::UpstreamConfig;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, Call, Turn, config};
 use crate::upstream::{Answer, Upstream, task};
 
-/// A turn whose upstream answers with a stream of these events.
+/// Runs a turn at an upstream that answers with a stream of these events.
 async fn streamed(events: Value) -> Turn {
     let events = events.as_array().unwrap().clone();
     let upstream = Upstream::start(true, move |_, method, _| match method {
@@ -20,13 +20,13 @@ async fn streamed(events: Value) -> Turn {
     Bench::new(&upstream).await.say("t").await
 }
 
-/// A turn whose upstream answers with this body and has no streams.
+/// Runs a turn at an upstream without streams. The upstream answers with this result.
 async fn whole(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
     Bench::new(&upstream).await.say("t").await
 }
 
-/// A turn at an upstream of version 0.3 that answers with this body.
+/// Runs a turn at an upstream of version 0.3. The upstream answers with this result.
 async fn whole_of_0_3(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
     let card = json!({"name": "By hand", "description": "Made by hand", "version": "1", "protocolVersion": "0.3.0",
@@ -55,7 +55,7 @@ fn artifact(append: bool, artifact: &Value) -> Value {
     json!({"artifactUpdate": {"taskId": "task-0", "contextId": "theirs", "append": append, "artifact": artifact}})
 }
 
-/// The events in short: each state with its text, each artifact with its id.
+/// The events of a turn in short form: each state with its text, each artifact with its id and text.
 fn told(turn: &Turn) -> Vec<String> {
     assert!(turn.result.is_ok(), "{turn:?}");
     let text = |parts: &Value| {

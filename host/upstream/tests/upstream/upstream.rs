@@ -16,13 +16,13 @@ pub(crate) enum Answer {
     Result(Value),
     /// The results of a stream.
     Stream(Vec<Value>),
-    /// A body of this media type.
+    /// A response with this media type and body.
     Body(&'static str, String),
     /// The `error` of a response.
     Error(Value),
-    /// No JSON-RPC at all.
+    /// A response with this HTTP status and body, which is not JSON-RPC.
     Status(u16, String),
-    /// An HTTP status with a `Retry-After`.
+    /// A response with this HTTP status, and with this value of `Retry-After`.
     Later(u16, &'static str),
 }
 
@@ -74,7 +74,7 @@ impl Upstream {
         Self::start(false, |number, _, _| Answer::Result(json!({"task": task(number, "COMPLETED")}))).await
     }
 
-    /// The requests so far, without those for the card.
+    /// The requests so far, without requests for the card.
     pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }
@@ -84,13 +84,13 @@ impl Upstream {
         self.cards.lock().unwrap().last().unwrap().1.clone()
     }
 
-    /// Serves these cards from now on, in order. The last one repeats.
+    /// Sets the responses for the card from now on, in order. The last one repeats.
     pub(crate) fn show(&self, cards: impl IntoIterator<Item = (StatusCode, Value)>) {
         *self.cards.lock().unwrap() = cards.into_iter().collect();
     }
 }
 
-/// A task in the conversation `theirs`.
+/// The JSON of a task in the context `theirs`.
 pub(crate) fn task(number: usize, state: &str) -> Value {
     let state = format!("TASK_STATE_{state}");
     json!({"id": format!("task-{number}"), "contextId": "theirs", "status": {"state": state}})

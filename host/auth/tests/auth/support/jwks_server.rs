@@ -1,4 +1,4 @@
-//! An issuer's key server on the loopback interface, with faults on demand.
+//! An issuer's key server on the loopback interface. Tests choose its answers, which may be faulty.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,18 +11,18 @@ use tokio::task::JoinHandle;
 /// An answer of the server.
 #[derive(Clone)]
 pub(crate) enum Answer {
-    /// 200 with this body.
+    /// The status 200 with this body.
     Keys(String),
     /// A status line and headers, without a body.
     Status(&'static str),
-    /// 200 with a body that does not end.
+    /// The status 200 with a body that does not end.
     Endless,
 }
 
 pub(crate) struct JwksServer {
     pub(crate) url: String,
     answer: watch::Sender<Answer>,
-    /// One permit releases one response.
+    /// A semaphore that each response waits for. One permit releases one response.
     gate: Arc<Semaphore>,
     hits: Arc<AtomicUsize>,
     hit: watch::Receiver<usize>,
@@ -68,12 +68,12 @@ impl JwksServer {
         self.gate.add_permits(1000);
     }
 
-    /// Releases one response.
+    /// Releases one waiting response.
     pub(crate) fn open_once(&self) {
         self.gate.add_permits(1);
     }
 
-    /// The number of requests. Connections are not reused.
+    /// The number of requests so far. Each connection counts as a request, because connections are not reused.
     pub(crate) fn hits(&self) -> usize {
         self.hits.load(Ordering::SeqCst)
     }

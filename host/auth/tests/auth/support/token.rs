@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::support::fixture;
 
-/// Seconds since 1970, `offset` seconds from now.
+/// The time `offset` seconds from now, in seconds since 1970.
 pub(crate) fn time(offset: i64) -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap() + offset
 }
 
-/// Valid claims with `changes`; `null` removes a claim.
+/// Valid claims, overwritten with those in `changes`. A value of `null` removes a claim.
 pub(crate) fn claims(changes: &Value) -> Value {
     let mut claims = json!({"iss": "https://issuer.example", "aud": "annex", "sub": "ada", "exp": time(600)});
     for (name, value) in changes.as_object().unwrap() {
@@ -28,12 +28,12 @@ pub(crate) fn claims(changes: &Value) -> Value {
     claims
 }
 
-/// A valid token with these changes, signed with the key `p256`.
+/// A token with the claims of [`claims`], signed with the key `p256`.
 pub(crate) fn token(changes: &Value) -> String {
     signed("p256", &json!({"alg": "ES256", "kid": "p256", "typ": "JWT"}), &claims(changes))
 }
 
-/// A token with any header, signed with a private key in `fixtures`.
+/// A token with this header and these claims. `key` names the private key in `fixtures` that signs it.
 pub(crate) fn signed(key: &str, header: &Value, claims: &Value) -> String {
     signed_text(key, &header.to_string(), &claims.to_string())
 }
@@ -48,7 +48,7 @@ pub(crate) fn unsigned(header: &str, claims: &str) -> String {
     format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims))
 }
 
-/// A token with a symmetric signature.
+/// A token with a symmetric signature, made with `secret`.
 pub(crate) fn signed_symmetrically(secret: &[u8], header: &Value, claims: &Value) -> String {
     let message = unsigned(&header.to_string(), &claims.to_string());
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message.as_bytes());

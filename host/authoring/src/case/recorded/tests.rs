@@ -6,7 +6,7 @@ const URI: &str = "https://a.example/v1";
 const TASK_ID: &str = "0197f9c2-7c1e-7d8a-b0a5-2f2b3f6c9a11";
 const CONTEXT_ID: &str = "0197f9c2-7c1e-7d8a-b0a5-000000000000";
 
-/// A turn with these steps and additional fields.
+/// A turn with these steps. `more` has further fields of the turn.
 #[expect(clippy::needless_pass_by_value, reason = "each caller writes the JSON in its place")]
 fn turn(steps: Json, more: Json) -> RecordedTurn {
     let mut turn = json!({

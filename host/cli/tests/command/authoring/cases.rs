@@ -202,7 +202,7 @@ fn a_report_for_ci_systems_is_xml() -> Result<()> {
     Ok(())
 }
 
-/// Checks that each element is closed, and that text has neither bare signs of markup nor control characters.
+/// Checks that each element is closed, and that text has neither unescaped markup nor control characters.
 fn check_xml(text: &str) -> Result<()> {
     let body = text.strip_prefix("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n").context("it has no head")?;
     let mut open = Vec::new();
@@ -263,7 +263,8 @@ fn what_is_missing_is_named_before_anything_runs() -> Result<()> {
     Ok(())
 }
 
-/// `examples/payment-cards` has one extension in two languages. Its own project, in Python, is built and tried by `.ci/run`.
+/// `examples/payment-cards` is a project in Python. This test runs its cases with the same extension written in Rust.
+/// `.ci/run` builds and tests the project in Python.
 #[test]
 fn the_cases_of_a_project_in_python_hold_for_the_same_extension_in_rust() -> Result<()> {
     let project = Project::built(annex_components::PAYMENT_CARDS, "[settings]\nactivate = \"always\"\n")?;

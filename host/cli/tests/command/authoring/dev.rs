@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Project;
 use crate::support::{annex, run};
 
-/// More than a build and a load take on a busy machine.
+/// The timeout for a build and a load, which is long because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HELLO_URI: &str = "https://annex.example/hello/v1";
 const TEST_URI: &str = "https://annex.example/test/v1";
@@ -27,14 +27,14 @@ fn project(component: &str) -> Result<Project> {
     Ok(project)
 }
 
-/// The command while it runs, killed at the end of the test.
+/// A running `annex dev`, which is killed at the end of the test.
 struct Dev {
     process: Child,
     out: Lines,
     err: Lines,
 }
 
-/// The lines that a process writes, available at once.
+/// The lines that a process has written. A thread reads them, so that the process never waits.
 struct Lines(Receiver<String>);
 
 impl Lines {
@@ -51,7 +51,7 @@ impl Lines {
         Self(receiver)
     }
 
-    /// The next line with this in it.
+    /// Waits for the next line that contains `expected`, and returns it.
     fn until(&self, expected: &str) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = String::new();
@@ -76,7 +76,7 @@ impl Dev {
         Ok(Self { process, out, err })
     }
 
-    /// Waits until the extension is installed, and returns the URL to try.
+    /// Waits until the extension `name` is installed, and returns the URL of the server.
     fn serves(&self, name: &str) -> Result<String> {
         self.out.until(&format!("{name} 0.1.0 is in force"))?;
         let line = self.out.until("annex send ")?;
@@ -104,7 +104,7 @@ impl Drop for Dev {
     }
 }
 
-/// The answer to a message, as JSON.
+/// Sends a message that requests `extension`, and returns the answer's JSON.
 fn sent(url: &str, extension: &str) -> Result<String> {
     let sent = run(["send", url, "Hi", "--extension", extension, "--json"])?;
     assert_eq!(sent.code, Some(0), "{}", sent.err);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::{check_refused, files_below, run_in};
 
-/// Each language with the file that its author begins in.
+/// Each language, with the source file that an author edits first.
 const LANGUAGES: [(&str, &str); 6] = [
     ("rust", "src/lib.rs"),
     ("js", "src/extension.js"),

@@ -58,14 +58,14 @@ fn stamped(seconds: u64, stamp: &str) -> Value {
     )
 }
 
-/// A recording of the timestamp extension.
+/// The lines of a recording of the timestamp extension, with two turns.
 fn stamps() -> Vec<Value> {
     let settings = json!({ "grants": { "clock": true } });
     let turns = [stamped(1_893_456_000, "2030-01-01T00:00:00.000Z"), stamped(0, "1970-01-01T00:00:00.000Z")];
     [vec![head(TIMESTAMP_URI, &settings)], turns.to_vec(), vec![end(2)]].concat()
 }
 
-/// A recording of one turn of the test extension, with this parameter `behaviour`.
+/// The lines of a recording of the test extension, with one turn. `behaviour` is a parameter of the extension.
 fn tested(behaviour: &Value) -> Vec<Value> {
     let settings = json!({ "parameters": { "behaviour": behaviour } });
     let added = json!({ "adds": { "test/response": "artifact" } });
@@ -73,7 +73,7 @@ fn tested(behaviour: &Value) -> Vec<Value> {
     vec![head(TEST_URI, &settings), turn(TEST_URI, &steps), end(1)]
 }
 
-/// A folder with a recording.
+/// A project with a built component, and with the recording `turns.jsonl`.
 fn project(component: &str, settings: &str, lines: &[Value]) -> Result<Project> {
     let project = Project::built(component, settings)?;
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -172,7 +172,7 @@ fn a_recording_that_was_broken_off_is_played_with_a_note() -> Result<()> {
     Ok(())
 }
 
-/// The settings of a recording may be a stranger's.
+/// The settings of a recording may come from an untrusted person, so they must not name secrets of this machine.
 #[test]
 fn a_replayed_component_has_no_secret_of_this_machine() -> Result<()> {
     let secrets = json!({ "KEY": { "file": "/etc/hostname" }, "MISSING": { "file": "/nowhere/at-all" } });
@@ -282,7 +282,7 @@ fn each_mistake_is_named_with_its_place_and_the_way_out() -> Result<()> {
     Ok(())
 }
 
-/// A terminal shows untrusted texts.
+/// A recording contains untrusted texts, which must not control the terminal.
 #[test]
 fn what_steers_a_terminal_is_shown_escaped() -> Result<()> {
     let mut lines = stamps();

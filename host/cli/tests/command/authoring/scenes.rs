@@ -17,7 +17,7 @@ task-resumption = true
 agent-steps = true
 "#;
 
-/// Asserts that the case passes.
+/// Asserts that `component` passes the case.
 #[track_caller]
 fn check(component: &str, settings: &str, case: &str) -> Result<()> {
     let project = Project::built(component, settings)?;
@@ -27,7 +27,7 @@ fn check(component: &str, settings: &str, case: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that a turn of the test extension with this `behaviour` has the outcome `expect`.
+/// Asserts that a turn of the test extension has the outcome `expect`. `behaviour` is a parameter of the extension.
 #[track_caller]
 fn check_told(behaviour: &str, given: &str, expect: &str) -> Result<()> {
     check(
@@ -324,7 +324,7 @@ fn a_limit_and_a_broken_contract_are_faults() -> Result<()> {
     )
 }
 
-/// The settings are the project's own words, and so may be a stranger's.
+/// The settings of a project may come from an untrusted person, so they must not name secrets of this machine.
 #[test]
 fn a_component_under_test_has_no_secret_of_this_machine() -> Result<()> {
     let secrets = "\n[settings.grants.secrets]\nKEY = { file = \"/etc/hostname\" }\nOTHER = { env = \"PATH\" }\n";

@@ -16,7 +16,8 @@ fn update(task: &Task, state: TaskState) -> Entry {
     StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id, status, ..Default::default() }).into()
 }
 
-/// Tries the steps by themselves. Steps that do not fit are made one by one in a transaction, so no other test would notice.
+/// Tests the steps of one round trip. An append whose steps fail is made statement by statement, so other tests would
+/// not notice.
 #[tokio::test]
 async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,8 @@ const FIRST_GAP: f64 = 9_007_199_254_740_992.0;
 /// The double for a JSON number. A fraction becomes the nearest double.
 ///
 /// # Errors
-/// An integer without an equal double, such as `9007199254740993`, and a number beyond the range of doubles.
+/// When the number is an integer without an equal double, such as `9007199254740993`, or is beyond the range of
+/// doubles.
 pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     let double: f64 = number.parse().map_err(FieldError::not_carried)?;
     if double.is_infinite() {
@@ -21,9 +22,9 @@ pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     Err(FieldError::not_carried(format_args!("{} is an integer without an equal double", shortened(number))))
 }
 
-/// Tells whether a double of at least 2^53 has the value that the number's author meant. Digits alone mean exactly that
-/// integer. With an exponent or a point the author probably started from a double, and wrote only as many digits as
-/// identify it.
+/// Tells whether `double`, which is at least 2^53, is the value that the author of `number` meant. Digits without an
+/// exponent or a point mean exactly that integer. Otherwise the author probably started from a double, and wrote only
+/// as many digits as identify that double.
 fn stands_for(double: f64, number: &str) -> bool {
     // Compared as decimal digits, because a comparison of doubles would have rounded already.
     let value = Decimal::of(number);
@@ -35,8 +36,8 @@ fn stands_for(double: f64, number: &str) -> bool {
         || (!is_written_as_integer && value == Decimal::of(&format!("{double:e}")))
 }
 
-/// The value of a number, independent of its notation: the integer `digits`, without leading or trailing zeros, times
-/// ten to the power of `exponent`.
+/// The value of a number, independent of its notation: `digits` times ten to the power of `exponent`. `digits` is an
+/// integer without leading or trailing zeros.
 #[derive(PartialEq)]
 struct Decimal {
     digits: String,
@@ -57,7 +58,7 @@ impl Decimal {
     }
 }
 
-/// A number for an error text, shortened: it may have as many digits as fit into the document.
+/// The beginning of a number, for an error text. A number may have as many digits as fit into the document.
 fn shortened(number: &str) -> String {
     const SHOWN: usize = 40;
     if number.len() <= SHOWN { number.to_owned() } else { number.chars().take(SHOWN).chain(['…']).collect() }

@@ -1,5 +1,5 @@
-//! Converts JSON text to protobuf values in one pass. The pass sees the digits of numbers, which serde_json's own
-//! values lose.
+//! Converts JSON text to protobuf values in one pass. It reads the digits of numbers, which serde_json's own values
+//! lose.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use super::double::double_of;
 use crate::convert::{FieldError, at};
 
 /// Reads the text of a [`Json`](annex_protocol::Json). The text is valid and nests at most `Json::MAX_DEPTH` deep,
-/// which limits the recursion.
+/// which limits the depth of the recursion.
 pub(super) struct Reader<'a> {
     rest: &'a str,
-    /// The number of messages around the next value.
+    /// The number of protobuf messages around the next value.
     depth: usize,
 }
 
-/// The most messages that a value may nest. Readers of protobuf allow a hundred in total, and the value itself is up to
-/// ten deep in an answer.
+/// The most protobuf messages that a value may nest. Readers of protobuf allow a hundred, and in an answer up to ten
+/// messages are around the value.
 const MAX_DEPTH: usize = 90;
-/// The messages that an object adds around its values: the value, the struct, the entry.
+/// The number of messages that an object adds around its values: the value, the struct, the entry.
 const OBJECT: usize = 3;
-/// The messages that an array adds around its values: the value, the list.
+/// The number of messages that an array adds around its values: the value, the list.
 const ARRAY: usize = 2;
 
 impl<'a> Reader<'a> {
@@ -36,7 +36,8 @@ impl<'a> Reader<'a> {
     /// Reads the next value.
     ///
     /// # Errors
-    /// A number without an equal double, and half a surrogate pair, which JSON allows and protobuf does not.
+    /// When a number has no equal double, or a string contains half a surrogate pair, which JSON allows and protobuf
+    /// does not.
     pub(super) fn value(&mut self) -> Result<Value, FieldError> {
         self.rest = self.rest.trim_ascii_start();
         let kind = match self.rest.as_bytes() {
@@ -80,7 +81,8 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    /// Skips the separator before an entry or item, or the closing bracket. Returns whether another one follows.
+    /// Skips the separator in front of an entry or item, or the closing bracket. Returns true if an entry or item
+    /// follows.
     fn has_next(&mut self) -> bool {
         match self.step() {
             // In an empty object or list the closing bracket follows at once, and there is no entry to read.
@@ -93,7 +95,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips white space and one character.
+    /// Skips white space and one character. Returns that character.
     fn step(&mut self) -> Option<char> {
         let mut rest = self.rest.trim_ascii_start().chars();
         let stepped_over = rest.next();

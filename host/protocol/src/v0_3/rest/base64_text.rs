@@ -10,7 +10,7 @@ use base64::alphabet::STANDARD as STANDARD_ALPHABET;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-/// Decodes base64 with or without padding, after both alphabets were made one.
+/// Decodes base64 in the standard alphabet, with or without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD_ALPHABET,
     GeneralPurposeConfig::new()
@@ -18,8 +18,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The base64 of the file. If the field contains padded base64 of padded base64, the inner text, otherwise the field
-/// itself. Invalid base64 is returned unchanged, and validation of the request refuses it.
+/// The base64 of the file. A field that contains padded base64 of padded base64 was encoded twice: the result is the
+/// inner base64. Any other field is returned unchanged. If it is not base64, validation of the request refuses it.
 pub(super) fn decode(field: String) -> String {
     let standard: String = field.chars().map(standard_digit).collect();
     let inner = LENIENT.decode(&standard).ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -31,7 +31,7 @@ pub(super) fn decode(field: String) -> String {
     }
 }
 
-/// The text of the field for a file whose base64 is `text`.
+/// The content of the field for a file whose base64 is `text`.
 pub(super) fn encode(text: &str) -> String {
     STANDARD.encode(text)
 }

@@ -55,7 +55,7 @@ impl Serialize for Part<'_> {
     }
 }
 
-/// The HTTP+JSON binding.
+/// The form of parts in the HTTP+JSON binding.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rest;
 

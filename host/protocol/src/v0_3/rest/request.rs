@@ -48,8 +48,8 @@ readable! {
 
 /// The body of `POST /v1/message:send` and `POST /v1/message:stream`.
 ///
-/// The answer is awaited only when `blocking` is `true`: in ProtoJSON, no value is `false`. This is the opposite of
-/// JSON-RPC, and how the official servers of 0.3 read it.
+/// The client waits for the answer only if `blocking` is `true`, because a missing boolean is `false` in ProtoJSON. In
+/// JSON-RPC a missing `blocking` means `true`. The official servers of 0.3 have the same difference.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`]
@@ -116,8 +116,8 @@ pub fn refusal_of_push_config(error: A2aError, body: &Json) -> A2aError {
     renamed(error, field_of_push_config(is_body))
 }
 
-/// The renaming of a config's fields. `is_body` is true if the config is the whole body, false if it is the field
-/// `config`.
+/// Returns the function that renames the fields of a config in errors. `is_body` is true if the config is the whole
+/// body, and false if it is the field `config`.
 fn field_of_push_config(is_body: bool) -> impl Fn(&str) -> String {
     let prefix = if is_body { "pushNotificationConfig" } else { "config.pushNotificationConfig" };
     move |field: &str| match field {

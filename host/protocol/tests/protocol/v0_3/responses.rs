@@ -12,7 +12,7 @@ pub(super) fn input<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&read(&format!("{name}.1_0.json"))).unwrap()
 }
 
-/// Compares with a file; `UPDATE_FIXTURES=1` writes it.
+/// Compares the JSON of a value with a file. With `UPDATE_FIXTURES=1` it writes the file instead.
 pub(super) fn check<T: Serialize>(value: &T, file: &str) {
     let text = serde_json::to_string(value).unwrap() + "\n";
     if std::env::var_os("UPDATE_FIXTURES").is_some() {

@@ -13,7 +13,8 @@ use crate::contract::{
     Rejection, Rewrite, StateChange, Wait,
 };
 
-/// All hooks of a turn get the same request and beginning. The turn converts them once and keeps this form.
+/// The forms of the request and the beginning that the hooks take. A turn converts them once, because all of its hooks
+/// get the same request and beginning.
 pub(crate) type Request = types::Request;
 pub(crate) type Beginning = hooks::transition::Beginning;
 pub(super) type MetadataEntry = types::MetadataEntry;
@@ -206,7 +207,7 @@ impl From<ClientEvent> for hooks::client::Incoming {
 }
 
 impl From<logging::Level> for LogLevel {
-    /// The process's log has no level above error.
+    /// Turns `critical` into `error`, the highest level in the log of the process.
     fn from(level: logging::Level) -> Self {
         match level {
             logging::Level::Trace => Self::Trace,

@@ -12,10 +12,11 @@ use crate::contract::{
 };
 use crate::hook::Hook;
 
-/// The result of a call. The outer result fails with a trap or a limit. The inner result is what the hook returns.
+/// The result of calling a hook. The outer error is a trap or an exceeded limit. The inner result is the hook's own
+/// result.
 type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
-/// The exported hooks. `None` if the component does not export the hook.
+/// The functions of a component's hooks. A field is `None` if the component does not export the hook.
 pub(crate) struct Exports {
     descriptor: hooks::descriptor::GuestIndices,
     card: Option<hooks::card::GuestIndices>,
@@ -29,7 +30,7 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// Looks up the exported hooks.
+    /// Looks up the functions of the exported hooks.
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         let has = |hook| exported.contains(&hook);
         Ok(Self {
@@ -46,10 +47,11 @@ impl Exports {
         })
     }
 
-    /// Compares the types of all exported functions with the contract. The lookup alone only checks their names.
+    /// Compares the types of all exported functions with the contract. The lookup alone only checks the names of the
+    /// functions.
     ///
     /// # Errors
-    /// The hook whose type differs, and the position in the type.
+    /// Returns the first hook whose type differs, and the position of the difference in the type.
     pub(crate) fn check_types(
         &self,
         store: &mut Store<HostState>,

@@ -17,7 +17,7 @@ use crate::recording::StepResult;
 /// An extension's changes to a request.
 #[derive(Default)]
 pub(in crate::chain) struct RequestChanges {
-    /// State delta.
+    /// The keys of session state that the extension sets, with their new values.
     pub(in crate::chain) delta: JsonObject,
     /// The parts of the message, if the extension rewrote them.
     pub(in crate::chain) parts: Option<Vec<Part>>,
@@ -26,15 +26,15 @@ pub(in crate::chain) struct RequestChanges {
 /// A value of the request under a key that the extension owns.
 struct OwnValue<'a> {
     location: Location,
-    /// The JSON pointer to the metadata that it is in.
+    /// JSON pointer to the metadata that contains the key.
     pointer: &'static str,
     key: &'a str,
     value: &'a Json,
 }
 
 impl Member {
-    /// Runs the hooks of the way in on a message with `parts`. Returns the member and its changes, or `None` if it
-    /// stays inactive.
+    /// Runs the hooks of the way in on a message with `parts`. Returns the member and its changes, or `None` if the
+    /// extension stays inactive.
     pub(in crate::chain) async fn enter(
         extension: &Arc<Extension>,
         request: &TurnRequest<'_>,

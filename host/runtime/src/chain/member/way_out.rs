@@ -15,12 +15,12 @@ use crate::recording::recorder::TurnRecorder;
 use crate::recording::{Attention, StepResult};
 
 impl Member {
-    /// True if the member has the hook and is not out.
+    /// True if the extension has the hook and still takes part in the turn.
     fn takes_part_in(&self, hook: Hook) -> bool {
         self.extension.program.hooks.has(hook) && !self.is_out()
     }
 
-    /// Asks whether the agent may run.
+    /// Asks the extension whether the agent may run.
     pub(in crate::chain) async fn begin(
         &mut self,
         seen: &SeenRequest,
@@ -54,7 +54,8 @@ impl Member {
         }
     }
 
-    /// Asks about a change of the task's state from `current`. An annotation is written to `update`.
+    /// Asks the extension about a change of the task's state from `current` to the state in `update`. An annotation by
+    /// the extension is added to `update`.
     pub(in crate::chain) async fn change(
         &mut self,
         current: TaskState,
@@ -113,7 +114,7 @@ impl Member {
         })
     }
 
-    /// Lets the extension add metadata to an event. After a failure it takes no further part in the turn.
+    /// Lets the extension add metadata to an event. After a failure the extension takes no further part in the turn.
     pub(in crate::chain) async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         let step = self.noting(|asked| outgoing::is_among(event, asked.events), |recorder| recorder.event(event));
         let before = step.as_ref().map(|recorder| recorder.own(outgoing::metadata_of(event)));
@@ -124,7 +125,8 @@ impl Member {
         self.settled(Hook::Response, responded)
     }
 
-    /// Begins a step of the recording, if there is one and either the extension or its shadow takes the event.
+    /// Begins a step of the recording. Returns `None` if the turn is not recorded, or if neither the extension nor its
+    /// shadow wants the step, as `is_asked` tells.
     fn noting(
         &self,
         is_asked: impl Fn(&Attention) -> bool,
@@ -171,7 +173,7 @@ impl Member {
     }
 }
 
-/// Ends the step, if one was begun.
+/// Ends the step with `result`. Does nothing if no step was begun.
 fn noted<T>(
     step: Option<Arc<TurnRecorder>>,
     result: &Result<T, Fault>,

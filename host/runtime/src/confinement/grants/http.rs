@@ -53,9 +53,9 @@ pub struct HttpRule {
 /// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpScheme {
-    /// Encrypted.
+    /// HTTPS, which is encrypted.
     Https,
-    /// Plain text.
+    /// HTTP, which is not encrypted.
     Http,
 }
 
@@ -100,10 +100,9 @@ impl HttpRule {
     }
 }
 
-/// True if servers may interpret the path differently, so that it may leave the folder that it seems to be in. Some
-/// servers treat an encoded slash as a separator (`/v1/..%2fadmin`), some decode more than once
-/// (`/v1/%252e%252e/admin`), and some drop parameters after a semicolon (`/v1/..;/admin`). Takes time in proportion
-/// to the path.
+/// True if some servers may resolve the path to one outside of its folder. Some servers treat an encoded slash as a
+/// separator (`/v1/..%2fadmin`), some decode more than once (`/v1/%252e%252e/admin`), and some drop parameters after a
+/// semicolon (`/v1/..;/admin`). The check takes time in proportion to the length of the path.
 fn is_ambiguous(path: &str) -> bool {
     let decoded = fully_decoded(path);
     let slashes = |text: &[u8]| text.iter().filter(|byte| **byte == b'/').count();
@@ -149,7 +148,7 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// True if the host of the URL matches.
+    /// True if the pattern matches the host of the URL.
     #[must_use]
     pub fn is_of(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.host().is_some_and(|host| self.covers(&host)))

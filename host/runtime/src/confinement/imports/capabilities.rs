@@ -48,8 +48,8 @@ impl HostState {
         self.answer(violations, spent)
     }
 
-    /// Charges a worker's time to the guest, and stops a guest that has exceeded its limit. A busy host is not
-    /// charged.
+    /// Charges a worker's time to the guest, and returns the worker's result. A guest that has exceeded its CPU limit
+    /// is stopped. If no worker was free, the call ends without a fault of the guest.
     fn answer<T>(&mut self, done: Result<T, SchemaError>, spent: Duration) -> wasmtime::Result<Result<T, String>> {
         // Charged in any case: an unusable schema has used the time too.
         self.charge(spent)?;

@@ -13,8 +13,8 @@ use crate::contract::LogLevel;
 use crate::observation::log::Log;
 use crate::overrides::ServiceOverrides;
 
-/// True for header fields that guests may neither write nor read: those of the connection, of proxies, and of the
-/// choice of host.
+/// True for header fields that guests may neither write nor read, such as `connection`, `host` and
+/// `proxy-authorization`.
 fn is_forbidden(name: &HeaderName) -> bool {
     DEFAULT_FORBIDDEN_HEADERS.contains(name) || [TE, TRAILER].contains(name) || name.as_str().starts_with("proxy-")
 }

@@ -1,5 +1,5 @@
-//! `wasi:keyvalue`: an extension's buckets. One is lasting, one belongs to the turn's task and one to its
-//! conversation.
+//! `wasi:keyvalue`: the buckets of an extension. There are three: a lasting one, one for the task of the turn, and one
+//! for its conversation.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::confinement::profile::Profile;
 use crate::confinement::store::HostState;
 use crate::contract::{BucketError, KeyPage};
 
-/// Another name of the lasting bucket.
+/// A second name of the lasting bucket. Its first name is empty.
 const DEFAULT: &str = "default";
 
-/// A bucket of the extension. The handle is the number of its kind; the host knows the rest.
+/// The resource type of a bucket. The number of the handle is the kind of the bucket, so the type holds no data.
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct Bucket;
 
@@ -25,12 +25,13 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 }
 
 impl HostState {
-    /// The key-value store of the turn, or else that of the host.
+    /// The key-value store of the turn. Without one, the store of the runtime.
     fn keyvalue(&self) -> &dyn KeyValueStore {
         self.overrides().keyvalue.as_ref().unwrap_or(&self.profile.services.keyvalue).as_ref()
     }
 
-    /// The space of a bucket in this turn. `None` if the turn has no task or conversation for it.
+    /// The space that holds the keys of a bucket in this turn. `None` for the bucket of a task or conversation that the
+    /// turn does not have.
     fn space_of(&self, kind: ScopeKind) -> Option<Space> {
         if kind == ScopeKind::Lasting {
             return Some(self.profile.space.clone());

@@ -11,10 +11,10 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
 
-/// Most bytes accepted at once.
+/// Most bytes of one write.
 const MAX_WRITE: usize = 64 << 10;
 
-/// One of the two streams. Clones share it.
+/// Standard output or standard error. Clones write to the same stream.
 #[derive(Clone)]
 pub(super) struct LogStream(Arc<Mutex<Lines>>);
 
@@ -61,7 +61,7 @@ impl Lines {
     }
 }
 
-/// Logs a last line without a line break.
+/// Logs the last line if it has no line break.
 impl Drop for Lines {
     fn drop(&mut self) {
         if !self.line.is_empty() {
@@ -102,7 +102,7 @@ impl StdoutStream for LogStream {
         Box::new(self.clone())
     }
 
-    /// Used by WASI 0.3, which this host does not support.
+    /// Only WASI 0.3 uses this function, and the host does not support that version.
     fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
         Box::new(MemoryOutputPipe::new(0))
     }

@@ -19,7 +19,7 @@ use crate::overrides::{Clock, Random, ServiceOverrides};
 
 /// Most handles that an instance can hold: streams, pollables, requests, responses.
 const MAX_RESOURCES: usize = 100;
-/// Random bytes per call.
+/// Most random bytes per call.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
 /// The WASI state of an instance, created on first use.

@@ -1,10 +1,12 @@
 //! Resets the memory of a kept instance after each turn. Contains all unsafe code for keeping instances.
 //!
-//! The engine maps a memory privately, from its initial image or empty. The kernel gives the process its own page on
-//! each write, so only pages that are not part of the image can differ from the snapshot. The kernel lists these
-//! pages (`PAGEMAP_SCAN`, Linux 6.7), and all of them are copied back. The zero page is listed too. Most pages that
-//! map it were only read. Some were written, because the kernel replaces pages of zeros by the zero page when it
-//! splits a huge page or merges equal pages.
+//! The engine maps a memory privately: from its initial image, or empty. On the first write to a page, the kernel gives
+//! the process its own copy of the page. So a page that still belongs to the image is unchanged. The kernel lists all
+//! other pages (`PAGEMAP_SCAN`, Linux 6.7), and their bytes are copied back from the snapshot.
+//!
+//! The list contains places where the kernel has mapped its zero page. Most of these were only read. But some were
+//! written, because the kernel replaces a page of zeros by the zero page when it splits a huge page or merges equal
+//! pages.
 #![expect(unsafe_code, reason = "the engine has no way to write a component's memory, and libc none to ask for pages")]
 
 use std::fs::File;
@@ -29,8 +31,8 @@ impl MemoryRange {
         Self { address: bytes.as_ptr().expose_provenance(), length: bytes.len() }
     }
 
-    /// Unmaps pages that were only read: comparing the memory has mapped each of them, and every scan would visit
-    /// them again. They are mapped again, with the same bytes, on the next read.
+    /// Unmaps all pages that were only read. Comparing the memory with the snapshot has mapped every page, and each
+    /// later scan would visit all pages. An unmapped page is mapped again, with the same bytes, on the next read.
     ///
     /// The requirements of [`MemoryRange::put_back`] apply.
     ///
@@ -62,7 +64,8 @@ impl MemoryRange {
         Ok(())
     }
 
-    /// Writes `snapshot` over all pages that may differ from it; see the module for why no other page can.
+    /// Writes the bytes of `snapshot` over all pages that may have changed. The module explains why other pages cannot
+    /// differ from the snapshot.
     ///
     /// The caller must hold the only handle of the store that owns the memory. No guest may run in it, and the memory
     /// must not have grown since [`MemoryRange::of`].

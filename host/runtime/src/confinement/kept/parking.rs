@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// Idle time after which a parked instance is dropped.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Number of consecutive instances that grew, after which no more are kept: most of the next ones would grow too.
+/// Number of consecutive instances that grew, after which an installation keeps no more instances. Most of its further
+/// instances would grow too.
 const MAX_GROWN: usize = 16;
 
 /// Interval between two clean-ups.
@@ -20,7 +21,8 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 /// The idle instances of one installation.
 pub(crate) struct Parking<I> {
     parked: Mutex<VecDeque<ParkedInstance<I>>>,
-    /// Number of instances in a turn, and the maxima of this round and the previous one.
+    /// Number of instances that serve a turn now. The next two fields are its maxima since the last clean-up, and
+    /// between the two clean-ups before.
     in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
     most_before: AtomicUsize,
@@ -64,8 +66,8 @@ impl<I> Parking<I> {
         }
     }
 
-    /// Takes the most recently parked instance, whose memory is the warmest. Preferring instances of the same thread
-    /// brings no gain: measured.
+    /// Takes the most recently parked instance, because its memory is most likely in the caches of the processor.
+    /// Preferring instances of the same thread would bring no gain, as measured.
     pub(crate) fn take(&self) -> Option<I> {
         let parked = self.lock().pop_back()?;
         self.all.count.fetch_sub(1, Ordering::SeqCst);
@@ -96,7 +98,8 @@ impl<I> Parking<I> {
         InUse(Arc::clone(&self.in_use))
     }
 
-    /// Most parked instances: the number of cores, or the recent maximum in use.
+    /// Most parked instances of the installation: the number of cores, or the recent maximum of instances in use if
+    /// that is larger.
     fn most(&self) -> usize {
         let lately = self.most_now.load(Ordering::Relaxed).max(self.most_before.load(Ordering::Relaxed));
         self.all.cores.max(lately)
@@ -177,7 +180,7 @@ pub(crate) struct AllParked {
 }
 
 impl AllParked {
-    /// For a pool of `instances`. A quarter of them may be parked, at least one.
+    /// Creates the limits for a pool of `instances`. A quarter of the instances may be parked, and at least one.
     pub(crate) fn new(instances: usize) -> Arc<Self> {
         Arc::new(Self {
             installations: Mutex::default(),

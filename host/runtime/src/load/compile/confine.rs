@@ -1,7 +1,7 @@
 //! Confines a compiling process to reading, writing, allocating memory and exiting.
 //!
-//! The limits work on every Linux. The system call filter needs support by kernel and machine, and stops what the
-//! limits allow.
+//! The resource limits work on every Linux. The filter for system calls needs support by the kernel and the machine. It
+//! stops actions that no resource limit prevents, such as deleting files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) struct Bounds {
 /// Stack size in bytes, the default of most systems.
 const MAX_STACK: u64 = 8 << 20;
 
-/// Gives requests of the server priority.
+/// Lowers the priority of the process, so that it does not slow down requests of the server.
 const NICENESS: i32 = 5;
 
 /// Makes the kernel kill the process when the thread that started it ends.
@@ -71,8 +71,8 @@ fn set_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limit)?)
 }
 
-/// Installs two filters; the stricter result counts. Calls that neither lists kill the process. Also disables gaining
-/// privileges through `exec`.
+/// Installs two filters for system calls. One refuses the calls in [`FUTILE`], the other kills the process at any other
+/// call that compiling does not need. Installing them also prevents the process from gaining privileges through `exec`.
 fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
     let machine = TargetArch::try_from(std::env::consts::ARCH).map_err(|_| FirstFilter)?;
     let futile = FUTILE.iter().map(|call| (*call, Vec::new())).collect();
@@ -86,13 +86,13 @@ fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The kernel does not support filters.
+/// The error of a kernel or a machine without filters for system calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the kernel filters no system calls")]
 struct FirstFilter;
 
-/// Calls that allocators and the C library try in order to learn about the machine. They work without an answer, so
-/// these calls are refused instead of killing the process.
+/// System calls that allocators and the C library make to learn about the machine. Their callers can do without an
+/// answer, so these calls are refused, and the process goes on.
 const FUTILE: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
@@ -112,7 +112,7 @@ const FUTILE: &[i64] = &[
     libc::SYS_mbind,
 ];
 
-/// Calls that compiling needs, apart from the socket: memory, threads, time, exit.
+/// System calls that compiling needs and that are allowed with any arguments: memory, threads, time, exit.
 const PLAIN: &[i64] = &[
     libc::SYS_close,
     libc::SYS_fstat,
@@ -157,7 +157,7 @@ fn allowed() -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// The argument has none of these bits.
+/// The condition that an argument of a system call has none of these bits.
 fn without(argument: u8, bits: i32) -> Result<SeccompCondition, seccompiler::BackendError> {
     let bits = u64::from(bits.unsigned_abs());
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), 0)
@@ -176,13 +176,13 @@ mod tests {
 
     use super::{Bounds, confine};
 
-    /// The forbidden action that a process of this test makes.
+    /// Environment variable with the action that a confined process of this test attempts.
     const ATTEMPT: &str = "ANNEX_CONFINED_ATTEMPT";
     const REFUSED: i32 = 40;
     const DONE: i32 = 41;
     const NOT_FILTERED: i32 = 42;
 
-    /// Exit status of a confined process that makes this attempt.
+    /// Exit status of a confined process that attempts this action.
     fn attempt(what: &str) -> ExitStatus {
         let mut process = Command::new(std::env::current_exe().expect("the test binary"));
         let name = "load::compile::confine::tests::a_confined_process_makes_its_attempt";
@@ -196,7 +196,7 @@ mod tests {
         if black_box(depth) == u64::MAX { 0 } else { deeper(depth + 1) + black_box(1) }
     }
 
-    /// Runs a function in a separate process.
+    /// Runs as a test, and in a separate process as the code that attempts an action.
     #[test]
     fn a_confined_process_makes_its_attempt() {
         let Ok(what) = std::env::var(ATTEMPT) else { return assert_eq!(attempt("nothing").code(), Some(DONE)) };

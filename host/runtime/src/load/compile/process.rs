@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
     pub(super) task: Task,
-    /// The component is compiled only if these cover its imports.
+    /// The grants of the operator. The component is compiled only if they cover its imports.
     pub(super) grants: Grants,
     /// Identity of the engine that runs the code.
     pub(super) engine: u64,
@@ -71,7 +71,7 @@ pub(super) struct CompilerOutput {
     pub(super) functions: Option<KeepFunctions>,
 }
 
-/// Why there is no answer.
+/// Why a job has no result.
 enum Failure {
     /// The process refused the component, or the host refused the answer.
     Refused(LoadError),

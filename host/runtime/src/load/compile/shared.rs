@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::load::inspect::Inspection;
 use crate::load::keep_functions::KeepFunctions;
 
-/// Compiled code. Other loads find it as long as one installation holds it.
+/// The compiled code of a component. Other loads share it as long as one installation holds it.
 pub(crate) struct Code {
     pub(crate) component: Component,
     pub(crate) inspection: Inspection,
@@ -18,19 +18,19 @@ pub(crate) struct Code {
     pub(crate) functions: Option<KeepFunctions>,
 }
 
-/// The code for one digest. Locked while the code is compiled, so that concurrent loads wait for it.
+/// The code for one digest. The cell is locked while the code is compiled, so that concurrent loads wait for the code.
 pub(crate) type CodeCell = tokio::sync::Mutex<Weak<Code>>;
 
-/// The code of one compiler. All of it is for one engine, so the digest identifies it.
+/// The code in use of one compiler, by its digest. A compiler has one engine, so the digest identifies the code.
 pub(crate) struct SharedCode(Mutex<CodeCells>);
 
 struct CodeCells {
     of: HashMap<Digest, Arc<CodeCell>>,
-    /// Number of entries that triggers a clean-up.
+    /// Number of entries at which unused entries are removed.
     most: usize,
 }
 
-/// Least value of `most`.
+/// Smallest number of entries at which unused entries are removed.
 const LEAST_CLEANUP: usize = 64;
 
 impl Default for SharedCode {

@@ -34,7 +34,7 @@ pub(super) struct Request {
     pub(super) cpu_seconds: u64,
     /// Identity of the engine that runs the code, from `engine::identity`.
     pub(super) engine: u64,
-    /// Options of that engine.
+    /// Options of the engine that runs the code.
     pub(super) options: EngineOptions,
     pub(super) task: Task,
     /// SHA-256 of the component in hexadecimal.
@@ -59,7 +59,7 @@ pub(super) struct Answer {
     /// SHA-256 of the component, as in the request.
     pub(super) component: String,
     pub(super) engine: u64,
-    /// True if system calls are filtered.
+    /// True if the process filters its system calls.
     pub(super) filtered: bool,
     pub(super) outcome: JobOutcome,
 }

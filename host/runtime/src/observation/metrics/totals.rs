@@ -18,7 +18,7 @@ pub struct HookTotals {
     pub busy: Duration,
 }
 
-/// Only two counters per call, because all threads write here.
+/// Totals by hook. A call updates only two of the counters, because the threads of all calls write here.
 #[derive(Default)]
 pub(super) struct Totals([OfHook; Hook::ALL.len()]);
 

@@ -48,7 +48,7 @@ pub(super) fn agrees(was: &Value, is: &Value, hidden: &mut u64) -> bool {
     }
 }
 
-/// True if `is` contains the visible parts of `was` in order.
+/// True if `is` contains the visible parts of `was` in the same order.
 fn fits(was: &str, is: &str, hidden: &mut u64) -> bool {
     let marked = MARKS.iter().fold(was.to_owned(), |text, mark| text.replace(mark, HIDDEN));
     let Some((first, after)) = marked.split_once(HIDDEN) else { return false };

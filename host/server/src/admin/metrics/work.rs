@@ -22,7 +22,7 @@ pub(super) fn requests(page: &mut Exposition, numbers: &RequestNumbers) {
     }
 }
 
-/// Writes the metrics of turns, and of the calls of models, other agents and tools in them.
+/// Writes the metrics of turns, and of the calls to models, other agents and tools in these turns.
 pub(super) fn turns(page: &mut Exposition, counters: &Counters) {
     let help = "Time of a turn from the message that began it, by how it ended.";
     let mut times = page.metric("annex_turn_duration_seconds", Kind::Histogram, help);
@@ -47,7 +47,8 @@ const CALLS: [(&str, StepKind, &str); 3] = [
     ("annex_tool_call_duration_seconds", StepKind::Tool, "Time of a call of a tool, by how it ended."),
 ];
 
-/// Writes the requests of the shown tenants, and whether upstream agents answer.
+/// Writes the number of requests of each shown tenant. Also writes for each upstream agent whether the agent answered
+/// its last call.
 pub(super) fn tenants(page: &mut Exposition, own_agent: &dyn AgentExecutor, shown: &[(String, Serving)]) {
     let help = "Requests of a tenant since it was loaded, by how they ended.";
     let mut requests = page.metric("annex_tenant_requests_total", Kind::Counter, help);

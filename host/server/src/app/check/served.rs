@@ -13,19 +13,19 @@ use crate::installation::issuer::Issuer;
 use crate::installation::named;
 use crate::locations::Locations;
 
-/// A placeholder URL, for checking that cards can be issued.
+/// A placeholder URL for cards that are issued only for the check.
 pub(super) const BASE_URL: &str = "http://localhost";
 
 /// The result of a check.
 #[derive(Debug)]
 pub struct CheckReport {
-    /// Probable mistakes with which a server still starts.
+    /// Probable mistakes that do not keep a server from starting.
     pub warnings: Vec<Problem>,
-    /// What the checked files install, or all mistakes that keep a server from starting.
+    /// The numbers of extensions and tenants in the checked files, or all mistakes that keep a server from starting.
     pub outcome: Result<Counts, ConfigError>,
 }
 
-/// What checked files install.
+/// The numbers of extensions and tenants in checked files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of extensions of the config and of its tenants.
@@ -34,7 +34,7 @@ pub struct Counts {
     pub tenants: usize,
 }
 
-/// Probable mistakes with which an agent can still be served. The text may have other mistakes.
+/// The probable mistakes in the text. The result does not include mistakes that keep the agent from being served.
 pub(super) fn warnings(path: &Path, text: &str) -> Vec<Problem> {
     // A new document, because entries with mistakes are removed from one that was checked.
     let document = Document::parse(path, text);

@@ -11,30 +11,30 @@ use crate::installation::allowed::AllowedComponents;
 use crate::installation::named;
 use crate::locations::Locations;
 
-/// The warning about a component that is not a local file.
+/// The warning about a component that the config does not list.
 const NOT_HERE: &str = "is not a component of the config; the server accepts the text only if this component was \
                         uploaded (`annex component push`)";
 
-/// The reason why a server without `[tenants]` takes no text.
+/// The mistake in the config of a server that does not accept the texts of tenants.
 const NO_TENANTS: &str = "is missing; without this table a server takes no tenants, so add [tenants]";
 
-/// A config under which a text may have every key, for a check without the config of the server. The header of API keys
-/// has a name that no text may forward anyway.
+/// A config for checking a text without the config of the server. Under this config a text may have every key. Its
+/// header for API keys is `authorization`, which a text may never forward.
 const ANY_SERVER: &str = "[auth.api_key_header]\nname = \"authorization\"\n[auth.jwt]\nissuer = \"any\"\naudience = []\n\
                           [tasks]\npostgres_env = \"ANY\"\n";
 
-/// The server that a text is for.
+/// The server for which a text is checked.
 struct Server {
     config: Arc<Config>,
-    /// What the server lends. `None` if it is unknown.
+    /// The secrets, hosts and components that the config lends to tenants. `None` if the config is unknown.
     lent: Option<StoredTenantsConfig>,
     /// The mistakes in the config.
     problems: Vec<Problem>,
 }
 
-/// Checks the text of a tenant as the admin API does before it loads components. Without `config` only the secrets,
-/// hosts and uploaded components that the text names are not checked, because the config lists them. The outcome has
-/// all mistakes in the text and in the config.
+/// Checks the text of a tenant as the admin API does before it loads components. The outcome has all mistakes in the
+/// text and in the config. Without `config`, the secrets, hosts and uploaded components in the text are not checked,
+/// because only the config lists the allowed ones.
 pub async fn check_tenant_text(file: &Path, config: Option<&Path>, locations: &Locations) -> CheckReport {
     let Server { config, lent, mut problems } = Server::read(config);
     let (mut warnings, mut extensions) = (Vec::new(), 0);
@@ -65,8 +65,8 @@ pub async fn check_tenant_text(file: &Path, config: Option<&Path>, locations: &L
     CheckReport { warnings, outcome: ConfigError::unless_none(problems).map(|()| counts) }
 }
 
-/// Notes all mistakes of a text in `document`. Returns the components of its extensions, with a path for each that is a
-/// file of the server.
+/// Notes all mistakes of a text in `document`. Returns the components of the text's extensions. A digest is replaced by
+/// the path of the server's file with this digest, if the config lists such a file.
 async fn check_text(
     document: &mut Document<'_>,
     config: &Arc<Config>,

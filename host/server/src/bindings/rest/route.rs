@@ -31,7 +31,7 @@ pub(crate) enum Route<'a> {
 }
 
 impl Route<'_> {
-    /// The A2A method. `None` for a method of an extension.
+    /// The A2A method of the route. `None` for a method of an extension.
     fn method(&self) -> Option<Method> {
         Some(match self {
             Self::SendMessage => Method::SendMessage,
@@ -49,7 +49,7 @@ impl Route<'_> {
         })
     }
 
-    /// Notes the A2A method in the access log. The handler notes a method of an extension.
+    /// Notes the A2A method in the access log. A method of an extension is noted by the handler.
     pub(crate) fn note(&self) {
         if let Some(method) = self.method() {
             access_log::asks_for(method.name());
@@ -66,7 +66,7 @@ pub(super) enum NoRoute {
     Method(&'static str),
 }
 
-/// The segments of a path. Each is decoded on its own, so an encoded slash is part of an id.
+/// The decoded segments of a path. Each segment is decoded after the split, so an encoded slash is part of an id.
 pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
     // Bytes that are not UTF-8 become replacement characters, and no such id exists.
     path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()

@@ -1,4 +1,4 @@
-//! The HTTP+JSON binding of 0.3, whose paths are below those of 1.0.
+//! The HTTP+JSON binding of 0.3. Its paths begin with [`PREFIX`], below the paths of 1.0.
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::operation::{Operation, OperationResult};
@@ -131,7 +131,7 @@ fn operation(request: &HttpRequest<'_>, route: &Route<'_>) -> Result<Operation, 
     })
 }
 
-/// Renames the fields in an error to their names in 0.3.
+/// Renames the fields that an error names to their names in 0.3.
 fn refusal(route: &Route<'_>, request: &HttpRequest<'_>, error: A2aError) -> A2aError {
     match route {
         Route::SendMessage | Route::SendStreamingMessage => v0_3::rest::refusal_of_message(error),
@@ -168,7 +168,7 @@ fn write(app: &App, caller: &Caller, reply: Reply) -> Result<Response, A2aError>
     Ok(echo(response, &active))
 }
 
-/// The extended card in the form of 0.3, or else the public card.
+/// The extended card in the form of 0.3. The public card if there is no extended card of that form.
 fn card(app: &App, caller: &Caller, extended: Option<&AgentCard>) -> Result<Response, A2aError> {
     let Some(extended) = extended.and_then(v0_3::AgentCard::of) else {
         return body(caller, app.installer().publisher().current().card_v0_3.clone());

@@ -19,10 +19,10 @@ use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 use crate::operations::{Operations, Reply};
 
-/// Answers a JSON-RPC request of 0.3. `None` for a request of 1.0.
+/// Answers a JSON-RPC request of 0.3. `None` for a request that the binding of 1.0 answers.
 ///
-/// A request is one of 0.3 if its method has a 0.3 name and the request does not set version 1.0. It is also one of 0.3
-/// if A2A does not define the method and the request sets no newer version, because the method may be an extension's.
+/// A request with a 0.3 method is one of 0.3, unless it sets version 1.0. A request with a method that A2A does not
+/// define may call a method of an extension. It is one of 0.3 unless it sets another version.
 pub(crate) async fn answer(
     operations: &Operations<'_>,
     caller: &Caller,
@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     }))
 }
 
-/// Performs a request. Without `method`, the request's method may be an extension's.
+/// Performs a request. `method` is `None` for a method that A2A does not define, which may be a method of an extension.
 async fn perform(
     operations: &Operations<'_>,
     caller: &Caller,
@@ -98,7 +98,7 @@ fn operation(method: Method, sent: &Json) -> Result<Operation, A2aError> {
     })
 }
 
-/// Renames the fields in an error to their names in 0.3.
+/// Renames the fields that an error names to their names in 0.3.
 fn refusal(method: Option<Method>, error: A2aError) -> A2aError {
     match method {
         Some(Method::SendMessage | Method::SendStreamingMessage) => request::refusal_of_message(error),

@@ -13,25 +13,25 @@ pub(super) enum Step {
     Item(usize),
 }
 
-/// The entry at a span.
+/// The path of an entry that was found by its span.
 #[derive(Debug, Default)]
 pub(super) struct EntryPath {
     /// The path of the entry, empty for the whole text.
     pub(super) steps: Vec<Step>,
-    /// True if the span is that of the key, false for the value.
+    /// True if the span is the key's. False if the span is the value's.
     pub(super) is_key: bool,
 }
 
-/// The entry of a path, or its innermost existing parent.
+/// The entry of a path. If the entry does not exist, its innermost existing parent.
 #[derive(Debug)]
 pub(super) struct Nearest {
     /// The first byte of the entry. `None` for the whole text.
     pub(super) start: Option<usize>,
-    /// The first step of the path that does not exist.
+    /// The first step of the path that does not exist. `None` if the entry exists.
     pub(super) missing: Option<Step>,
     /// The span of the table or list in which the last step was looked up.
     pub(super) parent: Range<usize>,
-    /// The spans of the entry and of everything inside.
+    /// The spans of the entry and of all values inside the entry. Empty if the entry does not exist.
     pub(super) within: Vec<Range<usize>>,
 }
 
@@ -90,12 +90,12 @@ pub(super) fn at<'t, 'i>(root: &'t DeTable<'i>, steps: &[Step]) -> Option<&'t Sp
     steps.iter().try_fold(None, |value, step| child(root, value, step).map(|(_, value)| Some(value))).flatten()
 }
 
-/// The span of a table by its path. Empty for the whole text.
+/// The span of the table at a path. Empty for the whole text and for a missing table.
 pub(super) fn table_span(root: &DeTable<'_>, steps: &[Step]) -> Range<usize> {
     at(root, steps).map(Spanned::span).unwrap_or_default()
 }
 
-/// The first byte of an entry by its path.
+/// The first byte of the entry at a path. `None` if the entry does not exist.
 pub(super) fn start(root: &DeTable<'_>, steps: &[Step]) -> Option<usize> {
     let (last, parent) = steps.split_last()?;
     let value = at(root, parent);
@@ -131,7 +131,7 @@ fn spans(value: &Spanned<DeValue<'_>>, into: &mut Vec<Range<usize>>) {
     }
 }
 
-/// The child of `value` at one step and the byte at which the child begins. Without `value` the step starts at the
+/// The child of `value` at one step, with the byte at which the child begins. If `value` is `None`, the child of the
 /// root.
 fn child<'t, 'i>(
     root: &'t DeTable<'i>,
@@ -189,8 +189,8 @@ pub(super) fn take_out(root: &mut DeTable<'_>, steps: &[Step]) -> bool {
     }
 }
 
-/// Moves the content of the table `from` into the last table of the list `to`. Returns false and changes nothing unless
-/// they are a table and a list of tables.
+/// Moves the content of the table `from` into the last table of the list `to`. Returns false and changes nothing if
+/// `from` is not a table or `to` is not a list of tables.
 pub(super) fn move_into_last(root: &mut DeTable<'_>, from: &[Step], to: &[Step]) -> bool {
     let is_table = matches!(at(root, from).map(Spanned::get_ref), Some(DeValue::Table(_)));
     let is_list = matches!(at(root, to).map(Spanned::get_ref), Some(DeValue::Array(items))

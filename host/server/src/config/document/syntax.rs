@@ -1,4 +1,4 @@
-//! Messages about lines that are not TOML, with the key that they are about.
+//! Messages about lines that are not TOML. Each message names the key of its line, if the key is known.
 
 use std::ops::Range;
 
@@ -10,14 +10,15 @@ use super::place::{self, Step};
 /// The parser's message for a key that occurs twice.
 pub(in crate::config) const DUPLICATE: &str = "duplicate key";
 
-/// The beginnings of the parser's messages about a value that is not a value of TOML.
+/// The beginnings of the parser's messages about an invalid value, such as a text without quotes.
 const ABOUT_VALUES: [&str; 4] =
     ["string values must be quoted", "invalid boolean", "invalid float", "invalid mantissa"];
 
-/// The beginning of the parser's message about the rest of a line, such as behind the comma of a text without quotes.
+/// The beginning of the parser's message about text behind a complete value. A text without quotes that contains a
+/// comma also causes this message.
 const ABOUT_REST: &str = "unexpected key or value";
 
-/// A name that stands in for a repeated key, to find the table that the key is in.
+/// A name that replaces a repeated key in a copy of the text. The parser then finds the table with the key.
 const STAND_IN: &str = "annex-repeated-key";
 
 /// A mistake in a line that is not TOML.
@@ -28,11 +29,11 @@ pub(in crate::config) struct SyntaxMistake {
     pub(in crate::config) key: String,
     /// The reason. It does not repeat the value, which may be a secret.
     pub(in crate::config) reason: String,
-    /// The entry as it should be.
+    /// The corrected entry, such as `name = "Ada"`.
     pub(in crate::config) example: Option<String>,
 }
 
-/// The mistake at `span`. `message` is the parser's.
+/// The mistake at `span`. `message` is the message of the parser.
 pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str) -> SyntaxMistake {
     let message = message.trim().replace('\n', " ");
     if message == DUPLICATE {
@@ -50,7 +51,7 @@ pub(in crate::config) fn mistake(text: &str, span: &Range<usize>, message: &str)
     SyntaxMistake { start, key, reason: reason.to_owned(), example }
 }
 
-/// A repeated key, with the line of the first one.
+/// The key that is repeated at `span`, and the reason, which names the line of its first occurrence.
 fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
     let name = text.get(span.clone()).unwrap_or_default().trim_matches(['"', '\'']).to_owned();
     let lines = until_line_end(text, span);
@@ -76,18 +77,18 @@ fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
     }
 }
 
-/// A value that needs quotes.
+/// A value without quotes that needs them, or another value that TOML does not have.
 struct Unquoted {
     /// The first byte of the value.
     start: usize,
     /// The key as a dotted path. Empty if it is unknown.
     key: String,
     reason: &'static str,
-    /// The entry as it should be.
+    /// The corrected entry, such as `name = "Ada"`.
     example: Option<String>,
 }
 
-/// The value without quotes around `span`.
+/// Finds the value without quotes around `span`. `None` if the value has its quotes.
 fn unquoted(text: &str, span: &Range<usize>) -> Option<Unquoted> {
     let line = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1)..until_line_end(text, span).len();
     let begin = line.start + text.get(line.start..span.start)?.rfind(['=', ',', '[']).map_or(0, |end| end + 1);
@@ -125,12 +126,12 @@ fn unquoted(text: &str, span: &Range<usize>) -> Option<Unquoted> {
     Some(Unquoted { start: begin, key: place::dotted(&path), reason, example })
 }
 
-/// The reason for a word that is text.
+/// The reason for a value that is a text.
 const WITHOUT_QUOTES: &str = "is a text without quotes";
-/// The reason for a word such as `yes`.
+/// The reason for a value such as `yes`.
 const YES_OR_NO: &str = "is neither true nor false, and a text needs quotes";
 
-/// The text up to the end of the line with the end of the span.
+/// The text from its beginning to the end of the line in which `span` ends.
 fn until_line_end<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
     let rest = text.get(span.end..).unwrap_or_default();
     text.get(..span.end + rest.find('\n').unwrap_or(rest.len())).unwrap_or(text)

@@ -9,7 +9,7 @@ use super::super::agent::{AgentKind, AgentTable, DEFAULT_MAX_ANSWER_BYTES};
 use super::super::{AgentConfig, BindingConfig, ModelConfig};
 use super::lent::Admission;
 
-/// `[agent]` with the keys of all kinds, as far as the text of a tenant may have them.
+/// The table `[agent]` of a tenant's text. It has the keys of all kinds of agents that a text may set.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextAgent {
@@ -38,7 +38,7 @@ pub(super) struct TextAgent {
     state: Option<StateMapping>,
 }
 
-/// `[agent.model.scripted]` or `[agent.model.generative]`
+/// The table `[agent.model.scripted]` or `[agent.model.generative]` of a tenant's text.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum TextModel {
@@ -57,7 +57,7 @@ struct TextGenerative {
     secret: Option<String>,
 }
 
-/// `[[agent.mcp]]`: an MCP server over HTTP.
+/// A table `[[agent.mcp]]` of a tenant's text: an MCP server over HTTP.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextMcp {
@@ -73,7 +73,7 @@ struct TextMcp {
     state: Vec<String>,
 }
 
-/// `[[agent.mcp]]` in the form of the config.
+/// A table `[[agent.mcp]]` as the server's config has it.
 #[derive(Serialize)]
 struct McpTable {
     name: String,
@@ -88,7 +88,7 @@ struct McpTable {
     state: Vec<String>,
 }
 
-/// `[agent.credentials]`
+/// The table `[agent.credentials]` of a tenant's text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextCredentials {
@@ -114,7 +114,7 @@ const MAX_RULES: usize = 1_000;
 const MAX_STEPS: usize = 1_000;
 
 impl TextAgent {
-    /// Checks `[agent]`, and replaces the names of secrets. `None` for a table that is no agent.
+    /// Checks `[agent]`, and replaces the names of secrets. `None` if the table cannot be used as an agent.
     pub(super) fn admit(self, admission: &mut Admission<'_>) -> Option<AgentConfig> {
         admission.check_most("agent.max_answer_bytes", (self.max_answer_bytes, DEFAULT_MAX_ANSWER_BYTES));
         let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -193,7 +193,7 @@ impl TextModel {
 }
 
 impl TextMcp {
-    /// Checks the server. `table` is its key.
+    /// Checks the MCP server. `table` is the config key of its table, such as `agent.mcp[0]`.
     fn admit(self, table: &str, admission: &mut Admission<'_>) -> Option<McpConfig> {
         admission.check_url(&format!("{table}.url"), &self.url);
         let token_env = self.secret.and_then(|secret| admission.variable(&format!("{table}.secret"), &secret));

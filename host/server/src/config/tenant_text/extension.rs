@@ -13,7 +13,7 @@ use super::lent::Admission;
 /// The length of a digest in bytes.
 const DIGEST: usize = "sha256:".len() + 64;
 
-/// `[[extension]]` with the keys that the text of a tenant may have.
+/// A table `[[extension]]` of a tenant's text, with the keys that a text may have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextExtension {
@@ -45,8 +45,8 @@ struct TextGrants {
     random: bool,
     http: Option<TextHttp>,
     keyvalue: Option<KeyValueGrantConfig>,
-    /// The lent secrets that the extension can read. A key is the extension's name for the secret, a value the
-    /// operator's.
+    /// The lent secrets that the extension can read. A key is the name that the extension uses, and its value is the
+    /// name in `[tenants.secrets]`.
     secrets: BTreeMap<String, String>,
     #[serde(rename = "session-state")]
     session_state: Option<SessionStateGrantConfig>,
@@ -60,7 +60,7 @@ struct TextGrants {
     rewrite_message: bool,
 }
 
-/// `http = { allow = […], … }`, for public addresses only.
+/// The key `http = { allow = […], … }` of a tenant's text. It has no private addresses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextHttp {
@@ -75,7 +75,8 @@ impl TextExtension {
         self.allow.as_ref().map_or(0, Vec::len)
     }
 
-    /// Checks the extension, and replaces the names of secrets. `table` is its key.
+    /// Checks the extension, and replaces the names of secrets. `table` is the config key of the extension, such as
+    /// `extension[0]`.
     pub(super) fn admit(self, table: &str, admission: &mut Admission<'_>) -> ExtensionConfig {
         let component = self.component;
         let is_name = is_bare_name(&component);
@@ -110,14 +111,14 @@ fn is_digest(text: &str) -> bool {
     text.len() == DIGEST && text.strip_prefix("sha256:").is_some_and(|digits| digits.bytes().all(is_digit))
 }
 
-/// True for a name without separators, which cannot leave the folder of the shipped components.
+/// True for a name without separators. Such a name cannot lead out of the folder of shipped components.
 fn is_bare_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
     !text.is_empty() && text.bytes().all(is_plain)
 }
 
 impl TextGrants {
-    /// Checks the grants, and replaces the names of secrets. `table` is their key.
+    /// Checks the grants, and replaces the names of secrets. `table` is the config key of the grants.
     fn admit(self, table: &str, admission: &mut Admission<'_>) -> GrantsConfig {
         let secrets = self.secrets.into_iter().filter_map(|(name, of)| {
             let secret = admission.secret(&format!("{table}.secrets.{name}"), &of)?.clone();

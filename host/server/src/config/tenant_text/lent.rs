@@ -9,7 +9,7 @@ use axum::http::Uri;
 
 use super::super::{SecretConfig, StoredTenantsConfig};
 
-/// The resolver of all tenants. One resolver bounds its threads, however many tenants look up names.
+/// The resolver that all tenants share. A single resolver has a bounded number of threads for any number of tenants.
 static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
 
 /// A key and the reason why its value is refused.
@@ -17,14 +17,14 @@ pub(super) type Wrong = (String, String);
 
 /// The check of a text against `[tenants]`, which notes all mistakes.
 pub(super) struct Admission<'a> {
-    /// `[tenants]`. `None` if the config of the server is unknown: the text may name any secret and host then, and gets
-    /// none.
+    /// The table `[tenants]`. `None` if the config of the server is unknown. Then every name of a secret or host is
+    /// accepted, and no secret is found.
     allowed: Option<&'a StoredTenantsConfig>,
     wrong: Vec<Wrong>,
 }
 
 impl SecretConfig {
-    /// The environment variable or the file. Exactly one is set.
+    /// The environment variable and the file of the secret. Exactly one of the two is set.
     pub(super) fn places(&self) -> (Option<String>, Option<PathBuf>) {
         match self {
             Self::Env(variable) => (Some(variable.clone()), None),
@@ -73,7 +73,7 @@ impl<'a> Admission<'a> {
         variable
     }
 
-    /// Checks a number against a limit that applies only to texts. These numbers increase the host's memory or compile
+    /// Checks a number against a limit that applies only to texts. These limits bound the host's memory and compile
     /// time.
     pub(super) fn check_most(&mut self, key: &str, (given, most): (Option<usize>, usize)) {
         if let Some(given) = given.filter(|given| *given > most) {
@@ -81,8 +81,8 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// The addresses that the agents of texts may connect to: public ones, those in `hosts`, and those of
-    /// `allow_private`.
+    /// The addresses that the agents of added tenants may connect to: public addresses, and the addresses in `hosts`
+    /// and `allow_private`.
     pub(super) fn screen(&self) -> Screen {
         let hosts = self.allowed.iter().flat_map(|allowed| &allowed.hosts).filter_map(HostPattern::address);
         let private = self.allowed.iter().flat_map(|allowed| &allowed.allow_private).cloned();
@@ -90,7 +90,7 @@ impl<'a> Admission<'a> {
         Screen::with_resolver(ScreenConfig { allow, https_only: false }, RESOLVER.clone())
     }
 
-    /// Checks that a URL of an agent is on a lent host and has no credentials.
+    /// Checks that the URL of an agent has a lent host and contains no credentials.
     pub(super) fn check_url(&mut self, key: &str, url: &str) {
         if let Err(reason) = self.url_fault(url) {
             self.refuse(key, reason);

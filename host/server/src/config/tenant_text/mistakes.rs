@@ -10,16 +10,17 @@ use super::super::document::syntax::{self, SyntaxMistake};
 use super::super::document::{Document, without_indices};
 use super::super::problems::Problem;
 
-/// The most mistakes that are reported per text. Each costs one more decoding.
+/// The most mistakes that are reported per text. Each mistake costs one more decoding.
 const MAX_MISTAKES: usize = 20;
-/// The most bytes of a reported mistake, which may quote keys and values of a stranger.
+/// The most bytes of a reported mistake. Its text may quote keys and values of a stranger.
 const MAX_LINE_BYTES: usize = 1 << 10;
-/// The hint for unknown keys. The config of a server may have them.
+/// The hint for unknown keys. Some unknown keys are allowed in the config of a server, but not in a text.
 const NAMES_NO_FILES: &str = "a tenant that is added names no files, variables, programs or paths: name components by \
                               their digests, and secrets by the names that [tenants.secrets] of the server's config \
                               lends them under";
 
-/// The place and the reasons of all mistakes. `first` is the mistake that the decoder found first.
+/// The place and the reason for an error about all mistakes in the text. `first` is the first mistake that the decoder
+/// found.
 pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (String, String) {
     // For invalid TOML only the first mistake is reported, because a parser that continues may find one in each byte.
     let problems = if DeTable::parse(text).is_ok() { problems::<T>(text) } else { Vec::new() };
@@ -49,7 +50,7 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     }
 }
 
-/// The mistakes with the hint about unknown keys, if there are some.
+/// Adds the hint about unknown keys to the last mistake with an unknown key. Without such a mistake nothing is added.
 pub(crate) fn with_hint(mut problems: Vec<Problem>) -> Vec<Problem> {
     let unknown = problems.iter_mut().rfind(|problem| problem.reason.starts_with("unknown key"));
     if let Some(Problem { reason, .. }) = unknown {
@@ -58,7 +59,7 @@ pub(crate) fn with_hint(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-/// The place and the reasons of mistakes without lines.
+/// The place and the reason for an error about `wrong`, which are pairs of key and reason without lines.
 pub(super) fn listed(mut wrong: Vec<(String, String)>) -> (String, String) {
     let within = |(key, reason): (String, String)| (key, line_within(&reason, MAX_LINE_BYTES));
     if wrong.len() == 1

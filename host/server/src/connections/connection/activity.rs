@@ -1,7 +1,7 @@
 //! The activity on one HTTP/2 connection: open requests, and answers that the client does not read.
 //!
-//! HTTP/2 has a flow-control window per request. A client that keeps the connection alive and the windows closed would
-//! hold answers in memory for ever. No time limit on the socket notices this.
+//! HTTP/2 has a flow-control window per request. A client could keep the connection alive but the windows closed. The
+//! answers would then stay in memory for ever, and no time limit on the socket would notice.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -27,14 +27,15 @@ struct OpenRequests {
     open: usize,
     /// The time at which the last open request ended.
     idle_since: Instant,
-    /// Answers with chunks that are not sent yet, by the number of the request.
+    /// The answers with unsent chunks, by the number of the request.
     waiting: HashMap<u64, UnsentChunks>,
 }
 
-/// The chunks of one answer that HTTP/2 has and has not sent.
+/// The chunks of one answer that HTTP/2 has received but not sent.
 struct UnsentChunks {
     chunks: usize,
-    /// The time at which a chunk of the answer was last sent, or the first one handed over.
+    /// The time at which a chunk of the answer was last sent. Before that, the time at which HTTP/2 received the first
+    /// chunk.
     since: Instant,
 }
 
@@ -58,7 +59,7 @@ impl Activity {
         state.open == 0 && state.idle_since.elapsed() >= time
     }
 
-    /// True if the client has not read any of an answer for at least `time`.
+    /// True if the client has read no byte of some answer for at least `time`.
     pub(super) fn is_stalled_for(&self, time: Duration) -> bool {
         self.lock().waiting.values().any(|waiting| waiting.since.elapsed() >= time)
     }
@@ -105,7 +106,7 @@ impl OpenRequests {
     }
 }
 
-/// A chunk that HTTP/2 has. HTTP/2 drops the chunk after sending or discarding it.
+/// A chunk that HTTP/2 has received. HTTP/2 drops the chunk after sending or discarding it.
 struct Chunk {
     chunk: Bytes,
     activity: Arc<Activity>,
@@ -134,7 +135,7 @@ impl Drop for Chunk {
 /// A body in chunks of at most [`CHUNK`] bytes. HTTP/2 holds a chunk until the client has room for the bytes.
 pub(super) struct WatchedBody {
     body: Body,
-    /// The rest of a longer frame.
+    /// The bytes of the last frame that were not handed to HTTP/2 yet.
     rest: Bytes,
     open: Open,
 }

@@ -40,7 +40,8 @@ impl Beginning {
         self.unreplayed() == HTTP2_PREFACE
     }
 
-    /// Copies bytes that were not replayed yet into the buffer, as many as fit. Returns true if any were copied.
+    /// Copies the next bytes that were not replayed yet into the buffer, as many as fit. Returns true if any byte was
+    /// copied.
     pub(crate) fn replay(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let bytes = self.unreplayed();
         let count = bytes.len().min(buffer.remaining());

@@ -19,27 +19,27 @@ use super::{InstallError, Installer, kept};
 use crate::config::ExtensionConfig;
 use crate::installation::issuer::{IssueError, IssuedCards};
 
-/// The period of polling the reports of other processes.
+/// The pause between two readings of the reports of other processes.
 const LOOK: Duration = Duration::from_millis(50);
 /// The pause before a change is proposed again after another process was faster.
 const RETRY: Duration = Duration::from_millis(250);
 /// The longest wait until all other processes have applied a change. A process that does not respond has lost its lease
 /// by then.
 const SWAP: Duration = Duration::from_secs(15);
-/// A little longer than a lease. A process that has ended counts as alive for that long.
+/// The time for which a process that has ended still counts as alive: a little longer than a lease.
 const LEASE: Duration = Duration::from_secs(6);
 /// The longest reason, in characters, that is reported to other processes.
 const MAX_REASON: usize = 2_000;
 
-/// The edition on which a change is based, and whose consent the change needs.
+/// The edition that a change starts from, and the processes whose consent the change needs.
 #[derive(Clone, Copy)]
 pub(super) struct Basis {
-    /// The served edition when the change began.
+    /// The number of the edition that was served when the change began.
     pub(super) edition: u64,
     pub(super) consent: Consent,
 }
 
-/// The new set that a change proposes.
+/// The set of extensions that a change proposes.
 struct ProposedSet {
     versions: Vec<Version>,
     installed: Installed,
@@ -50,13 +50,13 @@ struct ProposedSet {
 }
 
 impl Installer {
-    /// The basis of the next change. It must be read before the versions: if another change overtakes this one, the
-    /// proposal is then refused as stale.
+    /// The basis of the next change. The caller must read the basis before the versions: if another change overtakes
+    /// this change, the proposal is then refused as stale.
     pub(super) fn basis(&self, consent: Consent) -> Basis {
         Basis { edition: self.agreement.as_deref().map_or(0, Agreement::number), consent }
     }
 
-    /// Applies a prepared change, here or in all processes that serve the agent.
+    /// Applies a prepared change, in all processes that serve the agent.
     pub(super) async fn put_in_force(
         &self,
         prepared: PreparedChange,
@@ -70,7 +70,7 @@ impl Installer {
         self.agree(agreement, ProposedSet { versions, installed, config, basis, action }).await
     }
 
-    /// Brings this process to the current edition, or proposes the extensions of its config as the next edition.
+    /// Applies the current edition in this process, or proposes the extensions of its config as the next edition.
     pub(super) async fn converge(
         &self,
         agreement: &Agreement,
@@ -120,8 +120,8 @@ impl Installer {
         self.agree(agreement, ProposedSet { versions, installed, config: digest, basis, action: Action::Loaded }).await
     }
 
-    /// True if the config has nothing to propose: it is the current one, or an earlier one that some process still has
-    /// after the others have moved on.
+    /// True if this process need not propose its config: the current edition has the config, or an earlier edition had
+    /// it and the other processes have moved on since.
     async fn is_settled(&self, editions: &Editions, current: &Edition, config: &str) -> Result<bool, InstallError> {
         if current.number == 0 || current.config == config {
             return Ok(current.number > 0);
@@ -146,7 +146,8 @@ impl Installer {
         Ok(false)
     }
 
-    /// Proposes a new set, applies it after all others have agreed, and waits until no process serves the previous one.
+    /// Proposes a new set, and applies it once all other processes have agreed. Then waits until no process serves the
+    /// previous set.
     async fn agree(&self, agreement: &Agreement, wanted: ProposedSet) -> Result<bool, InstallError> {
         let door = agreement.door.lock().await;
         let ProposedSet { versions, installed, config, basis, action } = wanted;
@@ -184,7 +185,7 @@ impl Installer {
         Ok(changed)
     }
 
-    /// Waits until all other processes consent, and withdraws the proposal if they do not.
+    /// Waits until all other processes consent. Withdraws the proposal if one refuses or does not answer in time.
     async fn obtain(
         &self,
         agreement: &Agreement,
@@ -252,8 +253,7 @@ impl Installer {
         }
     }
 
-    /// Registers this process as serving the agent with the current edition. Proposals are then sent to this process as
-    /// well.
+    /// Registers this process: the process serves the agent with the current edition, and must try each later proposal.
     pub(super) async fn join(&self, agreement: &Agreement) -> Result<(), InstallError> {
         let editions = &agreement.peers.editions;
         loop {
@@ -273,7 +273,7 @@ impl Installer {
         }
     }
 
-    /// Applies an edition, unless the served one is at least as new.
+    /// Applies an edition. Returns false if the served edition is at least as new.
     async fn take(&self, agreement: &Agreement, edition: Edition) -> Result<bool, InstallError> {
         let _door = agreement.door.lock().await;
         if edition.number <= agreement.number() {
@@ -301,7 +301,7 @@ impl Installer {
         Ok(PreparedChange { versions: plan.versions, published })
     }
 
-    /// The versions of an edition whose origin satisfies `wanted`.
+    /// Loads the versions of an edition whose origin satisfies `wanted`.
     async fn load_edition(
         &self,
         editions: &Editions,
@@ -318,7 +318,8 @@ impl Installer {
         Ok(versions)
     }
 
-    /// Applies the current edition. If that fails, this process serves no requests for the agent until it succeeds.
+    /// Applies the current edition. If that fails, this process refuses requests for the agent until a later attempt
+    /// succeeds.
     pub(crate) async fn follow(&self, agreement: &Agreement, replica: &Replica) -> Result<(), EditionsError> {
         let editions = &agreement.peers.editions;
         let Some(current) = editions.current(&self.tenant).await? else { return Ok(()) };
@@ -365,8 +366,8 @@ impl Installer {
         }
     }
 
-    /// Makes the cards again after a change of the agent's own card. If all processes share the cards, the new ones are
-    /// proposed.
+    /// Makes the cards again after a change of the agent's own card. If all processes share the cards, proposes the new
+    /// cards to the other processes.
     pub(super) async fn reissue_agreed(&self, agreement: &Agreement) -> Result<(), InstallError> {
         let until = Instant::now() + agreement.limit();
         loop {
@@ -398,12 +399,12 @@ impl Installer {
         }
     }
 
-    /// The agreement with other processes. `None` if there are none.
+    /// The agreement with the other processes. `None` if no other process serves the agent.
     pub(crate) fn agreement(&self) -> Option<&Arc<Agreement>> {
         self.agreement.as_ref()
     }
 
-    /// The reason why requests for the agent are refused. `None` if they are served.
+    /// The reason why requests for the agent are refused. `None` if requests are served.
     pub(crate) fn bar(&self) -> Option<&'static str> {
         self.agreement.as_ref().and_then(|agreement| agreement.bar())
     }

@@ -13,7 +13,7 @@ use super::prepared::PreparedChange;
 
 /// The id of the hint about a new proposal or edition.
 pub(crate) const HINT: &str = "annex-editions";
-/// The time allowed for an edition on top of compiling one component.
+/// The time from the proposal of an edition to its conclusion, in addition to the time for compiling one component.
 const BEYOND_COMPILING: Duration = Duration::from_secs(30);
 
 /// The parts that all installers of a process need for agreements.
@@ -32,18 +32,19 @@ pub(crate) struct Agreement {
     pub(super) peers: Peers,
     /// Held while an edition is proposed, tried or applied.
     pub(super) door: tokio::sync::Mutex<()>,
-    /// Held by a task that follows other processes, so that one runs at a time.
+    /// Held by a task that follows other processes, so that only one such task runs at a time.
     pub(crate) work: Arc<tokio::sync::Mutex<()>>,
     standing: Mutex<AgreementStanding>,
 }
 
 #[derive(Default)]
 struct AgreementStanding {
-    /// The served edition. Number 0 before the first.
+    /// The served edition. Its number is 0 until the first edition is served.
     served: Edition,
-    /// The replica id under which this process is registered. Proposals wait for the reports of registered processes.
+    /// The replica id under which this process is registered. A proposal waits for the reports of all registered
+    /// processes.
     joined: Option<Replica>,
-    /// Set while the current edition cannot be served.
+    /// Set while this process cannot serve the current edition.
     unable: Option<Inability>,
     tried: Option<TriedProposal>,
 }
@@ -53,7 +54,7 @@ struct Inability {
     next: Instant,
 }
 
-/// A proposal that this process can serve. Kept until the proposal is concluded or expires.
+/// A proposal that this process has loaded and can serve. It is kept until the proposal is concluded or expires.
 struct TriedProposal {
     number: u64,
     prepared: PreparedChange,
@@ -82,8 +83,8 @@ impl Agreement {
         self.lock().served.number
     }
 
-    /// The reason why requests must be refused. `None` if they may be served. While this process has its lease, the
-    /// others wait for it before they report that a new edition applies everywhere.
+    /// The reason why requests must be refused. `None` if requests may be served. A process that serves requests has a
+    /// valid lease, and no change counts as complete before all such processes serve the new edition.
     pub(crate) fn bar(&self) -> Option<&'static str> {
         let standing = self.lock();
         if standing.unable.is_some() {
@@ -104,12 +105,13 @@ impl Agreement {
         self.lock().joined.as_ref().is_some_and(|joined| joined.id() == replica.id())
     }
 
-    /// Notes that this replica is registered and serves the current edition. That holds until its lease ends.
+    /// Notes that this process is registered as `replica` and serves the current edition. The note is valid until the
+    /// lease of `replica` ends.
     pub(crate) fn join(&self, replica: &Replica) {
         self.lock().joined = Some(replica.clone());
     }
 
-    /// Notes that the edition is served, and drops the proposal that was tried.
+    /// Notes that the edition is served, and drops the proposal that this process has tried.
     pub(super) fn serve(&self, edition: Edition) {
         let mut standing = self.lock();
         (standing.served, standing.unable, standing.tried) = (edition, None, None);
@@ -130,19 +132,20 @@ impl Agreement {
         self.lock().tried = Some(TriedProposal { number, prepared, until });
     }
 
-    /// The change that was prepared when the edition was proposed.
+    /// Takes the change that was prepared when edition `number` was proposed. `None` if another edition or none was
+    /// tried.
     pub(super) fn take_tried(&self, number: u64) -> Option<PreparedChange> {
         self.lock().tried.take_if(|tried| tried.number == number).map(|tried| tried.prepared)
     }
 
-    /// True while a proposal that was tried may still be concluded. Drops an expired proposal.
+    /// True while a proposal that this process has tried may still be concluded. Drops an expired proposal.
     pub(crate) fn awaits(&self) -> bool {
         let mut standing = self.lock();
         drop(standing.tried.take_if(|tried| tried.until < Instant::now()));
         standing.tried.is_some()
     }
 
-    /// Wakes the other processes, so that they query at once.
+    /// Wakes the other processes, which then query the editions at once.
     pub(super) fn tell(&self, number: u64) {
         self.peers.wake.tell(HINT, number);
     }

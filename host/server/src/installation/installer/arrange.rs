@@ -1,6 +1,6 @@
 //! The order of installed extensions: first those of the config in its order, then those of the managed folder by
-//! dependency and name, then added ones. A new component in the folder that does not fit is left out and does not
-//! affect the others.
+//! dependency and name, then added ones. A new component in the folder that does not fit is not installed and does not
+//! affect the other extensions.
 
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Installed, LoadError};
@@ -24,18 +24,18 @@ impl Candidate {
     }
 }
 
-/// All versions in order, and the refused ones with the reasons.
+/// The versions in their order, and the refused versions with the reasons.
 pub(super) struct Arrangement {
     pub(super) versions: Vec<Version>,
     pub(super) installed: Installed,
     pub(super) refused: Vec<(Version, LoadError)>,
 }
 
-/// Puts all versions in order. A new component of the folder that does not fit is replaced by the version that is
-/// installed from its file.
+/// Puts all versions in order. If a new component of the folder does not fit, the version that is installed from its
+/// file takes its place.
 ///
 /// # Errors
-/// When the other versions do not fit together.
+/// When the versions do not fit together even without the new components.
 pub(super) fn arrange(
     config: &[Version],
     mut folder: Vec<Candidate>,
@@ -67,7 +67,8 @@ pub(super) fn arrange(
     }
 }
 
-/// The places in the config of the extensions that do not fit, followed by a colon.
+/// The positions in the config of the extensions that do not fit, followed by a colon. Empty if the config names none
+/// of these extensions.
 fn places(config: &[Version], refusal: &LoadError) -> String {
     let uris: Vec<&ExtensionUri> = match refusal {
         LoadError::SharedKey { uri, other, .. }

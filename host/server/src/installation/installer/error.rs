@@ -9,9 +9,9 @@ use annex_telemetry::fault;
 use super::version::Origin;
 use crate::config::ConfigError;
 
-/// The source name of failures of the config.
+/// The source name of a failure that concerns the whole config.
 pub(super) const OF_CONFIG: &str = "config";
-/// The source name of failures of the set as a whole.
+/// The source name of a failure that concerns the set of extensions as a whole.
 pub(super) const OF_ALL: &str = "all extensions together";
 
 /// Why a change of the installed extensions failed. Unless the variant says otherwise, nothing has changed.
@@ -77,8 +77,8 @@ pub enum InstallError {
     /// The extensions do not fit together.
     #[error("{places}the installed extensions do not fit together")]
     Set {
-        /// The config's entries of the extensions that do not fit, followed by a colon. Empty if the config names none
-        /// of the extensions.
+        /// The positions in the config of the extensions that do not fit, followed by a colon. Empty if the config
+        /// names none of these extensions.
         places: String,
         /// The reason.
         #[source]
@@ -144,7 +144,7 @@ pub enum InstallError {
         /// The missing grant.
         what: String,
     },
-    /// The database that the processes share failed.
+    /// The editions cannot be read or changed, because the shared database has failed.
     #[error("the edition that all replicas share cannot be read or changed")]
     Editions(#[from] EditionsError),
     /// This version of Annex cannot read the stored edition.
@@ -213,7 +213,7 @@ fn keys(refusal: &LoadError) -> Vec<String> {
 }
 
 impl InstallError {
-    /// One error for all of these, if there are any.
+    /// Combines errors into one error. `Ok` if there are no errors.
     pub(super) fn unless_none(mut errors: Vec<Self>) -> Result<(), Self> {
         match (errors.pop(), errors.is_empty()) {
             (None, _) => Ok(()),

@@ -14,8 +14,8 @@ const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The longest name of a file, without its ending.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The modes of created folders and files. Only this user may write them, whatever the umask, because files with other
-/// writers are refused when they are read.
+/// The modes of created folders and files. Only the user of the server may write them, even under a permissive umask: a
+/// file or folder that other users may write is refused when it is read.
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 
@@ -31,14 +31,14 @@ pub(super) struct FolderEntry {
     pub(super) component: PathBuf,
     /// The settings, or the fault in them.
     pub(super) settings: Result<ExtensionConfig, String>,
-    /// True if a server may start without the extension. That must be stated by the settings, even by settings with
-    /// another fault. Otherwise the extension may be required, and a required extension must not go missing unnoticed.
+    /// True if a server may start without the extension. False if the settings require the extension, or if they are
+    /// broken and may require it: a required extension must not be missing unnoticed.
     pub(super) is_optional: bool,
 }
 
 impl Folder {
-    /// Creates the folder if it does not exist. A folder that others can write is refused, because every component in
-    /// it is installed.
+    /// Opens the folder, and creates it if it does not exist. A folder that other users can write is refused, because
+    /// every component in the folder is installed.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
         annex_files::check_folder(&path, Purpose::Managed)?;
@@ -49,7 +49,7 @@ impl Folder {
         &self.path
     }
 
-    /// The components in the folder, by name. Files whose name begins with a dot are unfinished and skipped.
+    /// The components in the folder, sorted by name. Files whose names begin with a dot are unfinished and skipped.
     pub(super) fn list(&self) -> io::Result<Vec<FolderEntry>> {
         // The mode may have changed since the folder was opened.
         annex_files::check_folder(&self.path, Purpose::Managed)?;
@@ -70,7 +70,7 @@ impl Folder {
         Ok(found)
     }
 
-    /// The faults in the settings in the folder.
+    /// The faults in the settings files of the folder.
     pub(crate) fn broken_settings(&self) -> io::Result<Vec<String>> {
         Ok(self.list()?.into_iter().filter_map(|found| found.settings.err()).collect())
     }
@@ -83,7 +83,7 @@ impl Folder {
         self.path.join(format!("{name}.toml"))
     }
 
-    /// The settings of a component. Without a settings file they are those of an empty one.
+    /// The settings of a component. If it has no settings file, the settings of an empty file.
     pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
         read_settings(name, &self.settings_text(name)?)
     }
@@ -95,8 +95,8 @@ impl Folder {
         }
     }
 
-    /// Writes a component into the folder and replaces the one with its name. Without `settings`, the existing settings
-    /// stay.
+    /// Writes a component into the folder and replaces the component with its name. If `settings` is `None`, the
+    /// existing settings stay.
     pub(super) fn write(&self, name: &str, component: &[u8], settings: Option<&str>) -> io::Result<()> {
         let file = self.component(name);
         let settings_file = self.settings_file(name);
@@ -109,7 +109,7 @@ impl Folder {
         fs::rename(component, file)
     }
 
-    /// Writes a temporary file for a later rename, so that no reader sees half a file.
+    /// Writes a temporary file, which the caller then renames to `file`. No reader sees half a file in this way.
     fn aside(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.path.join(format!(".{name}.new"));

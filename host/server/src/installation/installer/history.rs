@@ -26,28 +26,28 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) at: Timestamp,
-    /// The first edition with the change.
+    /// The number of the first edition with the change.
     pub(crate) edition: u64,
     /// `installed`, `replaced`, `rolled-back`, `promoted` or `removed`.
     pub(crate) what: &'static str,
     pub(crate) uri: ExtensionUri,
-    /// The number of the version before.
+    /// The number of the version that was installed before the change. `None` if the change added the extension.
     pub(crate) from: Option<u64>,
-    /// The number of the version after.
+    /// The number of the version that the change installed. `None` if the change removed the extension.
     pub(crate) to: Option<u64>,
 }
 
 /// Replaced versions and the last changes.
 pub(crate) struct History {
     keep: usize,
-    /// For each URI, the version that was replaced last comes first.
+    /// The replaced versions of each URI, the last replaced one first.
     replaced: HashMap<ExtensionUri, VecDeque<Version>>,
-    /// The latest change is at the back.
+    /// The last changes, the oldest first.
     changes: VecDeque<Change>,
 }
 
 impl History {
-    /// `keep` is the number of replaced versions that are kept for each installed extension.
+    /// A history without changes. `keep` is the number of replaced versions to keep for each installed extension.
     pub(crate) fn new(keep: usize) -> Self {
         Self { keep, replaced: HashMap::new(), changes: VecDeque::new() }
     }
@@ -56,7 +56,7 @@ impl History {
         self.keep
     }
 
-    /// The version that was replaced last, or the one with the number.
+    /// The replaced version with this number. If `number` is `None`, the version that was replaced last.
     pub(crate) fn kept(&self, uri: &ExtensionUri, number: Option<u64>) -> Option<Version> {
         self.replaced(uri).find(|version| number.is_none_or(|number| version.number == number)).cloned()
     }

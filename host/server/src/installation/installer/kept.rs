@@ -1,5 +1,6 @@
-//! The extensions of an edition as the database stores them for all processes: the source of each, its settings as
-//! TOML, and the digest of its component. Secrets are stored by name, and each process reads its own values.
+//! The extensions of an edition as the database stores them for all processes. Each extension is stored with its
+//! source, its settings as TOML, and the digest of its component. Secrets are stored by name, and each process reads
+//! their values itself.
 
 use annex_runtime::Digest;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use crate::config::{ExtensionConfig, ExtensionPlace};
 pub(super) struct KeptVersion {
     pub(super) origin: Origin,
     pub(super) settings: ExtensionConfig,
-    /// The digest with its algorithm, such as `sha256:…`.
+    /// The digest of the component, such as `sha256:…`.
     pub(super) digest: String,
 }
 
@@ -24,7 +25,7 @@ struct WrittenVersion {
     component: String,
     settings: String,
     digest: String,
-    /// True if the settings name the digest.
+    /// True if the settings require the component to have this digest.
     #[serde(default)]
     is_named: bool,
 }
@@ -57,8 +58,8 @@ pub(super) fn write(versions: &[Version]) -> Result<String, String> {
     serde_json::to_string(&written).map_err(|error| error.to_string())
 }
 
-/// Decodes stored versions. Fails if a process of another Annex version has written a setting that this one does not
-/// know.
+/// Decodes stored versions. Fails if a process of another Annex version has written a setting that this version does
+/// not know.
 pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -67,7 +68,8 @@ pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     written.into_iter().map(kept).collect()
 }
 
-/// The digest of the config's extensions. `others` is the rest of the config that the edition depends on.
+/// The digest of the config's extensions. `others` is the digest of the parts of the config that the cards depend on.
+/// `None` if each process makes its own cards.
 pub(super) fn config_digest(
     config: &[ExtensionConfig],
     digests: &[Digest],
@@ -94,7 +96,7 @@ fn kept(written: WrittenVersion) -> Result<KeptVersion, String> {
     Ok(KeptVersion { origin, settings, digest })
 }
 
-/// The settings as TOML, without the component. The detour over a table sorts the keys.
+/// The settings as TOML, without the component. Converting them to a table first sorts the keys.
 fn settings_text(settings: &ExtensionConfig) -> Result<String, String> {
     let table = toml::Table::try_from(settings).map_err(|error| error.to_string())?;
     toml::to_string(&table).map_err(|error| error.to_string())

@@ -20,19 +20,20 @@ use super::version::{Origin, Version};
 use crate::config::{Config, ExtensionConfig};
 use crate::locations::Locations;
 
-/// The occasion on which the sources are read. It decides the effect of a broken source.
+/// The occasion on which the sources are read. The effect of a broken source depends on the occasion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// A start. It fails unless every extension of the config loads, and every extension in the folder that is required
-    /// or always active.
+    /// A start of the server. The start fails if an extension of the config does not load. It also fails if an
+    /// extension in the folder does not load that is required or always active.
     Start,
-    /// A reload. It changes nothing unless every extension of the config loads.
+    /// A reload. Nothing changes if an extension of the config does not load.
     Reload,
-    /// A changed file. A broken one keeps the last good version.
+    /// A change of a file. If the new file is broken, the last good version stays.
     Rescan,
 }
 
-/// A decision of an operator that differs from a source, such as a rollback. It lasts until the source changes.
+/// A decision of an operator that differs from a source, such as a rollback. The decision applies until the source
+/// changes.
 #[derive(Clone)]
 pub(super) struct OperatorOverride {
     /// The origin, settings and digest of the version that the source names.
@@ -43,7 +44,7 @@ pub(super) struct OperatorOverride {
     pub(super) instead: Option<Version>,
 }
 
-/// Why a source could not be installed. Its last good version stays, if there is one.
+/// The reason why a source could not be installed. If a version of the source was installed before, that version stays.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) source: String,
@@ -56,7 +57,7 @@ pub(super) struct Plan {
     pub(super) versions: Vec<Version>,
     pub(super) installed: Installed,
     pub(super) failures: Vec<Failure>,
-    /// The decisions that still apply.
+    /// The decisions of operators that still apply.
     pub(super) overruled: Vec<OperatorOverride>,
 }
 
@@ -66,7 +67,7 @@ impl From<Arrangement> for Plan {
     }
 }
 
-/// An extension that a source names.
+/// An extension in the config or the managed folder, before it is loaded.
 struct SourceEntry {
     origin: Origin,
     component: PathBuf,
@@ -74,7 +75,7 @@ struct SourceEntry {
     is_optional: bool,
 }
 
-/// The installed versions and the decisions when a plan is made.
+/// The versions that are installed, and the decisions that apply, before a plan is made.
 pub(super) struct Present<'a> {
     pub(super) versions: &'a [Version],
     pub(super) overruled: &'a [OperatorOverride],
@@ -90,7 +91,7 @@ pub(super) struct Loader {
     pub(super) process: Mutex<Arc<Config>>,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
-    /// The database of components that all processes install. `None` without other processes.
+    /// The database with the components that all processes install. `None` without other processes.
     pub(super) editions: Option<Arc<Editions>>,
     /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
     pub(super) uploads: Option<Arc<dyn ComponentStore>>,
@@ -151,8 +152,8 @@ impl Loader {
         Ok(Plan { versions, installed, failures, overruled })
     }
 
-    /// Installed components that must load and whose file is missing from the folder. They stay, because the folder may
-    /// be temporarily unmounted. Removing them takes the command or a reload.
+    /// The installed components that must load but whose files are missing from the folder. They stay installed,
+    /// because the folder may be unmounted for a short time. Only a reload or a command of the operator removes them.
     fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
         let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
         let mut vanished = Vec::new();
@@ -193,7 +194,8 @@ impl Loader {
         Ok(found.into_iter().map(wanted).collect())
     }
 
-    /// The version for a source. `None` if an operator removed the extension although the source still names it.
+    /// Loads the version for a source. `None` if an operator has removed the extension and the source has not changed
+    /// since.
     async fn load_wanted(
         &self,
         wanted: &SourceEntry,
@@ -223,7 +225,8 @@ impl Loader {
         Ok(Some(Candidate { version, fallback: installed_from(wanted, present), is_new }))
     }
 
-    /// Loads one component. Returns the version in `there` that loading would give again, if there is one.
+    /// Loads one component. If `there` has a version with the same source, settings, digest and grants, returns that
+    /// version instead.
     pub(super) async fn load(
         &self,
         origin: Origin,
@@ -295,7 +298,7 @@ impl Loader {
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
 
-    /// The digests of the components that the config names, in its order.
+    /// The digests of the components that the config names, in the order of the config.
     pub(super) async fn digests(&self, config: &[ExtensionConfig]) -> Result<Vec<Digest>, InstallError> {
         let mut digests = Vec::new();
         for extension in config {
@@ -305,8 +308,8 @@ impl Loader {
         Ok(digests)
     }
 
-    /// Reads a component and its digest. The digest is computed from the bytes that are loaded, because the file may
-    /// change in between. Files have up to 32 MiB, so the work runs on a blocking thread.
+    /// Reads a component and computes the digest of its bytes. Both come from one read, because the file may change
+    /// between two reads. Files have up to 32 MiB, so the work runs on a blocking thread.
     async fn read(&self, wanted: &SourceEntry) -> Result<(Digest, Vec<u8>), InstallError> {
         let SourceEntry { origin, component, settings, .. } = wanted;
         if let Ok(Some(digest)) = settings.as_ref().map(ExtensionConfig::uploaded) {
@@ -346,7 +349,7 @@ impl Loader {
     }
 }
 
-/// The version in `there` that loading would give again.
+/// The version in `there` with this source, these settings, this digest and these grants.
 fn same(
     origin: &Origin,
     settings: &ExtensionConfig,
@@ -362,7 +365,7 @@ fn same(
 }
 
 impl Loader {
-    /// Loads a component as a shadow. Its calls are counted separately.
+    /// Loads a component as a shadow. Its calls are not counted with those of the installed version.
     pub(super) async fn load_aside(
         &self,
         origin: &Origin,
@@ -398,7 +401,8 @@ pub(super) fn in_order(versions: Vec<Version>) -> Result<Arrangement, InstallErr
     arrange::arrange(&config, folder, &added)
 }
 
-/// Keeps the installed version of a broken source, if that is tolerated.
+/// Handles the outcome of loading a source. If the source is broken and `is_tolerated` is true, notes the failure and
+/// keeps the version that is installed from the source.
 fn tolerate(
     loaded: Result<Option<Candidate>, InstallError>,
     wanted: &SourceEntry,
@@ -415,7 +419,7 @@ fn tolerate(
     }
 }
 
-/// The installed version from the same source, even if the source's file has changed since.
+/// The version that is installed from this source. The source's file may have changed since.
 fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version> {
     let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
     let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);
@@ -426,8 +430,8 @@ fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version
     }
 }
 
-/// Adds a hint about the components that ship with Annex. If a bare name is not found, it is a typo or the executable
-/// was moved without its components.
+/// Adds a hint about the components that ship with Annex, if a component named in the config is not found. A bare name
+/// that is not found is a typo, or the executable was moved without its components.
 fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
     match origin {
         Origin::Config { component, .. } if error.kind() == io::ErrorKind::NotFound => {

@@ -15,10 +15,10 @@ impl Installer {
         self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
     }
 
-    /// Reloads with a config that was read before, so that all parts of the server apply the same text.
+    /// Reloads with a config that was read before. All parts of the server so apply the same text.
     ///
     /// # Errors
-    /// When one of its extensions does not load. Nothing has changed then.
+    /// When one of the config's extensions does not load. Nothing has changed then.
     pub(crate) async fn reload_read(
         &self,
         (file, extensions): (ConfigFile, Vec<ExtensionConfig>),
@@ -58,13 +58,13 @@ impl Installer {
         running.read_again().map(|(file, _)| running.that_need_restart(&file)).unwrap_or_default()
     }
 
-    /// Replaces the config of the process. Extensions that are loaded later are checked against its ceilings and
-    /// callers. Returns the previous config.
+    /// Replaces the config of the process, and returns the previous one. Extensions that are loaded later are checked
+    /// against the ceilings and callers of the new config.
     pub(crate) fn set_process(&self, process: Arc<Config>) -> Arc<Config> {
         std::mem::replace(&mut *self.loader.process.lock().unwrap_or_else(PoisonError::into_inner), process)
     }
 
-    /// Makes the cards again after a change of how callers authenticate.
+    /// Sets how callers authenticate, and makes the cards again.
     pub(crate) async fn set_security(&self, security: &SecurityDeclaration) {
         self.issuer.set_security(security);
         self.reissue().await;

@@ -15,8 +15,8 @@ use crate::installation::shadow::{Candidate, Shadow};
 use crate::redaction::Redaction;
 
 impl Installer {
-    /// Runs a component as a shadow of `uri` on `share` percent of its turns. Its results have no effect. Without
-    /// `settings` it uses the settings of the installed version.
+    /// Runs a component as a shadow of `uri` on `share` percent of its turns. The results of the shadow have no effect.
+    /// If `settings` is `None`, the shadow has the settings of the installed version.
     pub(crate) async fn shadow(
         &self,
         uri: &ExtensionUri,
@@ -59,8 +59,8 @@ impl Installer {
         Ok(shadow)
     }
 
-    /// Installs the shadow in place of the version that it follows. The promotion is permanent if the version's file is
-    /// in the managed folder. Otherwise it lasts until the source changes or the server restarts.
+    /// Installs the shadow in place of the version that the shadow observes. The promotion is permanent if the
+    /// version's file is in the managed folder. Otherwise it lasts until the source changes or the server restarts.
     pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(Consent::OfAll);

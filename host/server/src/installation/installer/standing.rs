@@ -17,7 +17,7 @@ impl Installer {
         self.publisher.current().extensions.installed.clone()
     }
 
-    /// The numbers of components that this installer has loaded and refused.
+    /// The number of loaded components of this installer, and the number of refused ones.
     pub(crate) fn loads(&self) -> (u64, u64) {
         (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
     }
@@ -27,7 +27,8 @@ impl Installer {
         self.lock().versions.clone()
     }
 
-    /// The installed extension with this URI, or with the component of this digest. The prefix `sha256:` is optional.
+    /// The installed extension with the URI `id`, or with a component of the digest `id`. The prefix `sha256:` of a
+    /// digest is optional.
     pub(crate) fn find(&self, id: &str) -> Result<Version, InstallError> {
         let hex = id.strip_prefix("sha256:").unwrap_or(id);
         let matches = |version: &&Version| version.uri().as_str() == id || version.extension.digest().hex() == hex;
@@ -40,7 +41,7 @@ impl Installer {
         }
     }
 
-    /// Replaced versions that can be rolled back to, the last one first.
+    /// The replaced versions that can be rolled back to, the last replaced one first.
     pub(crate) fn kept(&self, uri: &ExtensionUri) -> Vec<Version> {
         self.lock().history.replaced(uri).cloned().collect()
     }
@@ -50,7 +51,7 @@ impl Installer {
         self.lock().history.changes(uri).cloned().collect()
     }
 
-    /// True if the version is installed although its source names another one.
+    /// True if an operator's decision has installed the version in place of the version that the source names.
     pub(crate) fn overrules(&self, version: &Version) -> bool {
         let digest = version.extension.digest();
         self.lock().overruled.iter().any(|decision| {

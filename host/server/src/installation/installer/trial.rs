@@ -12,7 +12,7 @@ use crate::config::served::ServedConfig;
 use crate::locations::Locations;
 
 impl Installer {
-    /// Loads the extensions of the config like a start does, up to the check of the whole set. Compiled code stays in
+    /// Loads the extensions of the config as a start does, up to the check of the whole set. The compiled code stays in
     /// the cache.
     ///
     /// # Errors

@@ -31,13 +31,14 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin, preceded by file, line and column of the first of `keys` that the entry has.
+    /// The origin for an error text. For an `[[extension]]`, the text begins with the position of the first of `keys`
+    /// that the `[[extension]]` has.
     pub(crate) fn at<S: AsRef<str>>(&self, keys: &[S]) -> String {
         self.place(keys).map_or_else(|| self.to_string(), |place| format!("{place}: {self}"))
     }
 
-    /// File, line and column of the first of `keys` that the entry has, or else of the entry. `None` unless the origin
-    /// is a config.
+    /// The position of the first of `keys` that the `[[extension]]` has, as `FILE:LINE:COLUMN`. If it has none of these
+    /// keys, its own position. `None` unless the origin is a config.
     pub(crate) fn place<S: AsRef<str>>(&self, keys: &[S]) -> Option<String> {
         let Self::Config { place, .. } = self else { return None };
         place.locate(&keys.iter().map(|key| key.as_ref().to_owned()).collect::<Vec<_>>())
@@ -61,10 +62,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A loaded component with its settings. A change of either makes a new version.
+/// A loaded component with its settings. Another component or other settings make a new version.
 #[derive(Clone)]
 pub(crate) struct Version {
-    /// Counts the versions that this installer has loaded, from 1.
+    /// The number of the version. The versions that an installer loads are numbered from 1.
     pub(crate) number: u64,
     pub(crate) extension: Arc<Extension>,
     pub(crate) origin: Origin,

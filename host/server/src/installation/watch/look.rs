@@ -17,7 +17,7 @@ pub(super) enum PolledPath {
     Folder(PathBuf),
 }
 
-/// The state of a place when it was polled.
+/// The state of a file or folder when it was polled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sight {
     file: Option<FileIdentity>,
@@ -28,7 +28,7 @@ pub(super) struct Sight {
 }
 
 impl PolledPath {
-    /// The state of the place now. A missing file or folder has a state as well.
+    /// The present state of the file or folder. A missing file or folder has a state as well.
     pub(super) fn look(&self) -> Sight {
         match self {
             Self::File(path) => Sight { file: FileIdentity::of(path), ..Sight::default() },

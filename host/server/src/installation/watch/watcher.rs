@@ -1,5 +1,5 @@
-//! The file watcher of the process. There is only one, because the kernel allows a user few of them (128 by default)
-//! and each takes a thread.
+//! The file watcher of the process. Each process has only one, because the kernel limits the watchers of a user (to 128
+//! by default) and each watcher takes a thread.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ use tokio::sync::Notify;
 use super::WatchedFiles;
 use super::look::{PolledPath, Sight};
 
-/// Watches folders for any number of followers and notifies each of its own files. All paths are real paths, because
-/// the kernel has one watch per folder behind all links.
+/// Watches folders for any number of followers. Each follower is notified of changes of its own files. All paths are
+/// real paths, because the kernel has one watch per folder, regardless of the links that lead to the folder.
 pub(crate) struct FileWatcher {
-    /// Held during a whole change, so that changes do not interleave. Events are processed without this lock, because
-    /// the watcher may wait until an event is processed.
+    /// The watcher of the kernel's events. `None` if the kernel has no watcher left for this user.
     ///
-    /// `None` if the kernel has no watcher left for this user.
+    /// The lock is held during a whole change of the watched folders, so that changes do not interleave. Events are
+    /// processed without this lock, because the watcher may wait until an event is processed.
     watcher: Mutex<Option<RecommendedWatcher>>,
     followed: Arc<Mutex<Followers>>,
 }
 
-/// The period of polling the places of all followers.
+/// The interval at which the files and folders of all followers are polled.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A follower's number.
+/// The number of a follower.
 pub(super) type Number = u64;
 
 /// The followers with their files, and the watched folders.
@@ -37,12 +37,12 @@ struct Followers {
     followers: HashMap<Number, Follower>,
     /// The watched folders with their followers.
     folders: BTreeMap<PathBuf, BTreeSet<Number>>,
-    /// The polled places with their followers. Many tenants may share one component.
+    /// The polled files and folders with their followers. Many tenants may share one component.
     places: BTreeMap<PolledPath, PolledState>,
     last: Number,
 }
 
-/// The last state of a place, and its followers.
+/// The last state of a polled file or folder, and its followers.
 #[derive(Default)]
 struct PolledState {
     sight: Sight,
@@ -56,7 +56,8 @@ struct Follower {
 }
 
 impl FileWatcher {
-    /// Starts the watcher. If some part cannot be started, the log says so and the server continues without it.
+    /// Starts watching and polling. If one of the two cannot be started, the log says so and the server continues
+    /// without it.
     pub(crate) fn start() -> Arc<Self> {
         let followed = Arc::<Mutex<Followers>>::default();
         let shared = Arc::clone(&followed);
@@ -71,7 +72,7 @@ impl FileWatcher {
         Arc::new(Self { watcher: Mutex::new(watcher), followed })
     }
 
-    /// Replaces the polled places of a follower.
+    /// Replaces the polled files and folders of a follower.
     pub(super) fn look_at(&self, number: Number, places: BTreeSet<PolledPath>) {
         let followed = lock(&self.followed);
         let new: Vec<PolledPath> =
@@ -93,8 +94,8 @@ impl FileWatcher {
         number
     }
 
-    /// Replaces the watched files of a follower. `before` are the folders that it watched until now. Returns whether a
-    /// folder is new for the follower, and the folders that cannot be watched.
+    /// Replaces the watched files of a follower. `before` are the folders that were watched for the follower until now.
+    /// Returns whether the follower has a new folder, and the folders that cannot be watched.
     pub(super) fn follow(
         &self,
         number: Number,
@@ -130,7 +131,7 @@ impl FileWatcher {
         (has_begun, refused)
     }
 
-    /// Removes a follower. It gets no more notifications.
+    /// Removes a follower. The follower gets no more notifications.
     pub(super) fn part(&self, number: Number, folders: &BTreeSet<PathBuf>) {
         let mut watcher = lock(&self.watcher);
         let mut followed = lock(&self.followed);
@@ -153,7 +154,7 @@ impl FileWatcher {
     }
 }
 
-/// Polls all places until the watcher is dropped.
+/// Polls the files and folders of all followers until the watcher is dropped.
 fn look(followed: &Weak<Mutex<Followers>>) {
     loop {
         thread::sleep(LOOK);
@@ -167,7 +168,8 @@ fn look(followed: &Weak<Mutex<Followers>>) {
 }
 
 impl Followers {
-    /// Replaces the places of a follower. `seen` are the states of places without followers so far.
+    /// Replaces the polled files and folders of a follower. `seen` are the states of the files and folders without a
+    /// follower until now.
     fn look_at(&mut self, number: Number, places: BTreeSet<PolledPath>, seen: Vec<(Sight, PolledPath)>) {
         for (sight, place) in seen {
             self.places.entry(place).or_insert_with(|| PolledState { sight, followers: BTreeSet::new() });
@@ -187,7 +189,7 @@ impl Followers {
         }
     }
 
-    /// Notifies the followers of a place if its state has changed.
+    /// Notes the state of a polled file or folder. Notifies its followers if the state has changed.
     fn see(&mut self, place: &PolledPath, sight: Sight) {
         let Some(seen) = self.places.get_mut(place).filter(|seen| seen.sight != sight) else { return };
         seen.sight = sight;
@@ -195,14 +197,15 @@ impl Followers {
         followers.into_iter().for_each(|number| self.tell(number));
     }
 
-    /// Returns whether the folder is already watched, and whether this follower already follows it.
+    /// Adds a folder to a follower. Returns whether the folder was already watched, and whether the follower already
+    /// had the folder.
     fn add(&mut self, number: Number, folder: &Path) -> (bool, bool) {
         let is_watched = self.folders.contains_key(folder);
         let followers = self.folders.entry(folder.to_owned()).or_default();
         (is_watched, !followers.insert(number))
     }
 
-    /// True if this was the last follower of the folder.
+    /// Removes a folder from a follower. Returns true if no other follower has the folder.
     fn remove(&mut self, number: Number, folder: &Path) -> bool {
         let Some(followers) = self.folders.get_mut(folder) else { return false };
         followers.remove(&number);
@@ -213,7 +216,7 @@ impl Followers {
         is_last
     }
 
-    /// Processes an event: notifies the followers whose files may have changed.
+    /// Processes an event of the kernel: notifies the followers whose files may have changed.
     fn take(&mut self, event: notify::Result<Event>) {
         // Reading a file is an event as well, and happens all the time.
         let event = match event {
@@ -232,8 +235,8 @@ impl Followers {
         }
     }
 
-    /// Drops a removed folder and all folders below it. A new folder with the same name is a different one and must be
-    /// watched again.
+    /// Forgets a removed folder and all folders below it. A new folder with the same name is another folder, which must
+    /// be watched again.
     fn forget(&mut self, gone: &Path) {
         let below = self.folders.range(gone.to_owned()..).map(|(folder, _)| folder);
         let below: Vec<PathBuf> = below.take_while(|folder| folder.starts_with(gone)).cloned().collect();
@@ -243,7 +246,7 @@ impl Followers {
         }
     }
 
-    /// Notifies the followers of a file.
+    /// Notifies the followers that watch the file at `path`.
     fn touch(&self, path: &Path) {
         for number in path.parent().and_then(|folder| self.folders.get(folder)).into_iter().flatten() {
             if self.followers.get(number).is_some_and(|follower| follower.watched.concerns(path)) {

@@ -17,7 +17,7 @@ use crate::tenants::serving::{ServingParts, UnloadReason};
 pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
 
 pub(super) struct Entry<T> {
-    /// The stored tenant; empty until it is read.
+    /// The result of reading the tenant from the store. Empty until the tenant is read.
     pub(super) lookup: OnceLock<StoreLookup>,
     /// The load of the tenant. Empty until a request needs the tenant.
     pub(super) flight: OnceLock<Flight<T>>,
@@ -29,7 +29,7 @@ pub(super) struct Entry<T> {
     try_again: OnceLock<Instant>,
 }
 
-/// The result of reading a name from the store.
+/// The result of looking a name up in the store.
 pub(super) enum StoreLookup {
     Absent,
     There(There),
@@ -37,7 +37,7 @@ pub(super) enum StoreLookup {
 
 pub(super) struct There {
     pub(super) tenant: Arc<StoredTenant>,
-    /// The principals that may call the tenant. `None` for all. Empty if the text cannot be read.
+    /// The principals that may call the tenant. `None` if all may. An empty set if the text cannot be read.
     callers: Option<HashSet<String>>,
 }
 
@@ -92,7 +92,7 @@ impl<T: ServingParts> Entry<T> {
         self.try_again.get().is_none_or(|again| *again <= Instant::now())
     }
 
-    /// The outcome of the load. `None` while the tenant is not loaded.
+    /// The outcome of the load. `None` before the load and while it runs.
     pub(super) fn loaded(&self) -> Option<Result<T, TenantFailure>> {
         self.flight.get()?.borrow().clone()
     }
@@ -111,7 +111,7 @@ impl<T: ServingParts> Entry<T> {
         }
     }
 
-    /// True if the entry was read before revision `rev`, or is not read yet.
+    /// True if the entry has a revision before `rev`, or was not read yet.
     pub(super) fn is_before(&self, rev: u64) -> bool {
         match self.lookup.get() {
             Some(StoreLookup::There(there)) => there.tenant.rev < rev,
@@ -119,7 +119,7 @@ impl<T: ServingParts> Entry<T> {
         }
     }
 
-    /// Ends the use of the tenant, now or as soon as its load ends.
+    /// Ends the use of the tenant. If the tenant is being loaded, its use ends after the load.
     pub(super) fn leave(&self, name: String, why: UnloadReason) {
         match self.loaded() {
             Some(Ok(serving)) => serving.leave(&name, why),

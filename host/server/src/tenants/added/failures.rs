@@ -1,16 +1,16 @@
-//! The tenants whose last loads failed. The pause before the next load grows with each failure, so that a tenant that
-//! fails after a costly load does not cost the server all the time.
+//! The tenants whose last loads failed. The pause before the next load grows with each failure. Without the pause, a
+//! tenant with a costly load that fails would load the server all the time.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause after the first failure, and the longest pause. Each further failure doubles the pause.
+/// The pause after the first failure, and the longest pause. The pause doubles with each further failure.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The failures, by tenant. A tenant without requests is forgotten after twice the longest pause.
+/// The failures, by tenant. A tenant is forgotten when its last failure is twice the longest pause ago.
 #[derive(Default)]
 pub(super) struct Failures(HashMap<String, FailureCount>);
 

@@ -1,7 +1,8 @@
 //! Hides the debug information of a component, for hosts that do not use it.
 //!
-//! Engines with and without debug information are identical apart from that. So the code of a component without debug
-//! information is the same for both, and a server finds code in the cache that the author's tools have compiled.
+//! The option for debug information does not change the engine, only the component that it compiles. So a component
+//! without debug information has the same code with and without the option, and a server finds the code that the
+//! author's tools have compiled in the cache.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use wasmparser::{BinaryReaderError, Parser, Payload};
 
 /// Prefix of all sections with debug information (DWARF for WebAssembly).
 const PREFIX: &str = ".debug_";
-/// Replaces the first byte of such a name: the engine ignores unknown sections.
+/// Replaces the first byte of the name of a debug section. The engine ignores sections with unknown names.
 const HIDDEN: u8 = b'-';
 
 /// The component with its debug sections renamed. All offsets stay the same.

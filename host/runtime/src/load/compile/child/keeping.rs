@@ -57,11 +57,11 @@ struct Module {
     imported_functions: u32,
     functions: u32,
     imported_globals: u32,
-    /// The globals that the module defines; the type of the mutable ones.
+    /// The globals that the module defines: the type of a mutable global, and `None` for an immutable one.
     globals: Vec<Option<ValType>>,
     imported_memories: u32,
     memories: u32,
-    /// Initial size of its memories in bytes.
+    /// Initial size of the module's memories in bytes.
     bytes: usize,
 }
 
@@ -211,7 +211,7 @@ fn check_alias(alias: &ComponentAlias<'_>) -> Result<(), String> {
     if is_second_module { Err(SECOND_NAME.to_owned()) } else { Ok(()) }
 }
 
-/// An exported module gets a second index, by which it could be instantiated.
+/// Refuses to export a module or a component: it would get a second index, by which it could be instantiated again.
 fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
     match kind {
         ComponentExternalKind::Module | ComponentExternalKind::Component => Err(SECOND_NAME.to_owned()),

@@ -8,7 +8,7 @@ use crate::load::inspect::{MANIFEST_SECTION, Outline, check_name};
 
 /// Most imports, and most exports, of a component.
 const MAX_NAMES: u64 = 1_000;
-/// Limit for all these names, in bytes.
+/// Most bytes of the names of all imports and exports.
 const MAX_NAME_BYTES: u64 = 256 << 10;
 /// Largest manifest in bytes. A larger one is ignored.
 const MAX_MANIFEST: usize = 16 << 10;

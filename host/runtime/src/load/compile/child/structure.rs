@@ -13,40 +13,40 @@ mod depth;
 
 use arity::{BranchValues, Signatures};
 
-/// Nesting of components.
+/// Most levels of nested components.
 const MAX_DEPTH: u64 = 10;
 const MAX_COMPONENTS: u64 = 200;
 const MAX_MODULES: u64 = 100;
-/// Instances of modules and components in total.
+/// Most instances of modules and of components in total.
 const MAX_INSTANCES: u64 = 2_000;
 const MAX_TYPES: u64 = 20_000;
 const MAX_FUNCTIONS: u64 = 100_000;
-/// The Go compiler creates one per piece of data: 43,000 in a small program.
+/// Most data segments. The Go compiler creates one per piece of data: 43,000 in a small program.
 const MAX_DATA_SEGMENTS: u64 = 100_000;
-/// Segments with a computed offset. They compile to code that the limits on functions do not cover.
+/// Most data segments with a computed offset. Such segments become code that the limits on functions do not cover.
 const MAX_COMPUTED_SEGMENTS: u64 = 20_000;
 const MAX_ELEMENT_SEGMENTS: u64 = 20_000;
 const MAX_GLOBALS: u64 = 20_000;
-/// Each may become an adapter with its own code.
+/// Most canonical functions. Each may become an adapter with code of its own.
 const MAX_CANONICALS: u64 = 1_000;
 const MAX_ALIASES: u64 = 10_000;
-/// Bytes of one function. CPython's interpreter has one of 427 KB.
+/// Most bytes of one function. CPython's interpreter has a function of 427 KB.
 const MAX_FUNCTION_BYTES: u64 = 512 << 10;
-/// Locals of one function, including used parameters.
+/// Most locals of one function, including its used parameters.
 const MAX_LOCALS: u64 = 5_000;
-/// Nesting of blocks in one function.
+/// Most levels of nested blocks in one function.
 const MAX_NESTING: u64 = 5_000;
-/// Product of locals and blocks in one function: the compiler tracks each local in each block where its value may
-/// differ.
+/// Largest product of locals and blocks in one function. The compiler tracks each local in each block where its value
+/// may differ.
 const MAX_MERGES: u64 = 2_000_000;
-/// Sum of these products over all functions.
+/// Largest sum of the products of locals and blocks over all functions.
 const MAX_ALL_MERGES: u64 = 50_000_000;
-/// Values passed by blocks, branches and calls in one function. Compilers pass few values, and push each with its own
-/// instruction.
+/// Most values that the blocks, branches and calls of one function pass. Compilers pass few values, and each value has
+/// been pushed by an instruction.
 const MAX_PASSED: u64 = 100_000;
-/// Sum of passed values over all functions.
+/// Most values that the blocks, branches and calls of all functions pass.
 const MAX_ALL_PASSED: u64 = 10_000_000;
-/// Imports and exports of core modules and components.
+/// Most imports and exports of core modules and components in total.
 const MAX_NAMES: u64 = 50_000;
 
 /// Counts of parts in the whole component, including nested components.
@@ -66,7 +66,7 @@ struct Parts {
     names: u64,
 }
 
-/// Sums over all functions.
+/// Sums of the compiler's work over all functions.
 #[derive(Default)]
 struct Work {
     merges: u64,

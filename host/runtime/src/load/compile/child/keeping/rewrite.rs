@@ -1,5 +1,5 @@
-//! Adds functions to a component that reset its instances. Existing content stays byte for byte: added items have
-//! indices after the existing ones, so that no code of the component can refer to them.
+//! Adds functions to a component, by which the host resets its instances. Existing content stays byte for byte: added
+//! items have indices after the existing ones, so that no code of the component can refer to them.
 
 use wasm_encoder::{
     Alias, CanonicalFunctionSection, CanonicalOption, CodeSection, Component, ComponentAliasSection,
@@ -198,7 +198,8 @@ impl ModuleAdditions {
         index
     }
 
-    /// Adds an exported function. `ty` is 0 for no parameter and result, 1 for a result, 2 for a parameter.
+    /// Adds an exported function. `ty` is 0 for a function without parameters and results, 1 for one with a result, and
+    /// 2 for one with a parameter.
     fn function(&mut self, name: &str, ty: u32, instructions: impl FnOnce(&mut wasm_encoder::InstructionSink<'_>)) {
         let mut function = Function::new([]);
         instructions(&mut function.instructions());
@@ -287,7 +288,8 @@ struct Ends {
     aliases: ComponentAliasSection,
     lifts: CanonicalFunctionSection,
     exports: ComponentExportSection,
-    /// Type index of a function without parameters and result. The type that returns a list is two indices later.
+    /// Index of the type of a function without parameters and results. The type of a function that returns a list is
+    /// two indices later.
     action: u32,
     next_core_function: u32,
     next_memory: u32,

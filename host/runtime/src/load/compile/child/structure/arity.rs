@@ -1,5 +1,5 @@
-//! Counts values passed by blocks, branches and calls. The compiler tracks each value at each of them, so a few bytes
-//! that refer to a type with a thousand results cost as much as a thousand instructions.
+//! Counts the values that blocks, branches and calls pass. The compiler tracks each value at each block, branch and
+//! call. So a few bytes that refer to a type with a thousand results cost as much as a thousand instructions.
 
 use wasmparser::{BlockType, BrTable, CompositeInnerType, FuncType, Operator, Payload, TypeRef};
 
@@ -66,7 +66,7 @@ impl Signatures {
         Ok(())
     }
 
-    /// Begins to count for the next function body.
+    /// Begins the count for the next function body.
     pub(super) fn next_body(&mut self) -> BranchValues<'_> {
         let index = self.imported.saturating_add(self.bodies);
         self.bodies += 1;
@@ -74,7 +74,7 @@ impl Signatures {
         BranchValues { signatures: self, labels: vec![results], results, passed: 0 }
     }
 
-    /// Arity of a type. Undefined types count as 0; the validator refuses them.
+    /// Number of parameters and results of a type. An undefined type counts as 0, because the validator refuses it.
     fn of_type(&self, index: u32) -> Arity {
         usize::try_from(index).ok().and_then(|index| self.types.get(index)).copied().unwrap_or_default()
     }
@@ -93,7 +93,7 @@ impl Signatures {
     }
 }
 
-/// Counts over the operators of one function.
+/// Counts the values that the operators of one function pass.
 pub(super) struct BranchValues<'signatures> {
     signatures: &'signatures Signatures,
     /// Number of values that a branch to each open block passes, beginning with the function itself.
@@ -139,7 +139,7 @@ impl BranchValues<'_> {
         self.labels.len().checked_sub(from_top).and_then(|index| self.labels.get(index)).copied().unwrap_or(0)
     }
 
-    /// Sum over all targets of a branch table.
+    /// Number of values that a branch table passes: the sum over all its targets.
     fn of_table(&self, targets: &BrTable<'_>) -> Result<u64, LoadError> {
         let values = self.label(targets.default());
         let each =

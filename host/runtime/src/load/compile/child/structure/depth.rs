@@ -17,10 +17,10 @@ const INSTANCE: u8 = 0x42;
 /// First byte of a declaration that defines a type.
 const TYPE: u8 = 0x01;
 
-/// A type that is being read.
+/// A nested type that has been read in part.
 struct Open {
     kind: u8,
-    /// Number of remaining declarations.
+    /// Number of declarations of the type that have not been read.
     left: u32,
 }
 
