@@ -13,7 +13,7 @@ use crate::quota::Quotas;
 use crate::tasks::Tasks;
 use crate::views::ExtensionViews;
 
-/// The parts that all handlers of a process share. Each part keeps its data per tenant.
+/// The parts that all handlers of a process share, such as the live tasks and the running turns.
 pub struct ProcessParts {
     /// The live tasks, and the store of all conversations and tasks.
     pub tasks: Arc<Tasks>,

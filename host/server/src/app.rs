@@ -252,7 +252,8 @@ struct ServedAgent {
     is_watched: bool,
 }
 
-/// The parts that all tenants share. Each part keeps its data per tenant. `process` has those of their handlers.
+/// The parts that all tenants share. Each part keeps its data per tenant. `process` has the parts that
+/// request handlers use.
 struct SharedParts {
     base_url: String,
     names: AgentNames,

@@ -43,9 +43,9 @@ impl OtherTenants {
         self.added.is_none() && self.named.is_empty()
     }
 
-    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name or
-    /// `caller` may not call it. Without a `caller` no permission is checked. A tenant of the config takes precedence
-    /// over an added tenant of the same name.
+    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name, or
+    /// if `caller` may not call the tenant. If `caller` is `None`, no permission is checked. A tenant of the config
+    /// takes precedence over an added tenant of the same name.
     async fn find(&self, name: &str, caller: Option<&str>) -> Option<Result<Serving, TenantFailure>> {
         match &self.added {
             Some(added) if !self.named.has(name) => added.find(name, caller).await,

@@ -137,14 +137,14 @@ impl<T: ServingParts> AddedTenants<T> {
                     Err(failure) => return Some(Err(failure)),
                 },
             };
-            let StoreLookup::There(there) = lookup else { return None };
-            if !caller.is_none_or(|caller| there.admits(caller)) {
+            let StoreLookup::Found(found) = lookup else { return None };
+            if !caller.is_none_or(|caller| found.admits(caller)) {
                 return None;
             }
-            if there.tenant.state == TenantState::Suspended {
+            if found.tenant.state == TenantState::Suspended {
                 return Some(Err(TenantFailure::new("it is suspended")));
             }
-            match self.serving(&entry, &there.tenant).await {
+            match self.serving(&entry, &found.tenant).await {
                 Err(_) if entry.may_be_tried() => self.drop_entry(name, &entry),
                 serving => return Some(serving),
             }
@@ -181,7 +181,7 @@ impl<T: ServingParts> AddedTenants<T> {
             }
         };
         let lookup = match found {
-            Some(tenant) => StoreLookup::there(tenant, self.loader.as_ref()).await,
+            Some(tenant) => StoreLookup::found(tenant, self.loader.as_ref()).await,
             None => StoreLookup::Absent,
         };
         let is_absent = matches!(lookup, StoreLookup::Absent);

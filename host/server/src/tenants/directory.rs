@@ -124,8 +124,8 @@ impl<T: ServingParts> Directory<T> {
         self.tenants().contains_key(name)
     }
 
-    /// The serving parts of a tenant, or the reason why it is not served. `None` if no tenant has the name or `caller`
-    /// may not call it. Without a `caller` no permission is checked.
+    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name, or
+    /// if `caller` may not call the tenant. If `caller` is `None`, no permission is checked.
     pub(crate) fn find(&self, name: &str, caller: Option<&str>) -> Option<Result<T, TenantFailure>> {
         let tenants = self.tenants();
         let tenant = tenants.get(name)?;
@@ -206,7 +206,7 @@ impl<T: ServingParts> Directory<T> {
         Ok(())
     }
 
-    /// Sets the outcome of a load. The parts before it leave.
+    /// Sets the outcome of a load. The parts that have served before leave.
     fn put(&self, name: &str, tenant: &Tenant<T>, loaded: &Result<T, TenantFailure>) {
         let mut state = tenant.state.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *state, loaded.clone());
