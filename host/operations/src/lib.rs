@@ -21,6 +21,7 @@ pub mod on_lost_turn;
 pub mod operation;
 pub mod permits;
 pub mod process;
+pub mod process_parts;
 pub mod push;
 pub mod quota;
 pub mod request_handler;

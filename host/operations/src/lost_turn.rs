@@ -46,7 +46,7 @@ impl RequestHandler {
     /// The text to store with a turn that has begun, so that another process can continue the turn. `None` if the
     /// operator wants lost turns to fail, or if no other process shares the store.
     pub(crate) fn stored_turn(&self, requested: &[ExtensionUri]) -> Option<Arc<str>> {
-        if self.on_lost_turn == OnLostTurn::Fail || !self.tasks.process().is_shared() {
+        if self.on_lost_turn == OnLostTurn::Fail || !self.process.tasks.process().is_shared() {
             return None;
         }
         let turn = StoredTurn { on_lost: self.on_lost_turn, requested: requested.to_vec() };
@@ -61,7 +61,7 @@ impl RequestHandler {
     /// - The turn has no message of the client.
     /// - The store ends with this process.
     pub(crate) fn stored_request(&self, incoming: &Incoming) -> Option<Arc<str>> {
-        if incoming.is_new || incoming.again.is_some() || !self.tasks.process().store_outlives() {
+        if incoming.is_new || incoming.again.is_some() || !self.process.tasks.process().store_outlives() {
             return None;
         }
         let request = RequestToStore {
@@ -83,17 +83,17 @@ impl RequestHandler {
             let continued = if lost.has_begun { handler.make_again(&lost).await } else { handler.make(&lost).await };
             let Err(error) = continued else { return };
             // Another process may continue the turn, or this one once it knows the current extensions.
-            if handler.running.is_closed() || handler.extensions.current().is_err() {
-                return handler.tasks.hand_on(&lost).await;
+            if handler.process.running.is_closed() || handler.extensions.current().is_err() {
+                return handler.process.tasks.hand_on(&lost).await;
             }
             if !matches!(error, NotHere::Over) {
                 let error = fault::text(&error);
                 let tenant = handler.tenant_name();
                 tracing::warn!(target: crate::LOG_TARGET, tenant, task = %lost.task, error, "a turn whose process has ended is not continued");
             }
-            handler.tasks.end_lost_turn(&lost).await;
+            handler.process.tasks.end_lost_turn(&lost).await;
         };
-        self.running.spawn(async move { of_tenant.for_task(&task, goes_on).await });
+        self.process.running.spawn(async move { of_tenant.for_task(&task, goes_on).await });
     }
 
     /// Runs a turn that had only waited. Its request is the stored text.
@@ -103,7 +103,7 @@ impl RequestHandler {
         }
         let Some(text) = &lost.resume else {
             // A turn without a message of the client: its task keeps waiting.
-            let left = self.tasks.store().leave(&lost.key, &lost.fence, Departure::Refused).await;
+            let left = self.process.tasks.store().leave(&lost.key, &lost.fence, Departure::Refused).await;
             return Ok(left.map_err(fault::of_store)?);
         };
         if !lost.may_go_on() {
@@ -112,7 +112,7 @@ impl RequestHandler {
         let (request, requested) = serde_json::from_str::<StoredRequest>(text)?.into_request();
         tell(lost);
         let owner = lost.key.owner().clone();
-        let record = self.tasks.open(&owner, &lost.task).await?;
+        let record = self.process.tasks.open(&owner, &lost.task).await?;
         let extensions = self.extensions.current()?;
         let call = ServiceParameters { requested: requested.clone(), owner, ..ServiceParameters::default() };
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(&record));
@@ -120,7 +120,7 @@ impl RequestHandler {
         let permit = self.permit_of(lost).await?;
         let steps = self.counted(crate::send_message::steps_for(&active));
         let incoming = Incoming { lasting: requested, steps, ..incoming };
-        let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.running.token());
+        let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.process.running.token());
         self.forward(&record).await;
         self.wait_again(Accepted { incoming, extensions, active, permit, queued, counted })?;
         Ok(())
@@ -134,7 +134,7 @@ impl RequestHandler {
             return Err(NotHere::Otherwise);
         }
         let owner = lost.key.owner().clone();
-        let record = self.tasks.open(&owner, &lost.task).await?;
+        let record = self.process.tasks.open(&owner, &lost.task).await?;
         if record.is_finished() {
             // The last event of the agent is stored, but the turn has not left the queue.
             return Err(NotHere::Over);
@@ -145,7 +145,7 @@ impl RequestHandler {
         let extensions = self.extensions.current()?;
         let active = self.active_again(&incoming, &extensions)?;
         let permit = self.permit_of(lost).await?;
-        let counted = self.running.token();
+        let counted = self.process.running.token();
         let queued = self.resumed(lost, &record);
         let conversation = queued.runs().await.map_err(fault::of_append)?;
         let entered =
@@ -177,14 +177,16 @@ impl RequestHandler {
             max_waiting: usize::MAX,
         };
         let beginning = self.beginning(Some(record));
-        Conversation::resume(self.tasks.store(), lost.key.clone(), (lost.fence.clone(), submission), beginning)
+        Conversation::resume(self.process.tasks.store(), lost.key.clone(), (lost.fence.clone(), submission), beginning)
     }
 
     async fn permit_of(&self, lost: &LostTurn) -> Result<TurnPermit, NotHere> {
         let owner = lost.key.owner();
         for _ in 1..PERMIT_ATTEMPTS {
             match self.turn_limiter.try_take(owner).await {
-                Err(A2aError::Overloaded { .. } | A2aError::QuotaExceeded { .. }) if !self.running.is_closed() => {
+                Err(A2aError::Overloaded { .. } | A2aError::QuotaExceeded { .. })
+                    if !self.process.running.is_closed() =>
+                {
                     sleep(PERMIT_PAUSE).await;
                 }
                 taken => return Ok(taken?),

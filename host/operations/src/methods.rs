@@ -68,10 +68,10 @@ impl RequestHandler {
         check_object(params)?;
         self.check_work()?;
         // The token makes a draining server wait for the call.
-        let _counted = self.running.token();
+        let _counted = self.process.running.token();
         self.check_begins()?;
         let permit = self.turn_limiter.take(&call.owner).await?;
-        let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.turn_limiter);
+        let resumptions = Resumptions::new(&call.owner.tenant, &self.process.tasks, &self.turn_limiter);
         let message = Message::default();
         let metadata = Metadata::new();
         let request = TurnRequest {
@@ -82,7 +82,7 @@ impl RequestHandler {
             message: &message,
             request: &metadata,
             view: Arc::new(MethodView {
-                tasks: self.views.tasks_of(&call.owner),
+                tasks: self.process.views.tasks_of(&call.owner),
                 resumptions: Arc::clone(&resumptions),
             }),
             resumed: false,
@@ -114,7 +114,7 @@ impl RequestHandler {
             })));
             let next = tokio::select! {
                 biased;
-                () = handler.closing.cancelled() => return None,
+                () = handler.process.closing.cancelled() => return None,
                 () = sleep_until(deadline) => {
                     let reason = format!("the results took longer than {} seconds", longest.as_secs());
                     return Some((Err(A2aError::Overloaded { reason }), None));

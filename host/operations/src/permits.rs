@@ -130,11 +130,6 @@ impl TurnLimiter {
         })
     }
 
-    /// The shared places, which a turn beyond this process's share needs.
-    pub fn places(&self) -> &Arc<SharedPlaces> {
-        &self.counts.places
-    }
-
     async fn wait(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         // The caller is counted before the wait, so that one caller cannot take all waiting places.
         let counted = self.count(owner).await?;

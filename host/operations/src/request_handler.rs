@@ -1,4 +1,4 @@
-//! [`RequestHandler`]: performs the operations for one agent, with its extensions, conversations and tasks.
+//! [`RequestHandler`]: performs the operations for one agent, with its extensions and the parts of the process.
 //!
 //! Each operation has a module with an `impl` of [`RequestHandler`].
 
@@ -9,26 +9,22 @@ use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentCard, TaskId};
 use annex_telemetry::{Request, of_request};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::answer::{self, EventStream, Until};
-use crate::claims::Claims;
-use crate::counters::Counters;
 use crate::extension_set::ExtensionSets;
 use crate::on_lost_turn::OnLostTurn;
 use crate::permits::TurnLimiter;
-use crate::push::PushNotifications;
+use crate::process_parts::ProcessParts;
 use crate::quota::TenantUse;
 use crate::send_message::input_modes::InputModes;
-use crate::tasks::Tasks;
 use crate::tasks::log::{LogReader, LoggedEvent};
-use crate::views::ExtensionViews;
 
 /// Performs the A2A operations for one agent. Each tenant has a handler.
 pub struct RequestHandler {
     /// A reference to this handler, for work that continues after a request is answered.
     pub me: Weak<RequestHandler>,
+    /// The parts that all handlers of the process share.
+    pub process: Arc<ProcessParts>,
     /// The installed extensions.
     pub extensions: Arc<ExtensionSets>,
     /// The agent.
@@ -41,30 +37,12 @@ pub struct RequestHandler {
     pub on_lost_turn: OnLostTurn,
     /// The accepted media types of messages.
     pub input_modes: InputModes,
-    /// Push notifications. `None` if they are disabled.
-    pub push: Option<Arc<PushNotifications>>,
-    /// The live tasks, and the store of all conversations and tasks.
-    pub tasks: Arc<Tasks>,
-    /// The views of turns that extensions get.
-    pub views: ExtensionViews,
-    /// Recognises repeated messages.
-    pub claims: Arc<Claims>,
     /// Limits concurrent turns.
     pub turn_limiter: Arc<TurnLimiter>,
     /// The tenant's usage and quota. `None` for the agent of the config itself, which has no quota.
     pub used: Option<Arc<TenantUse>>,
-    /// The running turns.
-    pub running: TaskTracker,
-    /// Counters for messages and turns.
-    pub counters: Arc<Counters>,
     /// True once the tenant has been removed.
     pub removed: AtomicBool,
-    /// Cancelled when this process drains and shares its store. Waiting turns then go to another process.
-    pub draining: CancellationToken,
-    /// Cancelled when running turns must end.
-    pub stop: CancellationToken,
-    /// Cancelled when all streams must end, even those of running tasks.
-    pub closing: CancellationToken,
 }
 
 impl RequestHandler {
@@ -96,7 +74,7 @@ impl RequestHandler {
     /// Makes the stream of [`answer::events`] for this tenant. The stream ends at the latest when this server closes its
     /// streams.
     pub(crate) fn events(&self, first: Option<LoggedEvent>, reader: Option<LogReader>, until: Until) -> EventStream {
-        answer::events(first, reader, (self.tenant(), self.closing.clone()), until)
+        answer::events(first, reader, (self.tenant(), self.process.closing.clone()), until)
     }
 
     fn tenant(&self) -> Arc<str> {
@@ -121,7 +99,7 @@ impl RequestHandler {
     /// Checks that new turns may begin: the server does not drain, and the tenant is still served. A turn that has
     /// waited checks this again.
     pub(crate) fn check_begins(&self) -> Result<(), A2aError> {
-        if self.running.is_closed() {
+        if self.process.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
         self.check_removed()
@@ -140,16 +118,7 @@ impl RequestHandler {
     pub(crate) fn counted(&self, steps: Steps) -> Steps {
         let used = self.used.as_ref();
         let steps = steps.counting_in(used.map(|used| used.tokens())).taking_time_of(used.map(|used| used.cpu()));
-        steps.timed_in(Arc::clone(&self.counters.calls))
-    }
-
-    /// Stops accepting turns, for all tenants. If other processes share the store, these processes get the waiting turns at
-    /// once.
-    pub fn begin_to_drain(&self) {
-        self.running.close();
-        if self.tasks.process().is_shared() {
-            self.draining.cancel();
-        }
+        steps.timed_in(Arc::clone(&self.process.counters.calls))
     }
 
     /// Performs GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller is authenticated, because a server without

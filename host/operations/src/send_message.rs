@@ -97,7 +97,7 @@ impl RequestHandler {
         let read = self.for_tenant(async { while reader.next().await.is_some_and(|logged| !logged.interrupts()) {} });
         tokio::select! {
             () = read => {}
-            () = self.closing.cancelled() => {}
+            () = self.process.closing.cancelled() => {}
         }
     }
 
@@ -136,7 +136,7 @@ impl RequestHandler {
             Ok((reception, outcome)) => (reception, Ok(outcome)),
             Err(error) => (Reception::from(&error), Err(error)),
         };
-        self.counters.message(reception);
+        self.process.counters.message(reception);
         if !span.is_disabled() {
             span.record("verdict", reception.name());
             tracing::debug!(target: crate::LOG_TARGET, parent: &span, "the message has been taken or refused");

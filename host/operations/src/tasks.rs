@@ -120,7 +120,8 @@ impl Tasks {
         &self.store
     }
 
-    pub(crate) fn process(&self) -> &Process {
+    /// This process among those that share the store.
+    pub fn process(&self) -> &Process {
         &self.process
     }
 
@@ -158,7 +159,7 @@ impl Tasks {
     }
 
     /// The versions of extensions that waiting tasks have pinned.
-    pub(crate) fn pins(&self) -> &Pins {
+    pub fn pins(&self) -> &Pins {
         &self.pins
     }
 

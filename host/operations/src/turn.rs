@@ -134,7 +134,7 @@ impl Turn {
         let agent = Arc::clone(&self.handler.agent);
         let stage = enter(RequestStage::Agent);
         let mut execution = counted(self.context.steps.cpu(), agent.execute(self.context.clone(), sender));
-        let is_stopped = self.context.cancel.is_cancelled() || self.handler.stop.is_cancelled();
+        let is_stopped = self.context.cancel.is_cancelled() || self.handler.process.stop.is_cancelled();
         // An agent that was stopped before its start is not polled. `follow` determines the reason.
         let first = if is_stopped {
             Poll::Pending
@@ -176,7 +176,7 @@ impl Turn {
         execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
         events: &mut mpsc::Receiver<AgentEvent>,
     ) -> Ending {
-        let (cancel, stop) = (self.context.cancel.clone(), self.handler.stop.clone());
+        let (cancel, stop) = (self.context.cancel.clone(), self.handler.process.stop.clone());
         let replica = self.context.conversation.fence().replica.clone();
         let mut deadline = pin!(tokio::time::sleep(self.handler.turn_limiter.bounds().longest));
         // The events from the agent's first poll are stored before the agent continues.
@@ -218,7 +218,7 @@ impl Turn {
     /// Counts the end of the turn. If the log line of the request is already written, the turn gets a line of its own.
     fn count(&self, end: TurnEnd) {
         let took = self.began.elapsed();
-        self.handler.counters.turn(end, took);
+        self.handler.process.counters.turn(end, took);
         annex_telemetry::with(|request| {
             if request.is_logged() && request.is_over() {
                 self.write_line(end, took);

@@ -100,7 +100,7 @@ impl RequestHandler {
         key: &ConversationKey,
         turn: Option<Conversation>,
     ) -> UpstreamContext {
-        let ids = StoredUpstreamIds { store: Arc::clone(self.tasks.store()), key: key.clone(), turn };
+        let ids = StoredUpstreamIds { store: Arc::clone(self.process.tasks.store()), key: key.clone(), turn };
         let mut remote = UpstreamContext::new(Arc::new(ids));
         remote.headers.clone_from(&call.headers);
         remote

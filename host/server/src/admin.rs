@@ -234,10 +234,10 @@ async fn reload(
 
 async fn metrics(State(admin): State<Arc<Admin>>, Extension(log): Extension<Arc<AccessLog>>) -> Response {
     let sources = metrics::Sources {
-        counters: &admin.counters,
+        process: &admin.process,
+        runtime: &admin.runtime,
         numbers: &log.numbers,
         own_agent: &*admin.agent,
-        running_turns: admin.running.len(),
     };
     let text = metrics::text(&admin.installers, &sources);
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

@@ -12,8 +12,8 @@ use annex_leases::Description;
 use annex_operations::claims::Claims;
 use annex_operations::counters::Counters;
 use annex_operations::permits::TurnLimiter;
-use annex_operations::permits::shared::SharedPlaces;
 use annex_operations::process::Process;
+use annex_operations::process_parts::ProcessParts;
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores};
 use annex_operations::request_handler::RequestHandler;
@@ -70,11 +70,11 @@ pub struct App {
     /// Authenticates callers. `None` accepts everybody as anonymous.
     authentication: Option<Authentication>,
     installers: Arc<Installers>,
+    /// The parts that all agents of the process share.
+    pub(crate) process: Arc<ProcessParts>,
     /// The other processes on the database. `None` without a shared database.
     pub(crate) peers: Option<Peers>,
     pub(crate) admin: Option<Arc<Admin>>,
-    /// The quotas and consumption of tenants.
-    pub(crate) quotas: Arc<Quotas>,
     /// The stores of tenants. They are closed when the process ends.
     pub(crate) tenant_stores: TenantStores,
     /// The settings that a reload of the config changes.
@@ -143,24 +143,30 @@ impl App {
         let installers = Arc::new(Installers::new(&own, others.clone(), Arc::clone(&settings)));
         let sessions = || Sessions {
             store: Arc::clone(&shared.store),
-            process: Some(shared.process.clone()),
+            process: Some(shared.process.tasks.process().clone()),
             apps: names.clone(),
             redaction: config.sessions.redaction(),
         };
         let admin = |access| {
-            let process = ThisProcess { since, address: base_url.to_owned() };
-            let (installers, sessions) = (Arc::clone(&installers), sessions());
-            let (quotas, peers) = (Arc::clone(&shared.quotas), shared.peers.clone());
-            Admin::new(AdminParts { access, installers, sessions, quotas, peers, process }, &own.handler)
+            Admin::new(AdminParts {
+                access,
+                installers: Arc::clone(&installers),
+                sessions: sessions(),
+                process: Arc::clone(&shared.process),
+                runtime: Arc::clone(&shared.runtime),
+                agent: Arc::clone(&own.handler.agent),
+                peers: shared.peers.clone(),
+                this_process: ThisProcess { since, address: base_url.to_owned() },
+            })
         };
         let admin = access.map(admin).map(Arc::new);
         let authentication = shared.authentication.clone();
         let tenants = Tenants::new(own.handler, others);
-        let quotas = Arc::clone(&shared.quotas);
+        let process = Arc::clone(&shared.process);
         let peers = shared.peers.clone();
         let tenant_stores = shared.tenants.clone();
         let base_url = base_url.to_owned();
-        Ok(Self { tenants, authentication, installers, peers, admin, quotas, tenant_stores, settings, base_url })
+        Ok(Self { tenants, authentication, installers, process, peers, admin, tenant_stores, settings, base_url })
     }
 
     /// Publishes the phase of this process to the other processes, if there are any. `annex replica list` shows the
@@ -173,7 +179,7 @@ impl App {
 
     /// Takes over the turns that no process works on. Returns the turns that can continue, and ends all other turns.
     pub(crate) async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, AppError> {
-        Ok(self.tenants.own().tasks.end_turns_of_others().await?)
+        Ok(self.process.tasks.end_turns_of_others().await?)
     }
 
     /// The request handlers by tenant.
@@ -245,29 +251,19 @@ struct ServedAgent {
     is_watched: bool,
 }
 
-/// The parts that all tenants share. Each part keeps its data per tenant.
+/// The parts that all tenants share. Each part keeps its data per tenant. `process` has the parts that
+/// request handlers use.
 struct SharedParts {
     base_url: String,
     names: AgentNames,
     authentication: Option<Authentication>,
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     watcher: Option<Arc<FileWatcher>>,
     peers: Option<Peers>,
-    tasks: Arc<Tasks>,
     store: Arc<dyn Store>,
-    process: Process,
     tenants: TenantStores,
     pins: Arc<Pins>,
-    claims: Arc<Claims>,
-    places: Arc<SharedPlaces>,
-    quotas: Arc<Quotas>,
-    keys: Arc<ScopedKeys>,
-    push: Option<Arc<PushNotifications>>,
-    running: TaskTracker,
-    counters: Arc<Counters>,
-    draining: CancellationToken,
-    stop: CancellationToken,
-    closing: CancellationToken,
+    process: Arc<ProcessParts>,
 }
 
 impl SharedParts {
@@ -302,44 +298,39 @@ impl SharedParts {
             usage: Arc::clone(&tenants.usage),
         };
         let quotas = Quotas::new(counted, Arc::clone(&places));
+        let lister = Lister { store: Arc::clone(&conversations), shows_all_anonymous: config.tasks.list_all_anonymous };
+        let keys = ScopedKeys::new(Arc::clone(&keyvalue), Arc::clone(&conversations), names.clone());
+        let of_tasks = (Arc::clone(&conversations), process);
+        let process = ProcessParts {
+            tasks: Tasks::new(of_tasks, Arc::clone(&pins), task_bounds(config), Arc::clone(&wake)),
+            views: ExtensionViews { keys, lister },
+            claims: Claims::new(conversations, wake),
+            places,
+            quotas,
+            push,
+            counters: Counters::default(),
+            running: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            closing,
+        };
         Ok(Self {
             base_url: base_url.to_owned(),
             names: names.clone(),
             authentication: authenticator.map(Authentication::new),
-            runtime: runtime(config, locations, &keyvalue)?,
+            runtime: Arc::new(runtime(config, locations, &keyvalue)?),
             watcher: config.runtime.watch.then(FileWatcher::start),
             peers,
-            tasks: Tasks::new(
-                (Arc::clone(&conversations), process.clone()),
-                Arc::clone(&pins),
-                task_bounds(config),
-                Arc::clone(&wake),
-            ),
-            pins,
-            claims: Claims::new(Arc::clone(&conversations), wake),
-            keys: ScopedKeys::new(keyvalue, conversations, names.clone()),
             store,
-            process,
             tenants,
-            places,
-            quotas,
-            push,
-            running: TaskTracker::new(),
-            counters: Arc::new(Counters::default()),
-            draining: CancellationToken::new(),
-            stop: CancellationToken::new(),
-            closing,
+            pins,
+            process: Arc::new(process),
         })
     }
 
     /// The parts of the process whose settings can change with a reload of the config.
     fn settings(&self, access: Option<Access>) -> SettingsOf {
-        SettingsOf {
-            authentication: self.authentication.clone(),
-            access,
-            push: self.push.clone(),
-            tasks: Arc::clone(&self.tasks),
-        }
+        SettingsOf { authentication: self.authentication.clone(), access, process: Arc::clone(&self.process) }
     }
 
     /// Loads the components of one agent and connects its parts.
@@ -353,7 +344,7 @@ impl SharedParts {
         let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let folder = folder.map(open_folder).transpose()?;
         // Tenants share engine, instances and compiler, and have their own extension keys and call counters.
-        let ledger = config.quota.is_some().then(|| self.quotas.ledger(&name));
+        let ledger = config.quota.is_some().then(|| self.process.quotas.ledger(&name));
         let busy = ledger.as_ref().map(|ledger| ledger.busy()).unwrap_or_default();
         let runtime = self.runtime.of_tenant(&name).counting_in(busy);
         let pins = Arc::clone(&self.pins);
@@ -367,35 +358,25 @@ impl SharedParts {
             // The reference is weak, so that following an upstream's card does not keep the installer alive.
             tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
         }
-        let shows_all_anonymous = config.process.tasks.list_all_anonymous;
-        let lister = Lister { store: self.store.clone(), shows_all_anonymous };
         let used = match ledger.zip(config.quota.clone()) {
-            Some((ledger, quota)) => Some(self.quotas.begin(ledger, quota).await),
+            Some((ledger, quota)) => Some(self.process.quotas.begin(ledger, quota).await),
             None => None,
         };
         let bounds = turn_bounds(&config.process.server);
         // The handler refers to itself, because a turn outlives the request that began it.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
+            process: Arc::clone(&self.process),
             extensions: Arc::clone(installer.publisher().sets()),
             app: agent.name().into(),
             agent,
             agent_is_remote,
             on_lost_turn: config.on_lost_turn(),
-            push: self.push.clone(),
             input_modes: InputModes::new(&input_modes(&config)),
-            claims: Arc::clone(&self.claims),
-            tasks: Arc::clone(&self.tasks),
-            views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
             // Each tenant has its own permits, so a tenant at its limit takes none from others.
-            turn_limiter: TurnLimiter::new(bounds, used.clone(), Arc::clone(&self.places)),
+            turn_limiter: TurnLimiter::new(bounds, used.clone(), Arc::clone(&self.process.places)),
             used,
-            running: self.running.clone(),
-            counters: Arc::clone(&self.counters),
             removed: AtomicBool::new(false),
-            draining: self.draining.clone(),
-            stop: self.stop.clone(),
-            closing: self.closing.clone(),
         });
         Ok(Serving::new(handler, installer))
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use annex_auth::{AuthConfig, Authenticator, SecurityDeclaration};
 use annex_egress::{Screen, ScreenConfig};
 use annex_operations::permits::TurnBounds;
-use annex_operations::push::PushNotifications;
-use annex_operations::tasks::{TaskBounds, Tasks};
+use annex_operations::process_parts::ProcessParts;
+use annex_operations::tasks::TaskBounds;
 use annex_push::{NotifierConfig, PreparedScreen};
 
 use crate::admin::access::{Access, AccessRules};
@@ -28,8 +28,7 @@ pub(crate) struct Settings {
     config: Mutex<Arc<Config>>,
     authentication: Option<Authentication>,
     access: Option<Access>,
-    push: Option<Arc<PushNotifications>>,
-    tasks: Arc<Tasks>,
+    process: Arc<ProcessParts>,
     /// Applies a new config to the listener of the server. Set by [`attach`](Settings::attach), because the listener
     /// exists before the settings.
     listener: OnceLock<ConfigListener>,
@@ -42,8 +41,7 @@ pub(crate) type ConfigListener = Box<dyn Fn(&Config) + Send + Sync>;
 pub(crate) struct SettingsOf {
     pub(crate) authentication: Option<Authentication>,
     pub(crate) access: Option<Access>,
-    pub(crate) push: Option<Arc<PushNotifications>>,
-    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) process: Arc<ProcessParts>,
 }
 
 /// Checked settings, ready to be applied.
@@ -69,9 +67,9 @@ pub(crate) struct SettingsChange {
 
 impl Settings {
     pub(crate) fn new(folder: &Path, config: Arc<Config>, of: SettingsOf) -> Self {
-        let SettingsOf { authentication, access, push, tasks } = of;
+        let SettingsOf { authentication, access, process } = of;
         let (folder, config, listener) = (folder.to_owned(), Mutex::new(config), OnceLock::new());
-        Self { folder, config, authentication, access, push, tasks, listener }
+        Self { folder, config, authentication, access, process, listener }
     }
 
     /// Registers the listener of the server. Each later config is applied to the listener.
@@ -104,7 +102,7 @@ impl Settings {
             }
             _ => None,
         };
-        let screen = match (&self.push, &config.push) {
+        let screen = match (&self.process.push, &config.push) {
             (Some(sender), Some(push)) if self.has_changed(&config, "push") => {
                 Some(sender.prepare_screen(&notifier_config(push)).map_err(|error| unusable("push", error))?)
             }
@@ -116,7 +114,7 @@ impl Settings {
     /// Applies prepared settings. Later requests are served with the new settings.
     pub(crate) fn put(&self, prepared: PreparedSettings) -> SettingsChange {
         let PreparedSettings { config, authenticator, access, screen } = prepared;
-        if let (Some(sender), Some(screen)) = (&self.push, screen) {
+        if let (Some(sender), Some(screen)) = (&self.process.push, screen) {
             sender.set_screen(screen);
         }
         let security = match (&self.authentication, authenticator) {
@@ -130,7 +128,7 @@ impl Settings {
         if let (Some(access), Some(rules)) = (&self.access, access) {
             access.set(rules);
         }
-        self.tasks.set_bounds(task_bounds(&config));
+        self.process.tasks.set_bounds(task_bounds(&config));
         if let Some(listener) = self.listener.get() {
             listener(&config);
         }

@@ -14,7 +14,6 @@ use crate::access_log;
 use crate::config::Config;
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
 use crate::settings::Settings;
-use crate::tenants::added::{ServingParts, UnloadReason};
 
 mod added;
 mod directory;
@@ -44,22 +43,14 @@ impl OtherTenants {
         self.added.is_none() && self.named.is_empty()
     }
 
-    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name. A
-    /// tenant of the config takes precedence over an added tenant of the same name.
-    async fn find(&self, name: &str) -> Option<Result<Serving, TenantFailure>> {
-        if let Some(named) = self.named.find(name) {
-            return Some(named);
+    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name, or
+    /// if `caller` may not call the tenant. If `caller` is `None`, no permission is checked. A tenant of the config
+    /// takes precedence over an added tenant of the same name.
+    async fn find(&self, name: &str, caller: Option<&str>) -> Option<Result<Serving, TenantFailure>> {
+        match &self.added {
+            Some(added) if !self.named.has(name) => added.find(name, caller).await,
+            _ => self.named.find(name, caller),
         }
-        self.added.as_ref()?.find(name, None).await
-    }
-
-    /// Like [`find`](Self::find), but `None` for a tenant that this principal may not call.
-    async fn find_for(&self, name: &str, principal: &str) -> Option<Result<Serving, TenantFailure>> {
-        let Some(added) = &self.added else { return self.named.find_for(name, principal) };
-        if self.named.has(name) {
-            return self.named.find_for(name, principal);
-        }
-        added.find(name, Some(principal)).await
     }
 
     /// The serving parts of all loaded tenants, by name.
@@ -81,8 +72,7 @@ impl Tenants {
         Self { own, others }
     }
 
-    /// The handler of the agent of the config itself. The parts that all handlers of the process share can be reached
-    /// through this handler.
+    /// The handler of the agent of the config itself.
     pub(crate) fn own(&self) -> &RequestHandler {
         &self.own
     }
@@ -100,7 +90,7 @@ impl Tenants {
     pub(crate) async fn handler(&self, name: Option<&str>, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
         let Some(name) = name else { return Ok(Arc::clone(&self.own)) };
         access_log::names_tenant(name);
-        match self.others.find_for(name, principal).await {
+        match self.others.find(name, Some(principal)).await {
             Some(Ok(serving)) => {
                 access_log::counts_in(&serving.requests);
                 Ok(serving.handler)
@@ -122,7 +112,7 @@ impl Tenants {
     pub(crate) async fn serving_owner(&self, owner: &Owner) -> Option<Arc<RequestHandler>> {
         match owner.tenant.as_str() {
             "" => Some(Arc::clone(&self.own)),
-            name => Some(self.others.find_for(name, &owner.principal).await?.ok()?.handler),
+            name => Some(self.others.find(name, Some(&owner.principal)).await?.ok()?.handler),
         }
     }
 
@@ -183,12 +173,12 @@ impl Installers {
     /// If `tenant` is `None`, finds the installer of the agent of the config itself. An added tenant is loaded first.
     pub async fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
         let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
-        Some(self.others.find(name).await?.map(|serving| serving.installer))
+        Some(self.others.find(name, None).await?.map(|serving| serving.installer))
     }
 
     /// The handler of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name.
     pub(crate) async fn handler(&self, tenant: &str) -> Option<Result<Arc<RequestHandler>, TenantFailure>> {
-        Some(self.others.find(tenant).await?.map(|serving| serving.handler))
+        Some(self.others.find(tenant, None).await?.map(|serving| serving.handler))
     }
 
     /// The names of all tenants of the config and of all loaded added tenants.
@@ -252,9 +242,8 @@ impl Installers {
         let mut whole = reloaded.map(|(mut whole, config)| {
             let Changes { removed, changed } = named.set(&config.tenants);
             whole.changed |= !removed.is_empty();
-            for (name, serving) in removed {
+            for name in removed {
                 tracing::info!(tenant = name, "the config has no such tenant any more");
-                serving.leave(&name, UnloadReason::Removed);
             }
             again = changed;
             whole
@@ -298,20 +287,10 @@ impl Installers {
         let mut tried = Vec::new();
         for name in names {
             let loaded = self.others.named.load_again(&name).await;
-            match &loaded {
-                Ok(before) => {
-                    if let Some(before) = before.clone() {
-                        before.leave(&name, UnloadReason::Changed);
-                    }
-                }
-                Err(TenantFailure { reason, .. }) => {
-                    tracing::error!(
-                        tenant = name,
-                        "the changed tenant cannot be loaded and is served as before: {reason}"
-                    );
-                }
+            if let Err(TenantFailure { reason, .. }) = &loaded {
+                tracing::error!(tenant = name, "the changed tenant cannot be loaded and is served as before: {reason}");
             }
-            tried.push((name, loaded.map(drop)));
+            tried.push((name, loaded));
         }
         tried
     }

@@ -103,7 +103,7 @@ impl RequestHandler {
     pub(crate) fn take_up(&self, resumptions: Vec<Resumption>) {
         for resumption in resumptions {
             let Some(handler) = self.me.upgrade() else { return };
-            self.running.spawn(async move {
+            self.process.running.spawn(async move {
                 let task = resumption.task.clone();
                 if let Err(error) = handler.for_task(&task, handler.resume(resumption)).await {
                     let tenant = handler.tenant_name();
@@ -115,7 +115,7 @@ impl RequestHandler {
 
     async fn resume(&self, resumption: Resumption) -> Result<(), A2aError> {
         let Resumption { task, owner, interruption, permit } = resumption;
-        let record = self.tasks.open(&owner, &task).await?;
+        let record = self.process.tasks.open(&owner, &task).await?;
         let extensions = self.extensions.current()?;
         let call = ServiceParameters { requested: interruption.requested, owner, ..ServiceParameters::default() };
         let incoming = self.incoming_again(call, (&record, TurnStart::Message))?;
@@ -140,9 +140,9 @@ impl RequestHandler {
         waits: impl FnOnce(&TaskRecord) -> Result<bool, A2aError>,
     ) -> Result<(), A2aError> {
         let active = self.active_again(&incoming, &extensions)?;
-        let counted = self.running.token();
+        let counted = self.process.running.token();
         self.check_begins()?;
-        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await?.0 {
+        let conversation = match self.enter(&incoming, None, self.process.tasks.process().replica()).await?.0 {
             Arrival::Runs(conversation) => conversation,
             Arrival::Waits(queued) => queued.runs().await.map_err(fault::of_append)?,
         };
@@ -182,7 +182,7 @@ impl RequestHandler {
         incoming: &Incoming,
         extensions: &ExtensionSet,
     ) -> Result<Vec<Arc<Extension>>, A2aError> {
-        let pinned = incoming.record.as_ref().map(|record| self.tasks.pinned(record)).unwrap_or_default();
+        let pinned = incoming.record.as_ref().map(|record| self.process.tasks.pinned(record)).unwrap_or_default();
         let installed = installed_with(&pinned, extensions);
         let occasion = Occasion::again(&incoming.call.requested, &incoming.request);
         activation::negotiate(&installed, &extensions.passed_on, &occasion)

@@ -31,7 +31,7 @@ impl RequestHandler {
     }
 
     fn push(&self) -> Result<&Arc<PushNotifications>, A2aError> {
-        self.push.as_ref().ok_or(A2aError::PushNotificationNotSupported)
+        self.process.push.as_ref().ok_or(A2aError::PushNotificationNotSupported)
     }
 
     pub(crate) async fn create_push_config(
@@ -44,7 +44,7 @@ impl RequestHandler {
         let task_id = request.task_id.clone().filter(|id| !id.as_str().is_empty());
         let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
         let put = async {
-            let record = self.tasks.open(&call.owner, &task_id).await?;
+            let record = self.process.tasks.open(&call.owner, &task_id).await?;
             push.check(&request, "").await?;
             let subscription = record.subscribe();
             let put = push.put(&record, subscription, request).await?;
@@ -62,7 +62,7 @@ impl RequestHandler {
         let push = self.push()?;
         request.validate()?;
         let get = async {
-            self.tasks.check_exists(&call.owner, &request.task_id).await?;
+            self.process.tasks.check_exists(&call.owner, &request.task_id).await?;
             push.get(&request.task_id, &request.id).await
         };
         self.for_tenant(get).await
@@ -76,7 +76,7 @@ impl RequestHandler {
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let push = self.push()?;
         let get = async {
-            self.tasks.check_exists(&call.owner, task_id).await?;
+            self.process.tasks.check_exists(&call.owner, task_id).await?;
             push.first(task_id).await
         };
         self.for_tenant(get).await
@@ -90,7 +90,7 @@ impl RequestHandler {
         let push = self.push()?;
         request.validate()?;
         let list = async {
-            self.tasks.check_exists(&call.owner, &request.task_id).await?;
+            self.process.tasks.check_exists(&call.owner, &request.task_id).await?;
             push.list(request).await
         };
         self.for_tenant(list).await
@@ -104,7 +104,7 @@ impl RequestHandler {
         let push = self.push()?;
         request.validate()?;
         let delete = async {
-            self.tasks.check_exists(&call.owner, &request.task_id).await?;
+            self.process.tasks.check_exists(&call.owner, &request.task_id).await?;
             push.delete(&request.task_id, &request.id).await
         };
         self.for_tenant(delete).await

@@ -48,7 +48,7 @@ impl RequestHandler {
 
     async fn ask(&self, entered: &mut Entered) -> Result<Answers, A2aError> {
         let Entered { incoming, extensions, active, conversation, .. } = entered;
-        let view = self.views.of_turn(active, &incoming.call.owner, incoming.visible(conversation)).await?;
+        let view = self.process.views.of_turn(active, &incoming.call.owner, incoming.visible(conversation)).await?;
         let remote = self.upstream_context(incoming, extensions, conversation);
         let hooks = incoming.for_hooks(incoming.operation, view);
         let asked = Chain::run_request_hooks(active, &hooks).await.map_err(fault::of_hook)?;

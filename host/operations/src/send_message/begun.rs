@@ -82,7 +82,7 @@ impl RequestHandler {
         if let Err(error) = self.store_message(&entered, &record, said).await {
             record.end_turn(&fence, false);
             if !continues {
-                self.tasks.remove(&record);
+                self.process.tasks.remove(&record);
             }
             let error = match error {
                 AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
@@ -138,9 +138,9 @@ impl RequestHandler {
             return Arc::clone(record);
         }
         let task = entered.conversation.task().await;
-        let record = Arc::new(TaskRecord::new(entered.incoming.key.clone(), task, running(), &self.tasks));
+        let record = Arc::new(TaskRecord::new(entered.incoming.key.clone(), task, running(), &self.process.tasks));
         // Nobody knows the id of the task before the message is stored.
-        self.tasks.insert(&record);
+        self.process.tasks.insert(&record);
         record
     }
 
@@ -156,14 +156,14 @@ impl RequestHandler {
         if !entries.is_empty() {
             let appended = entered.conversation.append(&entries).await?;
             record.show(&entries, appended.number, entered.conversation.task().await);
-            self.tasks.follow(&appended);
+            self.process.tasks.follow(&appended);
         }
         Ok(())
     }
 
     /// Starts the push notifications of a turn without a client.
     pub(crate) async fn forward(&self, record: &Arc<TaskRecord>) {
-        let (Some(push), Some(reader)) = (&self.push, record.subscribe().reader) else { return };
+        let (Some(push), Some(reader)) = (&self.process.push, record.subscribe().reader) else { return };
         if let Err(error) = push.forward(record, reader).await {
             fault::log(&error);
         }
@@ -176,7 +176,7 @@ impl RequestHandler {
         call: &ServiceParameters,
         (config, continues): (Option<TaskPushNotificationConfig>, bool),
     ) -> Result<(), A2aError> {
-        let (Some(reader), Some(push)) = (&task.subscription.reader, &self.push) else { return Ok(()) };
+        let (Some(reader), Some(push)) = (&task.subscription.reader, &self.process.push) else { return Ok(()) };
         if config.is_some() {
             self.watch(call, &task.record);
         }

@@ -39,7 +39,7 @@ impl RequestHandler {
         let extensions = self.extensions.current()?;
         let record = self.record_of(call, &request.message).await;
         let pinned = match &record {
-            Ok(Some(record)) => self.tasks.pinned(record),
+            Ok(Some(record)) => self.process.tasks.pinned(record),
             // `record?` below returns the error.
             Ok(None) | Err(_) => Vec::new(),
         };
@@ -70,7 +70,7 @@ impl RequestHandler {
         message: &Message,
     ) -> Result<Option<Arc<TaskRecord>>, A2aError> {
         let Some(task_id) = &message.task_id else { return Ok(None) };
-        self.tasks.open(&call.owner, task_id).await.map(Some)
+        self.process.tasks.open(&call.owner, task_id).await.map(Some)
     }
 
     /// Checks that the message leaves room in its task for an answer.
@@ -81,7 +81,7 @@ impl RequestHandler {
                 let description = format!("is too large for any task: {excess}, of which the answer gets a part");
                 A2aError::invalid_field("message", description)
             };
-            return self.tasks.limits().check_message(&TaskSize::default(), message).map_err(too_large);
+            return self.process.tasks.limits().check_message(&TaskSize::default(), message).map_err(too_large);
         };
         record.check_message(message).map_err(|excess| {
             let task_id = &incoming.task_id;

@@ -38,13 +38,13 @@ impl RequestHandler {
     /// Claims the message, or finds the outcome of its first arrival.
     pub(super) async fn claimed(&self, checked: Checked) -> Result<Claiming, A2aError> {
         let Checked { mut incoming, extensions, active } = checked;
-        let replica = self.tasks.process().replica();
+        let replica = self.process.tasks.process().replica();
         let mut claim = None;
         if let Some(key) = message_key(&incoming)? {
             let mut is_missing = false;
             loop {
                 let owner = &incoming.call.owner;
-                match self.claims.claim(owner, &key, &incoming.task_id, &replica).await? {
+                match self.process.claims.claim(owner, &key, &incoming.task_id, &replica).await? {
                     OfStore::New(held) => {
                         incoming.take_task_id(&held.task().clone());
                         claim = Some(held);
@@ -76,7 +76,7 @@ impl RequestHandler {
     /// The outcome of a message that was sent before: its task. Waits until it is known whether the first arrival was answered
     /// with the task. `None` if the first arrival was answered with a message, or if the task was deleted.
     async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Option<Outcome>, A2aError> {
-        let record = match self.tasks.open(owner, task).await {
+        let record = match self.process.tasks.open(owner, task).await {
             // The turn has just answered without the task, or the task was swept, and the claim with it.
             Err(A2aError::TaskNotFound { .. }) => return Ok(None),
             other => other?,

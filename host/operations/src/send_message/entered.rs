@@ -59,7 +59,7 @@ impl RequestHandler {
         // The permit comes before the queue, so that waiting turns are limited as well.
         let permit = self.turn_limiter.take(&incoming.call.owner).await?;
         // The message counts as a turn from here on, so a draining server waits for it.
-        let counted = self.running.token();
+        let counted = self.process.running.token();
         self.check_begins()?;
         let (arrival, claim) = self.enter(&incoming, claim, replica).await?;
         match arrival {
@@ -98,13 +98,13 @@ impl RequestHandler {
             resume: self.stored_turn(&incoming.lasting),
             max_waiting: self.turn_limiter.bounds().waiting,
         };
-        let (store, key) = (Arc::clone(self.tasks.store()), incoming.key.clone());
+        let (store, key) = (Arc::clone(self.process.tasks.store()), incoming.key.clone());
         let entering = async move {
             let arrival = Conversation::enter(&store, key, submission, beginning).await?;
             Ok((arrival, claim))
         };
         // Nothing waits for a store in memory.
-        let entered = match self.tasks.process().store_outlives() {
+        let entered = match self.process.tasks.process().store_outlives() {
             true => tokio::spawn(of_same_tenant(entering)).await.map_err(|error| fault::internal(&error))?,
             false => entering.await,
         };
@@ -118,7 +118,7 @@ impl RequestHandler {
     /// The input for the conversation of a turn. `record` is the task, or `None` for a new task.
     pub(crate) fn beginning(&self, record: Option<&TaskRecord>) -> Beginning {
         let task = record.map(TaskRecord::numbered);
-        Beginning { task, limits: self.tasks.limits(), history: self.agent.reads_history() }
+        Beginning { task, limits: self.process.tasks.limits(), history: self.agent.reads_history() }
     }
 
     /// Checks the conditions that can change until the turn runs: the quota of sessions, and the state of the task.

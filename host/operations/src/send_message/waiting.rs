@@ -70,8 +70,8 @@ impl RequestHandler {
             None => {
                 let (id, key) = (accepted.incoming.task_id.clone(), accepted.incoming.key.clone());
                 let task = TaskSnapshot::submitted(id, key.context.clone(), accepted.queued.since());
-                let record = Arc::new(TaskRecord::new(key, task, turn, &self.tasks));
-                self.tasks.insert(&record);
+                let record = Arc::new(TaskRecord::new(key, task, turn, &self.process.tasks));
+                self.process.tasks.insert(&record);
                 accepted.incoming.record = Some(Arc::clone(&record));
                 record
             }
@@ -95,7 +95,7 @@ impl RequestHandler {
         };
         let waits = async move { handler.wait(accepted, shown).await };
         let waits = of_same_request(of_same_tenant(waits)).instrument(Span::current());
-        Ok(Running::Waiting(tokio::spawn(self.running.track_future(waits))))
+        Ok(Running::Waiting(tokio::spawn(self.process.running.track_future(waits))))
     }
 
     async fn wait(&self, accepted: Accepted, (record, cancel): (Arc<TaskRecord>, CancellationToken)) -> TurnResult {
@@ -112,7 +112,7 @@ impl RequestHandler {
                 self.end_in_queue(accepted, &record, (TaskState::Canceled, None)).await;
                 Ok(Vec::new())
             }
-            Comes::Stopped if !self.tasks.process().store_outlives() => {
+            Comes::Stopped if !self.process.tasks.process().store_outlives() => {
                 self.end_in_queue(accepted, &record, (TaskState::Failed, Some(SHUTTING_DOWN))).await;
                 Ok(Vec::new())
             }
@@ -132,7 +132,7 @@ impl RequestHandler {
 
     /// Waits until the turn is the first in the queue, is cancelled, or is left to another process.
     async fn comes(&self, accepted: &Accepted, cancel: &CancellationToken) -> Comes {
-        let _in_queue = self.tasks.waits_in(&accepted.incoming.key);
+        let _in_queue = self.process.tasks.waits_in(&accepted.incoming.key);
         let queued = &accepted.queued;
         tokio::select! {
             biased;
@@ -146,8 +146,8 @@ impl RequestHandler {
             },
             () = cancel.cancelled() => Comes::Canceled,
             () = queued.fence().replica.over() => Comes::Lost,
-            () = self.draining.cancelled() => Comes::Stopped,
-            () = self.stop.cancelled() => Comes::Stopped,
+            () = self.process.draining.cancelled() => Comes::Stopped,
+            () = self.process.stop.cancelled() => Comes::Stopped,
         }
     }
 
@@ -229,9 +229,9 @@ impl RequestHandler {
             Ok(appended) => {
                 record.show(entries, appended.number, task);
                 record.end_turn(fence, false);
-                self.tasks.follow(&appended);
-                self.tasks.tell_queue(record.key());
-                self.counters.turn(TurnEnd::from(state), Duration::ZERO);
+                self.process.tasks.follow(&appended);
+                self.process.tasks.tell_queue(record.key());
+                self.process.counters.turn(TurnEnd::from(state), Duration::ZERO);
             }
             Err(error) => {
                 fault::log(&error);
@@ -239,7 +239,7 @@ impl RequestHandler {
                 record.end_turn(fence, true);
             }
         }
-        self.tasks.leave_if_finished(record);
+        self.process.tasks.leave_if_finished(record);
     }
 }
 

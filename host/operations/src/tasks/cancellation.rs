@@ -40,7 +40,7 @@ impl RequestHandler {
     }
 
     async fn try_cancel(&self, call: &ServiceParameters, request: &CancelTaskRequest) -> Result<Task, A2aError> {
-        let record = self.tasks.open(&call.owner, &request.id).await?;
+        let record = self.process.tasks.open(&call.owner, &request.id).await?;
         self.catch_up_now(call, &record).await;
         if record.is_finished() {
             return Err(not_cancelable(&record));
@@ -49,13 +49,13 @@ impl RequestHandler {
         if !record.cancel_turn().await {
             self.cancel_without_turn(call, &record).await?;
         }
-        self.tasks.leave_if_finished(&record);
+        self.process.tasks.leave_if_finished(&record);
         if record.is_finished() { Ok(record.snapshot().into_task()) } else { Err(record::finished(&record)) }
     }
 
     async fn cancel_without_turn(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
         if record.runs_elsewhere() {
-            self.tasks.cancel_elsewhere(record).await?;
+            self.process.tasks.cancel_elsewhere(record).await?;
             if record.is_finished() {
                 return Ok(());
             }
@@ -73,7 +73,7 @@ impl RequestHandler {
             // The event is made anew, because an extension may have changed it before another one failed.
             canceled = record.canceled();
         }
-        match self.tasks.append_alone(record, seen, canceled).await {
+        match self.process.tasks.append_alone(record, seen, canceled).await {
             Ok(()) => {}
             Err(AppendError::Stale { .. }) if record.is_finished() => return Err(not_cancelable(record)),
             Err(AppendError::Stale { .. }) => return Err(record::finished(record)),
@@ -82,7 +82,7 @@ impl RequestHandler {
             Err(AppendError::Fenced) if record.cancel_turn().await => return Ok(()),
             Err(error) => return Err(fault::of_append(error)),
         }
-        if let Some(push) = &self.push {
+        if let Some(push) = &self.process.push {
             push.send_end(record);
         }
         Ok(())
@@ -96,7 +96,7 @@ impl RequestHandler {
         record: &Arc<TaskRecord>,
         canceled: &mut StreamResponse,
     ) -> Result<(), A2aError> {
-        let pinned = self.tasks.pinned(record);
+        let pinned = self.process.tasks.pinned(record);
         if pinned.is_empty() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl RequestHandler {
         let again = ServiceParameters { requested, owner: call.owner.clone(), ..ServiceParameters::default() };
         let incoming = self.incoming_again(again, (record, TurnStart::Message))?;
         let Ok(_permit) = self.turn_limiter.try_take(&call.owner).await else { return Ok(()) };
-        let conversation = match self.enter(&incoming, None, self.tasks.process().replica()).await?.0 {
+        let conversation = match self.enter(&incoming, None, self.process.tasks.process().replica()).await?.0 {
             Arrival::Runs(conversation) => conversation,
             Arrival::Waits(queued) => {
                 return queued.leave(Departure::Refused).await.map_err(fault::of_store);
@@ -116,7 +116,7 @@ impl RequestHandler {
             // No agent runs, so the extensions that an upstream requires are not needed.
             let occasion = Occasion::again(&incoming.call.requested, &incoming.request);
             let active = activation::negotiate(&installed, &[], &occasion)?;
-            let view = self.views.of_turn(&active, &call.owner, incoming.visible(&conversation)).await?;
+            let view = self.process.views.of_turn(&active, &call.owner, incoming.visible(&conversation)).await?;
             let asked = Chain::run_request_hooks(&active, &incoming.for_hooks(OPERATION, view)).await;
             let mut chain = asked.map_err(fault::of_hook)?.chain;
             if let StreamResponse::StatusUpdate(update) = canceled {

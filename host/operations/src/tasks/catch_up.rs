@@ -62,7 +62,7 @@ impl RequestHandler {
         }
         let Some(handler) = self.me.upgrade() else { return };
         let (call, record) = (call.clone(), Arc::clone(record));
-        let following = self.running.spawn(async move {
+        let following = self.process.running.spawn(async move {
             if let Err(error) = handler.for_task(record.id(), handler.follow_waiting(call, &record)).await {
                 let tenant = handler.tenant_name();
                 tracing::warn!(target: crate::LOG_TARGET, tenant, task = %record.id(), %error, "a task that has continued at its remote agent is not followed");
@@ -88,7 +88,7 @@ impl RequestHandler {
     /// required. The client's own request is not stored.
     fn requested_for(&self, record: &TaskRecord, extensions: &ExtensionSet) -> Vec<ExtensionUri> {
         let mut requested: Vec<ExtensionUri> =
-            self.tasks.pinned(record).iter().map(|extension| extension.uri().clone()).collect();
+            self.process.tasks.pinned(record).iter().map(|extension| extension.uri().clone()).collect();
         // A required extension for some callers is pinned if it applied to this client.
         let is_for_all = |extension: &&Arc<Extension>| extension.selection().allow.is_none();
         for extension in extensions.installed.iter().filter(is_for_all).filter(|extension| extension.is_required()) {
@@ -107,7 +107,7 @@ impl RequestHandler {
             return;
         }
         let (me, call, record) = (self.me.clone(), call.clone(), Arc::clone(record));
-        let (closing, replaced) = (self.closing.clone(), record.next_watcher());
+        let (closing, replaced) = (self.process.closing.clone(), record.next_watcher());
         tokio::spawn(of_same_tenant(async move {
             let mut pause = FIRST_PAUSE;
             loop {

@@ -49,16 +49,16 @@ impl RequestHandler {
         request.validate()?;
         let read = async {
             if self.agent_is_remote {
-                match self.tasks.look(&call.owner, &request.id).await? {
+                match self.process.tasks.look(&call.owner, &request.id).await? {
                     Looked::Open(record) => self.catch_up(call, &record).await,
                     // The task does not wait, so the remote agent needs no poll.
                     Looked::Stored(stored) => return ShownTask::stored(stored, request.history_length).await,
                 }
             }
-            if let Some(snapshot) = self.tasks.large_snapshot(&call.owner, &request.id).await? {
+            if let Some(snapshot) = self.process.tasks.large_snapshot(&call.owner, &request.id).await? {
                 return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
             }
-            ShownTask::stored(self.tasks.load(&call.owner, &request.id).await?, request.history_length).await
+            ShownTask::stored(self.process.tasks.load(&call.owner, &request.id).await?, request.history_length).await
         };
         self.for_tenant(read).await
     }
@@ -69,7 +69,7 @@ impl RequestHandler {
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
         request.validate()?;
-        self.for_tenant(self.views.lister.list(&call.owner, request)).await
+        self.for_tenant(self.process.views.lister.list(&call.owner, request)).await
     }
 
     /// Streams the task and then its events, over any number of turns, until the task ends. A reader that resumes with
@@ -98,7 +98,7 @@ impl RequestHandler {
         until: Until,
     ) -> Result<EventStream, A2aError> {
         request.validate()?;
-        let record = self.for_tenant(self.tasks.open(&call.owner, &request.id)).await?;
+        let record = self.for_tenant(self.process.tasks.open(&call.owner, &request.id)).await?;
         self.for_tenant(self.catch_up(call, &record)).await;
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
             self.watch(call, &record);

@@ -77,12 +77,12 @@ impl Turn {
             self.abandon(&error);
             return Err(error);
         }
-        self.handler.tasks.tell_queue(self.record.key());
+        self.handler.process.tasks.tell_queue(self.record.key());
         let client = self.take_client();
         self.stage = Stage::Ended;
         self.count(TurnEnd::Taskless);
         // Whoever has opened the task in between learns that it is gone.
-        self.handler.tasks.let_go(self.record.id());
+        self.handler.process.tasks.let_go(self.record.id());
         self.record.end_turn(self.context.conversation.fence(), false);
         if let Some(client) = client {
             let _ = client.send(outcome(active.clone()));

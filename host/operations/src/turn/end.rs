@@ -130,7 +130,7 @@ impl Turn {
     /// Makes the end of the turn known in this process. The turn has already left the queue.
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
-        let tasks = &self.handler.tasks;
+        let tasks = &self.handler.process.tasks;
         let seen = self.record.numbered();
         let state = seen.0.state();
         self.count(state.into());
@@ -215,7 +215,7 @@ impl Drop for Turn {
         let text = "The agent broke off.".to_owned();
         let mut entries = self.closing(Some((TaskState::Failed, Some(text.clone()))));
         let (conversation, record) = (self.context.conversation.clone(), Arc::clone(&self.record));
-        let tasks = Arc::clone(&self.handler.tasks);
+        let tasks = Arc::clone(&self.handler.process.tasks);
         let is_unknown = matches!(stage, Stage::Opening { .. });
         if !is_unknown {
             entries.push(self.failure(text));
@@ -237,6 +237,6 @@ impl Drop for Turn {
             tasks.leave_if_finished(&record);
             tasks.tell_queue(record.key());
         };
-        self.handler.running.spawn_on(of_same_tenant(fails), &runtime);
+        self.handler.process.running.spawn_on(of_same_tenant(fails), &runtime);
     }
 }

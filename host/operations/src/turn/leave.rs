@@ -19,7 +19,7 @@ impl Turn {
     /// cannot wait for the turn any longer.
     pub(super) async fn is_handed_over(&mut self) -> bool {
         let on_lost = self.handler.on_lost_turn;
-        let others = self.handler.turn_limiter.places().has_others();
+        let others = self.handler.process.places.has_others();
         if on_lost == OnLostTurn::Fail || !others.await {
             return false;
         }
@@ -40,10 +40,10 @@ impl Turn {
         tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn stores no end, because another process may own its task");
         self.count(TurnEnd::Lost);
         self.pending.clear();
-        self.handler.tasks.pins().release(&self.context.task_id);
+        self.handler.process.tasks.pins().release(&self.context.task_id);
         self.record.end_turn(self.context.conversation.fence(), true);
         self.announce();
-        self.handler.tasks.wake().tell(self.record.id().as_str(), 0);
+        self.handler.process.tasks.wake().tell(self.record.id().as_str(), 0);
         self.stage = Stage::Ended;
         self.active()
     }
@@ -53,7 +53,7 @@ impl Turn {
     pub(super) fn abandon(mut self, error: &A2aError) {
         self.stage = Stage::Ended;
         self.count(TurnEnd::Failed);
-        let tasks = &self.handler.tasks;
+        let tasks = &self.handler.process.tasks;
         tasks.pins().release(self.record.id());
         tasks.remove(&self.record);
         self.record.end_turn(self.context.conversation.fence(), true);

@@ -32,7 +32,7 @@ impl Turn {
     /// Begins the turn. A client that disconnects does not end the turn. A turn that never waits runs to its end in
     /// this call and needs no task of its own.
     pub(crate) fn begin_running(self) -> Running {
-        let tracker = self.handler.running.clone();
+        let tracker = self.handler.process.running.clone();
         // The turn may run inside its client's request, which a panic of the agent must not end. Dropping the turn
         // fails its task.
         let turn = of_same_request(of_same_tenant(self.run())).instrument(Span::current());

@@ -47,7 +47,7 @@ impl Turn {
         if state.is_interrupted() {
             let interrupted = by.map(|by| (by, self.requested.clone()));
             // Stored together with the interruption, which a reader can answer at once.
-            let pins = self.handler.tasks.pins();
+            let pins = self.handler.process.tasks.pins();
             let held = pins.hold(self.record.owner(), self.record.id(), self.chain.extensions(), interrupted);
             self.pending.extend(held.map(|pins| Entry::Note(Note::Pins(pins))));
         }

@@ -35,7 +35,7 @@ impl Turn {
         let conversation = &self.context.conversation;
         let appended = conversation.append(entries).await?;
         self.record.show(entries, appended.number, conversation.task().await);
-        self.handler.tasks.follow(&appended);
+        self.handler.process.tasks.follow(&appended);
         Ok(())
     }
 
@@ -44,8 +44,8 @@ impl Turn {
         let conversation = &self.context.conversation;
         let appended = conversation.end(entries).await?;
         self.record.show(entries, appended.number, conversation.task().await);
-        self.handler.tasks.tell_queue(self.record.key());
-        self.handler.tasks.follow(&appended);
+        self.handler.process.tasks.tell_queue(self.record.key());
+        self.handler.process.tasks.follow(&appended);
         Ok(())
     }
 

@@ -98,10 +98,10 @@ async fn refusals_are_counted_by_whose_fault_they_are() {
 async fn a_server_that_drains_takes_no_message_and_lets_turns_end() {
     let door = door().await;
     let task = door.waiting_turn("work, wait, artifact hello").await;
-    door.handler.begin_to_drain();
+    door.handler.process.begin_to_drain();
     assert_eq!(door.refusal("work").await, overloaded("the server is draining"));
     door.agent.go_on();
-    door.handler.running.wait().await;
+    door.handler.process.running.wait().await;
     let task = door.get(&anonymous(), &task.id).await.expect("a task");
     assert_eq!((status(&task).as_str(), artifacts(&task).as_str()), ("COMPLETED", "hello"));
 }
@@ -119,7 +119,7 @@ async fn a_turn_that_the_server_cannot_wait_for_fails_with_the_reason() {
     let door = door().await;
     let task = door.waiting_turn("work, wait").await;
     let stream = door.subscribe(&anonymous(), &task.id).await.expect("a stream");
-    door.handler.stop.cancel();
+    door.handler.process.stop.cancel();
     let events = ["task WORKING", "FAILED: The server is shutting down; send the message again."];
     assert_eq!(rest(stream).await, events);
 }
@@ -128,7 +128,7 @@ async fn a_turn_that_the_server_cannot_wait_for_fails_with_the_reason() {
 async fn a_task_that_waits_for_input_outlives_the_stop_of_turns() {
     let door = door().await;
     let asked = door.task("ask").await;
-    door.handler.stop.cancel();
+    door.handler.process.stop.cancel();
     assert_eq!(status(&door.get(&anonymous(), &asked.id).await.expect("a task")), "INPUT_REQUIRED");
 }
 

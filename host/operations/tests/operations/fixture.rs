@@ -22,6 +22,7 @@ use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::permits::shared::SharedPlaces;
 use annex_operations::permits::{TurnBounds, TurnLimiter};
 use annex_operations::process::Process;
+use annex_operations::process_parts::ProcessParts;
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores, TenantQuota};
 use annex_operations::request_handler::RequestHandler;
@@ -147,26 +148,31 @@ pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: S
         extended_card: settings.extended_card.map(Arc::new),
     };
     let executor = Arc::clone(&agent);
+    let process = Arc::new(ProcessParts {
+        tasks: Tasks::new((Arc::clone(&conversations), process), Arc::new(Pins::default()), bounds, wake.clone()),
+        views: ExtensionViews { keys: scoped_keys, lister },
+        claims: Claims::new(conversations, wake),
+        places: Arc::clone(&places),
+        quotas,
+        push,
+        counters: Counters::default(),
+        running: TaskTracker::new(),
+        draining: CancellationToken::new(),
+        stop: CancellationToken::new(),
+        closing,
+    });
     let handler = Arc::new_cyclic(|me| RequestHandler {
         me: Weak::clone(me),
+        process,
         extensions: ExtensionSets::new(Arc::new(set)),
         app: crate::agent::NAME.into(),
         agent: executor,
         agent_is_remote: settings.agent_is_remote,
         on_lost_turn: settings.on_lost_turn,
         input_modes: InputModes::new(&settings.input_modes),
-        push,
-        tasks: Tasks::new((Arc::clone(&conversations), process), Arc::new(Pins::default()), bounds, wake.clone()),
-        views: ExtensionViews { keys: scoped_keys, lister },
-        claims: Claims::new(conversations, wake),
         turn_limiter: TurnLimiter::new(settings.turns, used.clone(), places),
         used,
-        running: TaskTracker::new(),
-        counters: Arc::new(Counters::default()),
         removed: AtomicBool::new(false),
-        draining: CancellationToken::new(),
-        stop: CancellationToken::new(),
-        closing,
     });
     Door { handler, agent, store }
 }
@@ -341,13 +347,13 @@ impl Door {
 
     /// The number of messages with this reception.
     pub(crate) fn received(&self, reception: &str) -> u64 {
-        let mut messages = self.handler.counters.messages();
+        let mut messages = self.handler.process.counters.messages();
         messages.find(|(name, _)| *name == reception).expect("a reception").1
     }
 
     /// The number of turns with this end.
     pub(crate) fn ended(&self, end: &str) -> u64 {
-        self.handler.counters.turns().find(|(name, _)| *name == end).expect("an end").1.count
+        self.handler.process.counters.turns().find(|(name, _)| *name == end).expect("an end").1.count
     }
 
     /// A task whose turn is in its step `wait`.
@@ -359,9 +365,9 @@ impl Door {
 
     /// Waits until the turns that run have ended.
     pub(crate) async fn turns_over(&self) {
-        self.handler.running.close();
-        in_time(self.handler.running.wait()).await;
-        self.handler.running.reopen();
+        self.handler.process.running.close();
+        in_time(self.handler.process.running.wait()).await;
+        self.handler.process.running.reopen();
     }
 }
 

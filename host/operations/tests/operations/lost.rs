@@ -82,9 +82,9 @@ async fn a_task_that_has_neither_a_turn_nor_an_end_fails_when_it_is_old() {
         let append = Append { entries: &entries, task: Some(&task), ..Append::default() };
         door.store.append(&key("c"), &at, append).await.expect("a stored task");
     }
-    let (stop, tasks) = (CancellationToken::new(), door.handler.tasks.clone());
+    let (stop, tasks) = (CancellationToken::new(), door.handler.process.tasks.clone());
     tokio::select! {
-        () = tasks.keep_house(&door.handler.views.keys, stop.clone()) => {}
+        () = tasks.keep_house(&door.handler.process.views.keys, stop.clone()) => {}
         // The first sweep comes at once.
         () = tokio::time::sleep(Duration::from_secs(1)) => {}
     }
@@ -110,7 +110,7 @@ async fn a_lost_turn_whose_task_is_finished_is_not_run_again() {
         turn.append([hello, StreamResponse::StatusUpdate(update).into()]).await.expect("stored entries");
         turn.leave(Departure::HandedOver { has_begun: true }).await.expect("a turn without a process");
     }
-    for lost in door.handler.tasks.take_lost().await.expect("lost turns") {
+    for lost in door.handler.process.tasks.take_lost().await.expect("lost turns") {
         door.handler.go_on_with(lost);
     }
     for state in [TaskState::Completed, TaskState::Working] {
@@ -152,7 +152,7 @@ async fn a_message_that_waits_fails_when_it_was_taken_over_too_often() {
     let mut fence = waits.fence().clone();
     let lost = loop {
         door.store.leave(&key("c"), &fence, Departure::HandedOver { has_begun: true }).await.expect("a departure");
-        let lost = door.handler.tasks.take_lost().await.expect("a lost turn").remove(0);
+        let lost = door.handler.process.tasks.take_lost().await.expect("a lost turn").remove(0);
         if lost.attempts == LostTurn::MAX_TAKES {
             break lost;
         }

@@ -250,7 +250,7 @@ async fn a_task_that_waits_in_memory_fails_when_the_server_stops() {
     door.waiting_turn(say("work, wait").context("c")).await;
     let waiting = door.sending(say("work").context("c"));
     tokio::task::yield_now().await;
-    door.handler.stop.cancel();
+    door.handler.process.stop.cancel();
     let expected = "FAILED: The server is shutting down; send the message again.";
     assert_eq!(status(&waiting.await.expect("a task")), expected);
 }

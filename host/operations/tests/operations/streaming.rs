@@ -128,7 +128,7 @@ async fn a_stream_ends_with_an_error_when_the_server_closes_its_streams() {
     let door = door().await;
     let stream = door.stream("work, wait").await.expect("a stream");
     door.agent.waits().await;
-    door.handler.closing.cancel();
+    door.handler.process.closing.cancel();
     let events = rest(stream).await;
     assert_eq!(events[..2], ["task SUBMITTED", "WORKING"]);
     assert!(events.len() == 3 && events[2].starts_with("error: "), "{events:?}");

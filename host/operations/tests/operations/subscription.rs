@@ -143,7 +143,7 @@ async fn the_stream_of_a_waiting_task_ends_with_an_error_when_the_server_closes_
     let door = door().await;
     let asked = door.task("ask").await;
     let stream = door.subscribe(&anonymous(), &asked.id).await.expect("a stream");
-    door.handler.closing.cancel();
+    door.handler.process.closing.cancel();
     let events = rest(stream).await;
     assert_eq!(events[0], "task INPUT_REQUIRED");
     assert!(

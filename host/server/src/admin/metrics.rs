@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use annex_agent::AgentExecutor;
 use annex_operations::counters::Counters;
-use annex_runtime::{ExtensionMetrics, HookMetrics};
+use annex_operations::process_parts::ProcessParts;
+use annex_runtime::{ExtensionMetrics, HookMetrics, HookTotals, Runtime};
 
 use super::exposition::{Exposition, Kind, Metric};
 use crate::access_log::RequestNumbers;
@@ -130,16 +131,16 @@ fn is_told(tenant: &str, value: f64) -> bool {
 
 /// The sources of the page's numbers that do not concern extensions.
 pub(super) struct Sources<'a> {
-    pub(super) counters: &'a Counters,
+    pub(super) process: &'a ProcessParts,
+    pub(super) runtime: &'a Runtime,
     pub(super) numbers: &'a RequestNumbers,
     /// The agent of the config itself.
     pub(super) own_agent: &'a dyn AgentExecutor,
-    pub(super) running_turns: usize,
 }
 
 /// Writes the current numbers and returns the text of the page.
 pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
-    let Sources { counters, numbers, own_agent, running_turns } = *sources;
+    let Sources { process, runtime, numbers, own_agent } = *sources;
     let mut page = Exposition::default();
     let own = [(String::new(), Arc::clone(installers.own()))];
     let busiest = busiest(installers);
@@ -156,17 +157,15 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
         }
     }
     tenants(&mut page, installers);
-    // All tenants share the pins, so the own installer knows the number for all.
-    let pinned = installers.own().pins().tasks();
     page.metric("annex_pinned_tasks", Kind::Gauge, "Waiting tasks that have pinned versions.")
-        .sample(&[], pinned as f64);
-    page.metric("annex_turns_running", Kind::Gauge, "Turns that run.").sample(&[], running_turns as f64);
-    counted(&mut page, counters);
+        .sample(&[], process.tasks.pins().tasks() as f64);
+    page.metric("annex_turns_running", Kind::Gauge, "Turns that run.").sample(&[], process.running.len() as f64);
+    counted(&mut page, &process.counters);
     work::requests(&mut page, numbers);
-    work::turns(&mut page, counters);
+    work::turns(&mut page, &process.counters);
     work::tenants(&mut page, own_agent, &busiest);
     loads(&mut page, &shown);
-    totals(&mut page, installers);
+    totals(&mut page, &runtime.totals());
     let extensions = shown.iter().flat_map(|(tenant, installer)| {
         installer.versions().into_iter().map(|version| MeteredExtension {
             tenant: tenant.as_str(),
@@ -241,12 +240,10 @@ fn loads(page: &mut Exposition, shown: &[(String, Arc<Installer>)]) {
 }
 
 /// Writes the numbers of all extensions together. This includes the extensions of tenants that the page does not show.
-fn totals(page: &mut Exposition, installers: &Installers) {
-    // All tenants share these totals, so the own installer has them.
-    let totals = installers.own().totals();
+fn totals(page: &mut Exposition, totals: &[HookTotals]) {
     let help = "Calls of hooks of all extensions and tenants together, by how they ended.";
     let mut calls = page.metric("annex_all_hook_calls_total", Kind::Counter, help);
-    for hook in &totals {
+    for hook in totals {
         for (outcome, count) in hook.outcomes.iter().filter(|(_, count)| *count > 0) {
             calls.sample(&[("hook", hook.hook.name()), ("outcome", outcome.name())], count);
         }

@@ -80,7 +80,7 @@ pub(super) async fn record(
         }),
         // The last lines get a grace period.
         until: bounds.until + GOODBYE,
-        closing: admin.closing.clone(),
+        closing: admin.process.closing.clone(),
         lines,
         version,
     };

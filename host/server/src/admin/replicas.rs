@@ -38,8 +38,8 @@ async fn list(State(admin): State<Arc<Admin>>) -> Result<Json<List>, AdminError>
 }
 
 fn alone(admin: &Admin) -> Replica {
-    let ThisProcess { since, address } = &admin.process;
-    let phase = if admin.running.is_closed() { "draining" } else { "ready" };
+    let ThisProcess { since, address } = &admin.this_process;
+    let phase = if admin.process.running.is_closed() { "draining" } else { "ready" };
     Replica {
         id: None,
         name: None,

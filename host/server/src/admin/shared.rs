@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use annex_agent::AgentExecutor;
 use annex_leases::editions::Consent;
-use annex_operations::counters::Counters;
-use annex_operations::quota::Quotas;
+use annex_operations::process_parts::ProcessParts;
 use annex_operations::request_handler::RequestHandler;
 use annex_protocol::portable;
-use annex_runtime::MAX_COMPONENT_BYTES;
+use annex_runtime::{MAX_COMPONENT_BYTES, Runtime};
 use axum::body::Body;
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -17,8 +16,6 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::access::Access;
 use super::caller::AdminCaller;
@@ -38,40 +35,35 @@ const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 pub(crate) struct Admin {
     pub(super) installers: Arc<Installers>,
     pub(super) sessions: Sessions,
-    pub(super) running: TaskTracker,
-    pub(super) counters: Arc<Counters>,
+    /// The parts that all agents of the process share.
+    pub(super) process: Arc<ProcessParts>,
+    pub(super) runtime: Arc<Runtime>,
     /// The agent of the config itself.
     pub(super) agent: Arc<dyn AgentExecutor>,
     pub(super) access: Access,
     pub(super) strangers: Strangers,
-    /// The usage of the tenants, and their limits.
-    pub(super) quotas: Arc<Quotas>,
     /// The other processes on the database. `None` without a shared database.
     pub(super) peers: Option<Peers>,
-    pub(super) process: ThisProcess,
-    /// Cancelled when the server shuts down. Recordings end then.
-    pub(super) closing: CancellationToken,
+    pub(super) this_process: ThisProcess,
 }
 
 pub(crate) struct AdminParts {
     pub(crate) access: Access,
     pub(crate) installers: Arc<Installers>,
     pub(crate) sessions: Sessions,
-    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) process: Arc<ProcessParts>,
+    pub(crate) runtime: Arc<Runtime>,
+    /// The agent of the config itself.
+    pub(crate) agent: Arc<dyn AgentExecutor>,
     pub(crate) peers: Option<Peers>,
-    pub(crate) process: ThisProcess,
+    pub(crate) this_process: ThisProcess,
 }
 
 impl Admin {
-    /// Builds the API's state. `handler` serves the agent of the config itself.
-    pub(crate) fn new(parts: AdminParts, handler: &RequestHandler) -> Self {
-        let AdminParts { access, installers, sessions, quotas, peers, process } = parts;
-        let running = handler.running.clone();
-        let counters = Arc::clone(&handler.counters);
-        let agent = Arc::clone(&handler.agent);
-        let closing = handler.closing.clone();
+    pub(crate) fn new(parts: AdminParts) -> Self {
+        let AdminParts { access, installers, sessions, process, runtime, agent, peers, this_process } = parts;
         let strangers = Strangers::default();
-        Self { installers, sessions, running, counters, agent, access, strangers, quotas, peers, process, closing }
+        Self { installers, sessions, process, runtime, agent, access, strangers, peers, this_process }
     }
 
     /// The installer of the tenant that the query names.

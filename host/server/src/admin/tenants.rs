@@ -231,7 +231,7 @@ fn tenant(admin: &Admin, status: StatusCode, tenant: StoredTenant) -> Response {
 }
 
 fn of_config(admin: &Admin, name: String) -> TenantSummary {
-    let (loaded, failure) = here(admin.installers.others().named.find(&name));
+    let (loaded, failure) = here(admin.installers.others().named.find(&name, None));
     TenantSummary { name, source: Source::Config, rev: None, state: shown::ServingState::Active, loaded, failure }
 }
 

@@ -40,7 +40,7 @@ async fn costliest(
         return Err(AdminError::invalid(format!("`hours` is {hours}; write 1 to {MOST_HOURS}")));
     }
     let limit = listing.limit.unwrap_or(SHOWN).clamp(1, MAX_SHOWN);
-    let used = admin.quotas.costliest(hours, limit).await.map_err(|error| AdminError::internal(&error))?;
+    let used = admin.process.quotas.costliest(hours, limit).await.map_err(|error| AdminError::internal(&error))?;
     let tenants = used.into_iter().map(|(tenant, used)| UsedBy { tenant, used: used.into() }).collect();
     Ok(Json(Costliest { hours, tenants }))
 }

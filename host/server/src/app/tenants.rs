@@ -239,7 +239,7 @@ impl TenantLoader<Serving> for Loader {
     }
 
     fn stop_turns(&self, name: &str) {
-        self.shared.tasks.stop_turns_of(name);
+        self.shared.process.tasks.stop_turns_of(name);
     }
 
     fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<Serving, String>> {

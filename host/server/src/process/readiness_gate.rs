@@ -204,7 +204,7 @@ impl ReadinessGate {
     pub(crate) async fn readiness(&self) -> (bool, Readiness) {
         let is_ready = self.phase() == Phase::Ready;
         let stores_answer = match self.app.get().filter(|_| is_ready) {
-            Some(app) => self.stores.answers(app.tenants().own()).await,
+            Some(app) => self.stores.answers(&app.process.tasks).await,
             None => true,
         };
         let readiness = self.shown(stores_answer);
@@ -245,7 +245,7 @@ impl ReadinessGate {
     pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
         // The card is public and does not depend on the phase. It can be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
-        let count = || tenant.and_then(|name| app.quotas.admit_card_read(name));
+        let count = || tenant.and_then(|name| app.process.quotas.admit_card_read(name));
         // A tenant with a known quota is counted before it is loaded, so that excess reads do not load it.
         let counted = count().transpose().map_err(NoCard::TooOften)?;
         let installer = app.installers().of(tenant).await.ok_or(NoCard::NoTenant)?.map_err(|_| NoCard::NotServed)?;

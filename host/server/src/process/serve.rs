@@ -174,9 +174,9 @@ impl Server {
 /// Starts the watches and sweeps. They stop when the returned guard is dropped.
 fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     let stop = CancellationToken::new();
-    let handler = app.tenants().own();
-    let tasks = Arc::clone(&handler.tasks);
-    let keys = Arc::clone(&handler.views.keys);
+    let process = &app.process;
+    let tasks = Arc::clone(&process.tasks);
+    let keys = Arc::clone(&process.views.keys);
     app.installers().keep_house(&stop);
     if let Some(peers) = app.peers.clone() {
         tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
@@ -185,13 +185,13 @@ fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     let stopped = stop.clone();
     tokio::spawn(async move { others.watch_others(stopped).await });
     watch_lost(app, lost, stop.clone());
-    let places = Arc::clone(handler.turn_limiter.places());
+    let places = Arc::clone(&process.places);
     let stopped = stop.clone();
     tokio::spawn(async move { places.watch(stopped).await });
-    let quotas = Arc::clone(&app.quotas);
+    let quotas = Arc::clone(&process.quotas);
     let stopped = stop.clone();
     tokio::spawn(async move { quotas.watch(stopped).await });
-    if let Some(push) = handler.push.clone() {
+    if let Some(push) = process.push.clone() {
         let tasks = Arc::clone(&tasks);
         let stopped = stop.clone();
         tokio::spawn(async move { push.send_left(&tasks, stopped).await });
@@ -204,9 +204,8 @@ fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
 /// Continues the turns in `lost`, and takes over the turns of processes that die later. The handler of the turn's
 /// tenant continues the turn. If the tenant is not served, the task fails.
 fn watch_lost(app: &App, lost: Vec<LostTurn>, stop: CancellationToken) {
-    let handler = app.tenants().own();
-    let tasks = Arc::clone(&handler.tasks);
-    let running = handler.running.clone();
+    let tasks = Arc::clone(&app.process.tasks);
+    let running = app.process.running.clone();
     let tenants = app.tenants().clone();
     tokio::spawn(async move {
         let go_on = |lost: LostTurn| {
@@ -263,18 +262,17 @@ pub(crate) fn open(address: SocketAddr) -> io::Result<TcpListener> {
 
 fn drain(app: &App, drain_timeout: Duration) -> BoxFuture<'_, ()> {
     Box::pin(async move {
-        // All tenants share what is closed here, so closing it through one handler is enough.
-        let handler = app.tenants().own();
+        let process = &app.process;
         // This also refuses messages that have passed the gate and not begun a turn yet.
-        handler.begin_to_drain();
-        tracing::info!(turns = handler.running.len(), "draining");
-        if timeout(drain_timeout, handler.running.wait()).await.is_err() {
-            tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are cancelled");
-            handler.stop.cancel();
+        process.begin_to_drain();
+        tracing::info!(turns = process.running.len(), "draining");
+        if timeout(drain_timeout, process.running.wait()).await.is_err() {
+            tracing::warn!(turns = process.running.len(), "turns still run after the drain time and are cancelled");
+            process.stop.cancel();
             // Hooks end at their own limits, which an operator may have raised. A store may hang.
-            if timeout(STOP_TIMEOUT, handler.running.wait()).await.is_err() {
+            if timeout(STOP_TIMEOUT, process.running.wait()).await.is_err() {
                 tracing::warn!(
-                    turns = handler.running.len(),
+                    turns = process.running.len(),
                     "turns still run after their cancellation; the server ends without waiting for them"
                 );
             }
@@ -282,8 +280,8 @@ fn drain(app: &App, drain_timeout: Duration) -> BoxFuture<'_, ()> {
         // The agents are closed after the last turn, so that no turn still uses them.
         app.tenants().close_agents().await;
         // The stream of a task that waits for its client would never end.
-        handler.closing.cancel();
-        if let Some(push) = &handler.push {
+        process.closing.cancel();
+        if let Some(push) = &process.push {
             push.close(PUSH_TIMEOUT).await;
         }
     })
@@ -294,10 +292,9 @@ fn drain(app: &App, drain_timeout: Duration) -> BoxFuture<'_, ()> {
 fn close_stores(app: &App) -> BoxFuture<'_, ()> {
     Box::pin(async move {
         let stores = async {
-            let handler = app.tenants().own();
             app.tenant_stores.close().await;
-            handler.tasks.close().await;
-            handler.views.keys.close().await;
+            app.process.tasks.close().await;
+            app.process.views.keys.close().await;
         };
         if timeout(STORE_TIMEOUT, stores).await.is_err() {
             tracing::warn!("a database is still busy and is not closed; no stored data is lost");

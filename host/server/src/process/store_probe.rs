@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_operations::request_handler::RequestHandler;
+use annex_operations::tasks::Tasks;
 use annex_telemetry::fault;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -21,14 +21,14 @@ pub(crate) struct StoreProbe {
 
 impl StoreProbe {
     /// True if the store answers now. A result that is younger than [`FRESH`] is returned again.
-    pub(crate) async fn answers(&self, handler: &RequestHandler) -> bool {
+    pub(crate) async fn answers(&self, tasks: &Tasks) -> bool {
         let mut last = self.last.lock().await;
         if let Some((asked, answered)) = *last
             && asked.elapsed() < FRESH
         {
             return answered;
         }
-        let answered = ask(handler).await;
+        let answered = ask(tasks).await;
         let was_well = last.is_none_or(|(_, answered)| answered);
         match &answered {
             Err(reason) if was_well => tracing::warn!(%reason, "the store does not answer; the server is not ready"),
@@ -41,7 +41,7 @@ impl StoreProbe {
 }
 
 /// Reads from the store. The error is the reason for the log.
-async fn ask(handler: &RequestHandler) -> Result<(), String> {
-    let asked = async { handler.tasks.probe().await.map_err(|error| fault::text(&error)) };
+async fn ask(tasks: &Tasks) -> Result<(), String> {
+    let asked = async { tasks.probe().await.map_err(|error| fault::text(&error)) };
     timeout(LIMIT, asked).await.unwrap_or_else(|_| Err(format!("no answer within {} seconds", LIMIT.as_secs())))
 }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::directory::TenantFailure;
 use super::loading::Attempt;
+use super::serving::{ServingParts, UnloadReason};
 use crate::config::tenant;
 
 mod entry;
@@ -59,27 +60,6 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
 
     /// Loads the tenant. Fails if its agent is not ready in time. The error is the reason, without secrets.
     fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<T, String>>;
-}
-
-/// The parts that serve a tenant.
-pub(crate) trait ServingParts: Clone + Send + Sync + 'static {
-    /// True while a request or a turn uses these parts.
-    fn is_in_use(&self) -> bool;
-
-    /// Ends the use of these parts. No new work begins. Running turns continue, or are cancelled if `why` is
-    /// [`UnloadReason::Removed`].
-    fn leave(self, name: &str, why: UnloadReason);
-}
-
-/// Why a tenant is unloaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnloadReason {
-    /// The tenant was not used for a while, or it is suspended.
-    Idle,
-    /// A new version of the tenant replaces this one.
-    Changed,
-    /// The tenant was removed.
-    Removed,
 }
 
 /// The limits on tenants in memory: the maximum number, and the time after which an idle tenant is unloaded.
@@ -159,14 +139,14 @@ impl<T: ServingParts> AddedTenants<T> {
                     Err(failure) => return Some(Err(failure)),
                 },
             };
-            let StoreLookup::There(there) = lookup else { return None };
-            if !caller.is_none_or(|caller| there.admits(caller)) {
+            let StoreLookup::Found(found) = lookup else { return None };
+            if !caller.is_none_or(|caller| found.admits(caller)) {
                 return None;
             }
-            if there.tenant.state == TenantState::Suspended {
+            if found.tenant.state == TenantState::Suspended {
                 return Some(Err(TenantFailure::new("it is suspended")));
             }
-            match self.serving(&entry, &there.tenant).await {
+            match self.serving(&entry, &found.tenant).await {
                 Err(_) if entry.may_be_tried() => self.drop_entry(name, &entry),
                 serving => return Some(serving),
             }
@@ -203,7 +183,7 @@ impl<T: ServingParts> AddedTenants<T> {
             }
         };
         let lookup = match found {
-            Some(tenant) => StoreLookup::there(tenant, self.loader.as_ref()).await,
+            Some(tenant) => StoreLookup::found(tenant, self.loader.as_ref()).await,
             None => StoreLookup::Absent,
         };
         let is_absent = matches!(lookup, StoreLookup::Absent);
@@ -281,20 +261,20 @@ impl<T: ServingParts> AddedTenants<T> {
 
     /// The loaded tenants, by name.
     pub(crate) fn loaded(&self) -> Vec<(String, T)> {
-        let known = self.known();
-        let loaded = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), entry.loaded()?.ok()?)));
-        let mut loaded: Vec<_> = loaded.collect();
-        loaded.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        loaded
+        self.outcomes(Result::ok)
     }
 
     /// The tenants whose last load failed, by name.
     pub(crate) fn failing(&self) -> Vec<(String, TenantFailure)> {
+        self.outcomes(Result::err)
+    }
+
+    fn outcomes<O>(&self, part: impl Fn(Result<T, TenantFailure>) -> Option<O>) -> Vec<(String, O)> {
         let known = self.known();
-        let failing = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), entry.loaded()?.err()?)));
-        let mut failing: Vec<_> = failing.collect();
-        failing.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        failing
+        let outcomes = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), part(entry.loaded()?)?)));
+        let mut outcomes: Vec<_> = outcomes.collect();
+        outcomes.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        outcomes
     }
 
     /// Applies a change: later requests get the changed tenant.

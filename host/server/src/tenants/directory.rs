@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::loading::Attempt;
+use super::serving::{ServingParts, UnloadReason};
 use crate::config::TenantConfig;
 
 /// The longest time that a start or a reload waits for the agents of all tenants together. An unreachable upstream
@@ -66,14 +67,14 @@ impl TenantFailure {
 }
 
 /// The tenants that a new config removes or changes.
-pub(crate) struct Changes<T> {
-    /// The serving parts of tenants that the config no longer has.
-    pub(crate) removed: Vec<(String, T)>,
+pub(crate) struct Changes {
+    /// The names of served tenants that the config no longer has. Their serving parts have left.
+    pub(crate) removed: Vec<String>,
     /// The names of changed tenants. Each changed tenant is served with its old config until it is loaded again.
     pub(crate) changed: Vec<String>,
 }
 
-impl<T: Clone + Send + Sync + 'static> Directory<T> {
+impl<T: ServingParts> Directory<T> {
     /// Makes the directory of the tenants of a config. Loads no tenant yet.
     pub(crate) fn new(tenants: &[TenantConfig], load: Load<T>) -> Arc<Self> {
         let tenants =
@@ -82,7 +83,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
     }
 
     /// Replaces the config. New and failed tenants are loaded by [`load_missing`](Self::load_missing).
-    pub(crate) fn set(&self, configs: &[TenantConfig]) -> Changes<T> {
+    pub(crate) fn set(&self, configs: &[TenantConfig]) -> Changes {
         let mut tenants = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
         let mut before = std::mem::take(&mut *tenants);
         let mut changed = Vec::new();
@@ -103,8 +104,10 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         }
         drop(tenants);
         self.changed.notify_one();
-        let removed =
-            before.into_iter().filter_map(|(name, tenant)| Some((name, tenant.state().as_ref().ok()?.clone())));
+        let removed = before.into_iter().filter_map(|(name, tenant)| {
+            tenant.state().clone().ok()?.leave(&name, UnloadReason::Removed);
+            Some(name)
+        });
         Changes { removed: removed.collect(), changed }
     }
 
@@ -121,17 +124,13 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         self.tenants().contains_key(name)
     }
 
-    /// The serving parts of a tenant, or the reason why it is not served. `None` if no tenant has the name.
-    pub(crate) fn find(&self, name: &str) -> Option<Result<T, TenantFailure>> {
-        Some(self.tenants().get(name)?.state().clone())
-    }
-
-    /// Like [`find`](Self::find), but `None` for a tenant that this principal may not call.
-    pub(crate) fn find_for(&self, name: &str, principal: &str) -> Option<Result<T, TenantFailure>> {
+    /// The serving parts of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name, or
+    /// if `caller` may not call the tenant. If `caller` is `None`, no permission is checked.
+    pub(crate) fn find(&self, name: &str, caller: Option<&str>) -> Option<Result<T, TenantFailure>> {
         let tenants = self.tenants();
         let tenant = tenants.get(name)?;
-        let admits = tenant.callers.as_ref().is_none_or(|callers| callers.contains(principal));
-        admits.then(|| tenant.state().clone())
+        let admits = |caller| tenant.callers.as_ref().is_none_or(|callers| callers.contains(caller));
+        caller.is_none_or(admits).then(|| tenant.state().clone())
     }
 
     /// The serving parts of all loaded tenants, by name.
@@ -191,28 +190,33 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
                 tracing::error!(tenant = name, "the tenant is not served, and is tried again: {reason}");
             }
         }
-        *tenant.state.write().unwrap_or_else(PoisonError::into_inner) = loaded.clone();
-        if let (Ok(serving), Some(listener)) = (&loaded, self.loaded.get()) {
-            listener(serving);
-        }
+        self.put(&name, &tenant, &loaded);
         loaded
     }
 
-    /// Loads a served tenant again and replaces its serving parts. Returns the old parts. If the load fails, the old
-    /// parts keep serving.
-    pub(crate) async fn load_again(&self, name: &str) -> Result<Option<T>, TenantFailure> {
+    /// Loads a served tenant again and replaces its serving parts. If the load fails, the old parts keep serving.
+    pub(crate) async fn load_again(&self, name: &str) -> Result<(), TenantFailure> {
         let tenant = self.tenants().get(name).cloned();
-        let Some(tenant) = tenant else { return Ok(None) };
+        let Some(tenant) = tenant else { return Ok(()) };
         let _door = tenant.door.lock().await;
         let attempt = Attempt { until: Some(Instant::now() + PATIENCE), failed_before: false };
         let loading = (self.load)(Arc::clone(&tenant.config), attempt);
         let serving = loading.await.map_err(TenantFailure::new)?;
-        let now = Ok(serving.clone());
-        let before = std::mem::replace(&mut *tenant.state.write().unwrap_or_else(PoisonError::into_inner), now);
-        if let Some(listener) = self.loaded.get() {
-            listener(&serving);
+        self.put(name, &tenant, &Ok(serving));
+        Ok(())
+    }
+
+    /// Sets the outcome of a load. The parts that have served before leave.
+    fn put(&self, name: &str, tenant: &Tenant<T>, loaded: &Result<T, TenantFailure>) {
+        let mut state = tenant.state.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *state, loaded.clone());
+        drop(state);
+        if let (Ok(serving), Some(listener)) = (loaded, self.loaded.get()) {
+            listener(serving);
         }
-        Ok(before.ok())
+        if let Ok(before) = before {
+            before.leave(name, UnloadReason::Changed);
+        }
     }
 
     /// Retries failed tenants until `stop` is cancelled.

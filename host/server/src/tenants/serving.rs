@@ -9,7 +9,6 @@ use annex_telemetry::OutcomeCounts;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::added::{ServingParts, UnloadReason};
 use crate::installation::installer::Installer;
 
 /// The interval at which it is checked whether the last turn has ended.
@@ -27,6 +26,27 @@ pub(crate) struct Serving {
     pub(crate) requests: Arc<OutcomeCounts>,
     /// Cancelled when these parts no longer serve requests.
     ended: CancellationToken,
+}
+
+/// The parts that serve a tenant.
+pub(crate) trait ServingParts: Clone + Send + Sync + 'static {
+    /// True while a request or a turn uses these parts.
+    fn is_in_use(&self) -> bool;
+
+    /// Ends the use of these parts. No new work begins. Running turns continue, or are cancelled if `why` is
+    /// [`UnloadReason::Removed`].
+    fn leave(self, name: &str, why: UnloadReason);
+}
+
+/// Why a tenant is unloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnloadReason {
+    /// The tenant was not used for a while, or it is suspended.
+    Idle,
+    /// A new version of the tenant replaces this one.
+    Changed,
+    /// The tenant was removed.
+    Removed,
 }
 
 impl Serving {
@@ -65,7 +85,7 @@ impl ServingParts for Serving {
             loop {
                 // Cancelling stops after a while, because a new tenant may get the same name.
                 if why == UnloadReason::Removed && left.elapsed() < STOPPING {
-                    self.handler.tasks.stop_turns_of(&name);
+                    self.handler.process.tasks.stop_turns_of(&name);
                 }
                 if !self.is_in_use() {
                     break;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use annex_protocol::ExtensionUri;
-use annex_runtime::{HookTotals, Installed};
+use annex_runtime::Installed;
 
 use super::history::Change;
 use super::loader::Failure;
@@ -20,11 +20,6 @@ impl Installer {
     /// The number of loaded components of this installer, and the number of refused ones.
     pub(crate) fn loads(&self) -> (u64, u64) {
         (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
-    }
-
-    /// The totals of calls by hook, over all extensions of the process.
-    pub(crate) fn totals(&self) -> Vec<HookTotals> {
-        self.loader.runtime.totals()
     }
 
     /// The installed versions, in order.

@@ -9,8 +9,9 @@ use annex_tenants::StoredTenant;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{ServingParts, TenantLoader, UnloadReason};
+use super::TenantLoader;
 use crate::tenants::directory::TenantFailure;
+use crate::tenants::serving::{ServingParts, UnloadReason};
 
 /// The outcome of a load. `None` while the load runs.
 pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
@@ -31,23 +32,23 @@ pub(super) struct Entry<T> {
 /// The result of looking a name up in the store.
 pub(super) enum StoreLookup {
     Absent,
-    There(There),
+    Found(FoundTenant),
 }
 
-pub(super) struct There {
+pub(super) struct FoundTenant {
     pub(super) tenant: Arc<StoredTenant>,
     /// The principals that may call the tenant. `None` if all may. An empty set if the text cannot be read.
     callers: Option<HashSet<String>>,
 }
 
 impl StoreLookup {
-    pub(super) async fn there<T>(tenant: StoredTenant, loader: &dyn TenantLoader<T>) -> Self {
+    pub(super) async fn found<T>(tenant: StoredTenant, loader: &dyn TenantLoader<T>) -> Self {
         let callers = loader.callers(tenant.config.clone()).await.unwrap_or_else(|_| Some(HashSet::new()));
-        Self::There(There { tenant: Arc::new(tenant), callers })
+        Self::Found(FoundTenant { tenant: Arc::new(tenant), callers })
     }
 }
 
-impl There {
+impl FoundTenant {
     pub(super) fn admits(&self, caller: &str) -> bool {
         self.callers.as_ref().is_none_or(|callers| callers.contains(caller))
     }
@@ -113,7 +114,7 @@ impl<T: ServingParts> Entry<T> {
     /// True if the entry has a revision before `rev`, or was not read yet.
     pub(super) fn is_before(&self, rev: u64) -> bool {
         match self.lookup.get() {
-            Some(StoreLookup::There(there)) => there.tenant.rev < rev,
+            Some(StoreLookup::Found(found)) => found.tenant.rev < rev,
             Some(StoreLookup::Absent) | None => true,
         }
     }
