@@ -8,7 +8,7 @@ use annex_conversation::{
     Append, AppendError, Arrival, Claim, Conversation, ConversationStore, Departure, Entrance, Entry, Event, Fence,
     MessageKey, Position, StoreError, Submission, TaskSnapshot, Window, end_lost_turn,
 };
-use annex_protocol::{Message, Part, TaskId, TaskState, Timestamp};
+use annex_protocol::{Message, Part, TaskState, Timestamp};
 use sqlx::postgres::PgConnectOptions;
 
 use crate::backend::{Backend, on_postgres};

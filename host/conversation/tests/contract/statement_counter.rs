@@ -55,8 +55,9 @@ impl Counter {
         self.statements.count.swap(0, Ordering::SeqCst)
     }
 
-    /// Breaks the connection of a statement once the statement is executed, in place of its answer: of the next statement
-    /// for 1. 0 for none from now on. Returns true if an answer that was to be lost before is lost.
+    /// Loses the answer of the given statement, counted from now: 1 is the next one, and 0 is none. The statement is executed,
+    /// and then its connection breaks. Returns true if the answer that an earlier call named is lost.
+    #[allow(dead_code, reason = "the tests of the command count statements only")]
     pub(crate) fn lose_answer(&self, statement: u64) -> bool {
         self.statements.until_lost.swap(statement, Ordering::SeqCst) == 0
     }
