@@ -26,6 +26,7 @@ on_every_database!(
     a_page_of_entries_takes_so_many_bytes_and_one_entry_in_any_case,
     a_large_task_whose_entries_go_while_it_is_read_is_not_there,
     a_lost_turn_that_cannot_be_read_keeps_no_other_from_its_end,
+    a_large_task_of_a_lost_turn_fails_with_all_that_it_had,
 );
 
 async fn everything_outlives_the_store(backend: Backend) {
@@ -303,4 +304,21 @@ async fn a_lost_turn_that_cannot_be_read_keeps_no_other_from_its_end(backend: Ba
             _ => assert_eq!(ended.unwrap().unwrap().task.state(), TaskState::Failed),
         }
     }
+}
+
+async fn a_large_task_of_a_lost_turn_fails_with_all_that_it_had(backend: Backend) {
+    let store = backend.store().await;
+    let mut turn = store.run(&owner("ada"), &working("t-1")).await.unwrap();
+    for number in 0..5 {
+        let message = Message::user_text(&number.to_string().repeat(20_000));
+        turn.write(&[Entry::said_by_user(message, "t-1", Default::default(), None)], false).await.unwrap();
+    }
+    backend.end_lease("one").await;
+    let lost = store.take_lost(&"two".into(), 10).await.unwrap();
+    end_lost_turn(store.as_ref(), &lost[0], "The server stopped.").await.unwrap().unwrap();
+    let failed = store.task(&"t-1".into()).await.unwrap().unwrap();
+    let task = failed.decode().unwrap();
+    assert_eq!((task.state(), &task.history), (TaskState::Failed, &turn.task.history));
+    // The task with five messages, the event for the last message, and the end.
+    assert_eq!((failed.number, task.history.len()), (8, 5));
 }
