@@ -171,7 +171,7 @@ pub(super) const REMOVE_TURN: &str = "
 /// Gives a turn another fence. A turn that the queue has lost gets the last place: its task would never end without one.
 pub(super) const MOVE_TURN: &str = "
     UPDATE conversation SET turns = CASE WHEN length(replace(turns, $2, '')) < length(turns) THEN replace(turns, $2, $3)
-        ELSE turns || $3 END
+        ELSE turns || $3 END, orphan = CASE WHEN orphan = $2 THEN $3 ELSE orphan END
     WHERE id = $1";
 
 /// A conversation that exists for its queue alone.
