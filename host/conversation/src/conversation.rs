@@ -81,6 +81,15 @@ struct Writing {
     staged: Vec<Entry>,
     /// True until the first append, which brings the submission to the store.
     is_first: bool,
+    /// The append that is under way. It stays here if its caller has dropped it, and may be stored then.
+    under_way: Option<UnderWay>,
+}
+
+/// An append without its answer: its entries, and the task as they leave it.
+struct UnderWay {
+    added: Vec<Entry>,
+    task: TaskSnapshot,
+    number: u64,
 }
 
 /// The place of a turn in its queue. If the value is dropped, the turn leaves the queue.
@@ -146,7 +155,8 @@ impl Conversation {
             (TaskSnapshot::submitted(task.clone(), hold.key.context.clone(), *since), 0)
         });
         let view = Mutex::new(View::of(found, history, &hold.submission.task));
-        let writing = tokio::sync::Mutex::new(Writing { task, number, staged: Vec::new(), is_first: true });
+        let writing =
+            tokio::sync::Mutex::new(Writing { task, number, staged: Vec::new(), is_first: true, under_way: None });
         Self { inner: Arc::new(Inner { hold, limits, view, writing }) }
     }
 
@@ -400,32 +410,66 @@ impl Inner {
         added: &[Entry],
         (ends, outcome): (bool, Outcome<'_>),
     ) -> Result<Appended, AppendError> {
-        let Hold { store, key, fence, submission, .. } = &self.hold;
         let mut entries = Cow::Borrowed(added);
         if !writing.staged.is_empty() {
             // Whatever becomes of them: an event that cannot be stored fails the turn, and must not fail its end.
             let staged = mem::take(&mut writing.staged);
             entries = staged.into_iter().chain(added.iter().cloned()).collect();
         }
-        let task = writing.task.with(&entries);
-        task.check(&writing.task, &self.limits)?;
         // Whatever becomes of them: unless all goes well the history is read again.
         let history = self.view().history.take();
+        let dropped = writing.under_way.take();
+        let appended = match (self.try_write(writing, (added, &entries), (ends, outcome)).await, dropped) {
+            (Err(AppendError::Stale { found, .. }), Some(dropped)) if dropped.number == found => {
+                self.wrote(writing, dropped);
+                self.try_write(writing, (added, &entries), (ends, outcome)).await?
+            }
+            (Ok(appended), _) => {
+                self.view().history = history;
+                appended
+            }
+            (Err(error), dropped) => {
+                writing.under_way = dropped;
+                return Err(error);
+            }
+        };
+        self.hold.set(if ends { Standing::Over } else { Standing::Accepted });
+        if let Some(stored) = writing.under_way.take() {
+            self.wrote(writing, stored);
+        }
+        Ok(appended)
+    }
+
+    /// Appends the entries, some of which are `added` by this call. An append whose caller goes stays under way.
+    async fn try_write(
+        &self,
+        writing: &mut Writing,
+        (added, entries): (&[Entry], &[Entry]),
+        (ends, outcome): (bool, Outcome<'_>),
+    ) -> Result<Appended, AppendError> {
+        let Hold { store, key, fence, submission, .. } = &self.hold;
+        let task = writing.task.with(entries);
+        task.check(&writing.task, &self.limits)?;
         let at = Position::of_task(task.id().clone(), writing.number);
         let submission = Some(submission).filter(|_| writing.is_first || matches!(outcome, Outcome::Answer(_)));
-        let append = Append { by: Some(fence), submission, entries: &entries, task: Some(&task), ends, outcome };
-        let appended = store.append(key, &at, append).await.inspect_err(|error| {
+        let append = Append { by: Some(fence), submission, entries, task: Some(&task), ends, outcome };
+        let number = writing.number.saturating_add(entries.len() as u64);
+        writing.under_way = Some(UnderWay { added: added.to_vec(), task: task.clone(), number });
+        store.append(key, &at, append).await.inspect_err(|error| {
+            writing.under_way = None;
             if let AppendError::Fenced = error {
                 self.hold.set(Standing::Over);
             }
-        })?;
-        self.hold.set(if ends { Standing::Over } else { Standing::Accepted });
-        (writing.task, writing.number, writing.is_first) = (task, appended.number, false);
+        })
+    }
+
+    /// Follows an append that is stored.
+    fn wrote(&self, writing: &mut Writing, stored: UnderWay) {
+        let UnderWay { added, task, number } = stored;
+        (writing.task, writing.number, writing.is_first) = (task, number, false);
+        let null_removes = self.hold.store.limits().null_removes;
         let mut view = self.view();
-        view.history = history;
-        let null_removes = store.limits().null_removes;
         added.iter().for_each(|entry| view.apply(entry, null_removes));
-        Ok(appended)
     }
 }
 

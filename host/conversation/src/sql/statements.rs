@@ -176,7 +176,7 @@ pub(super) const REMOVE_TURN: &str = "
 /// because its task would otherwise never end.
 pub(super) const MOVE_TURN: &str = "
     UPDATE conversation SET turns = CASE WHEN length(replace(turns, $2, '')) < length(turns) THEN replace(turns, $2, $3)
-        ELSE turns || $3 END
+        ELSE turns || $3 END, orphan = CASE WHEN orphan = $2 THEN $3 ELSE orphan END
     WHERE id = $1";
 
 /// Deletes a conversation without events, turns and tasks. Such a row was only inserted for its queue.

@@ -33,6 +33,7 @@ on_every_store!(
     a_waiting_turn_that_is_dropped_is_left_to_others,
     a_refused_turn_that_has_begun_is_left_to_others,
     a_turn_that_its_queue_has_lost_is_taken_all_the_same,
+    a_turn_that_is_taken_over_does_not_bring_a_deleted_conversation_back,
 );
 
 /// A turn of a process that has stored a message of the user.
@@ -349,6 +350,18 @@ async fn a_turn_that_its_queue_has_lost_is_taken_all_the_same(backend: Backend) 
     go_on(&store, &turn.fence, "t-1", "answer").await.unwrap();
     end_lost_turn(&*store, &turn, "gone").await.unwrap();
     assert_eq!(state(&store, "t-1").await, TaskState::Failed);
+}
+
+async fn a_turn_that_is_taken_over_does_not_bring_a_deleted_conversation_back(backend: Backend) {
+    let store = backend.store().await;
+    begun(&store, "s", submission("one", "t-1")).await;
+    assert!(store.delete(&key("s")).await.unwrap());
+    backend.end_lease("one").await;
+    let turn = lost(&store, "two").await.remove(0);
+    assert!(matches!(go_on(&store, &turn.fence, "t-1", "answer").await, Err(AppendError::Missing)));
+    end_lost_turn(&*store, &turn, "gone").await.unwrap();
+    assert_eq!(state(&store, "t-1").await, TaskState::Failed);
+    assert!(find(&store, "s").await.is_none());
 }
 
 /// The append and the departure wait for the same row.

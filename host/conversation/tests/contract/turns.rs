@@ -1,5 +1,9 @@
 //! The view that a running turn has of its conversation.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 use annex_conversation::{Arrival, Entry, Event, StateDelta};
 use annex_protocol::{Json, Message, Part};
 
@@ -19,6 +23,7 @@ on_every_store!(
     a_value_is_found_in_its_own_scope_only,
     a_client_may_be_shown_the_keys_of_the_conversation_only,
     a_history_is_the_latest_events,
+    a_turn_goes_on_after_appends_whose_callers_have_gone,
 );
 
 async fn what_is_staged_is_shown_at_once_and_stored_with_the_end(backend: Backend) {
@@ -160,4 +165,37 @@ async fn a_turn_that_answers_with_a_message_leaves_no_task(backend: Backend) {
     turn.answer(vec![event("answered", "{}").into()], &answer).await.unwrap();
     assert!(store.task(&id).await.unwrap().is_none());
     assert_eq!(ids(&open(&store, "s").await.history(9).await.unwrap()), ["asked", "answered"]);
+}
+
+/// A database stores an append that it has begun, also when nobody waits for the answer.
+async fn a_turn_goes_on_after_appends_whose_callers_have_gone(backend: Backend) {
+    let store = backend.store().await;
+    let turn = open(&store, "s").await;
+    let mut kept = Vec::new();
+    for polls in 1..5 {
+        let dropped = event(&format!("dropped-{polls}"), &format!(r#"{{"dropped-{polls}":1}}"#));
+        for_polls(turn.say(dropped), polls).await;
+        kept.push(format!("kept-{polls}"));
+        turn.say(event(&kept[polls - 1], "{}")).await.unwrap();
+    }
+    let (known, stored) = (turn.history(100).await.unwrap(), events(&store, "s").await);
+    assert_eq!(ids(&known), ids(&stored));
+    assert_eq!(turn.own_state().to_json_string(), state_of(&store, "s").await);
+    assert_eq!(ids(&stored).into_iter().filter(|id| id.starts_with("kept")).collect::<Vec<_>>(), kept);
+    turn.close().await;
+}
+
+/// Drops a future that is not ready after so many polls.
+async fn for_polls<F: Future>(work: F, polls: usize) {
+    let mut work = pin!(work);
+    let mut polled = 0;
+    poll_fn(|context| {
+        polled += 1;
+        match work.as_mut().poll(context) {
+            Poll::Pending if polled < polls => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
+    })
+    .await;
+    tokio::task::yield_now().await;
 }
