@@ -61,7 +61,7 @@ pub struct Route {
 pub struct Table {
     /// The usable routes, the operator's first.
     pub live: Vec<Route>,
-    /// True if the capability also has announced routes that are expired.
+    /// True if there are further routes of the capability, which were announced and have expired.
     pub has_stale: bool,
 }
 

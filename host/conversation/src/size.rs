@@ -72,7 +72,7 @@ fn of_artifact(artifact: &Artifact) -> usize {
         + of_metadata(&artifact.metadata)
 }
 
-/// Bytes of parts.
+/// The size of the parts in memory, in bytes.
 pub(crate) fn of_parts(parts: &[Part]) -> usize {
     parts.iter().map(of_part).sum()
 }

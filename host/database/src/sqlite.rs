@@ -95,7 +95,8 @@ const CACHE: &str = "-16384";
 const CHECKPOINT: &str = "4000";
 /// Longest wait for the write lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between attempts where SQLite does not wait for the lock itself.
+/// The pause before another attempt to open a locked file. SQLite waits for locks elsewhere, but not while it opens a new
+/// file.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// Longest wait for a connection of this process.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -54,7 +54,7 @@ impl TenantStores {
     }
 
     /// Opens the stores in a PostgreSQL database and runs the migrations of their tables. Several processes can use one
-    /// database. Closing the stores closes the connections for everyone who shares them.
+    /// database. Closing the stores also closes the connections for the other stores of this process that share `connections`.
     ///
     /// # Errors
     /// The errors of [`PostgresDatabase::open`].

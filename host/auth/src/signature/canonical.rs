@@ -60,8 +60,8 @@ pub(crate) fn canonical_bytes(card: Value, form: CanonicalForm) -> Result<Vec<u8
     Ok(serde_json_canonicalizer::to_vec(&card)?)
 }
 
-/// Reads a value from its text, level by level. A `Value` that serde_json reads itself would lose repeated keys and the
-/// digits of numbers.
+/// Reads a value from its text, one level after the other. serde_json is not asked for the whole `Value` at once, because it
+/// would drop repeated keys and write numbers in another form.
 fn read(json: &Json) -> Result<Value, CanonicalError> {
     match json.get().as_bytes() {
         [b'{', ..] => read_object(&json.to()?),

@@ -84,8 +84,8 @@ impl RequestHandler {
         self.make_turn((incoming, extensions, permit), |record| Ok(record.task_state().is_interrupted())).await
     }
 
-    /// The extensions to request for the task's client: the extensions that the task has pinned, and the extensions that are
-    /// required. The client's own request is not stored.
+    /// The extensions that the host activates in place of the task's client: the extensions that the task has pinned, and the
+    /// required extensions. The host does not know which extensions the client asked for, because the store does not keep them.
     fn requested_for(&self, record: &TaskRecord, extensions: &ExtensionSet) -> Vec<ExtensionUri> {
         let mut requested: Vec<ExtensionUri> =
             self.process.tasks.pinned(record).iter().map(|extension| extension.uri().clone()).collect();

@@ -17,7 +17,7 @@ use crate::tasks::record::TaskRecord;
 
 /// The time between two queries.
 const LOOK: Duration = Duration::from_secs(1);
-/// The number of notified tasks that are read together.
+/// The maximum number of tasks that are read at the same time after notifications that they have changed.
 const AT_ONCE: usize = 4;
 /// The maximum number of tasks in one query.
 const FOLLOWED: usize = 1_000;
