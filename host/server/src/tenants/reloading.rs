@@ -31,16 +31,17 @@ impl Installers {
             let _door = self.door.lock().await;
             let before = self.config();
             let reloaded = self.reload_all().await;
-            let changed_keys = changed_keys(&before, &self.config());
-            let keys = changed_keys.join(", ");
+            let changed = changed_keys(&before, &self.config());
+            let keys = changed.join(", ");
             match reloaded {
                 Ok(reloaded) => {
                     let ReloadOutcome { edition, extensions_changed, .. } = reloaded;
-                    tracing::info!(edition, extensions_changed, changed_keys = keys, "the config was read again");
-                    Ok(ReloadOutcome { changed_keys, ..reloaded })
+                    let changed_keys = Some(keys.as_str()).filter(|keys| !keys.is_empty());
+                    tracing::info!(edition, extensions_changed, changed_keys, "the config was read again");
+                    Ok(ReloadOutcome { changed_keys: changed, ..reloaded })
                 }
                 Err(error) => {
-                    if !changed_keys.is_empty() {
+                    if !changed.is_empty() {
                         tracing::info!(
                             changed_keys = keys,
                             "the config was read again, and that of a tenant cannot be used"
