@@ -256,13 +256,13 @@ impl Conversation {
 
     /// The task with all stored entries applied.
     pub async fn task(&self) -> TaskSnapshot {
-        self.inner.writing.lock().await.task.clone()
+        self.inner.writing().await.task.clone()
     }
 
     /// Replaces the task by the stored one. Called before the first append of a turn that continues a task, because the
     /// task may have changed before the turn entered the queue.
     pub async fn follow(&self, task: TaskSnapshot, number: u64) {
-        let mut writing = self.inner.writing.lock().await;
+        let mut writing = self.inner.writing().await;
         (writing.task, writing.number) = (task, number);
     }
 
@@ -274,7 +274,7 @@ impl Conversation {
     pub async fn stage(&self, event: Event) -> Result<(), AppendError> {
         let limits = self.inner.hold.store.limits();
         limits.check_event(&event)?;
-        let mut writing = self.inner.writing.lock().await;
+        let mut writing = self.inner.writing().await;
         let entry = Entry::from(event);
         self.inner.view().apply(&entry, limits.null_removes);
         writing.staged.push(entry);
@@ -287,7 +287,7 @@ impl Conversation {
     /// # Errors
     /// The errors of [`ConversationStore::append`].
     pub async fn append(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing.lock().await;
+        let mut writing = self.inner.writing().await;
         self.inner.write(&mut writing, entries.as_ref(), (false, Outcome::Task)).await
     }
 
@@ -297,7 +297,7 @@ impl Conversation {
     /// # Errors
     /// The errors of [`append`](Self::append). After an error the turn has not ended.
     pub async fn end(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing.lock().await;
+        let mut writing = self.inner.writing().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Task)).await
     }
 
@@ -310,7 +310,7 @@ impl Conversation {
         entries: impl AsRef<[Entry]> + Send + Sync,
         answer: &Message,
     ) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing.lock().await;
+        let mut writing = self.inner.writing().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Answer(answer))).await
     }
 
@@ -319,7 +319,7 @@ impl Conversation {
     /// # Errors
     /// The errors of [`append`](Self::append). After an error the turn has not ended.
     pub async fn refuse(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing.lock().await;
+        let mut writing = self.inner.writing().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Refusal)).await
     }
 
@@ -400,6 +400,12 @@ fn window(history: usize) -> Window {
 }
 
 impl Inner {
+    /// Locks the end of the log. Does not take part in tokio's cooperative scheduling: a future that got the lock and then had
+    /// to yield would keep the lock, and the turn that waits for the lock does not poll its agent meanwhile.
+    async fn writing(&self) -> tokio::sync::MutexGuard<'_, Writing> {
+        tokio::task::unconstrained(self.writing.lock()).await
+    }
+
     fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
