@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::answer::encode;
+use crate::completed::completed;
 use crate::fault;
 
 /// The longest time for which a repetition waits until the message is accepted or refused.
@@ -141,7 +142,7 @@ impl Claims {
             by: by.clone(),
             is_held: false,
         };
-        let mut claiming = Box::pin(of_same_tenant(async move {
+        completed(async move {
             let claims = Arc::clone(&held.claims);
             match claims.store.claim(&held.owner, &held.key, &held.task, &held.by).await {
                 Ok(Claim::New(task)) => {
@@ -151,11 +152,8 @@ impl Claims {
                 Ok(claim) => Ok((claim, None)),
                 Err(error) => Err(fault::of_append(error)),
             }
-        }));
-        match claiming.as_mut().now_or_never() {
-            Some(claimed) => claimed,
-            None => tokio::spawn(claiming).await.map_err(|error| fault::internal(&error))?,
-        }
+        })
+        .await
     }
 
     /// Registers a repetition that waits for the decision about the message of `task`.

@@ -31,6 +31,7 @@ pub mod tasks;
 pub mod views;
 
 mod activation;
+mod completed;
 mod keyed_locks;
 mod lost_turn;
 mod turn;

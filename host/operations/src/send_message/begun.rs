@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use annex_agent::TurnContext;
 use annex_conversation::{AppendError, Entry};
-use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, TaskPushNotificationConfig};
 use annex_telemetry::of_same_request;
-use futures::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{Instrument, Span};
 
+use crate::completed::completed;
 use crate::fault;
 use crate::request_handler::RequestHandler;
 use crate::send_message::STREAMING;
@@ -37,15 +36,16 @@ pub(crate) struct Begun {
 impl RequestHandler {
     /// Asks the extensions and the agent, and stores the message if they agree.
     pub(crate) async fn asked_and_begun(&self, entered: Entered) -> Result<Begun, Box<Refused>> {
-        self.begun(self.asked(entered).await?).await
+        let (handler, asked) = self.upgraded(self.asked(entered).await?)?;
+        handler.begun(asked).await
     }
 
     /// Stores the message and waits for the answer to its client. This continues to the end even if the client disconnects:
     /// once the append has started, the message may be accepted, and then its turn must run.
     pub(super) async fn begun_and_answered(&self, asked: Asked) -> Result<Outcome, A2aError> {
-        let handler = match self.upgraded() {
-            Ok(handler) => handler,
-            Err(error) => return Err(Refused { entered: asked.entered, error }.leave_nothing().await),
+        let (handler, asked) = match self.upgraded(asked) {
+            Ok(upgraded) => upgraded,
+            Err(refused) => return Err(refused.leave_nothing().await),
         };
         let answered = async move {
             match handler.begun(asked).await {
@@ -53,24 +53,22 @@ impl RequestHandler {
                 Err(refused) => Err(refused.leave_nothing().await),
             }
         };
-        let mut answered = Box::pin(of_same_request(of_same_tenant(answered)).instrument(Span::current()));
-        match answered.as_mut().now_or_never() {
-            Some(outcome) => outcome,
-            None => tokio::spawn(answered).await.map_err(|error| fault::internal(&error))?,
+        completed(of_same_request(answered).instrument(Span::current())).await
+    }
+
+    /// Adds the reference to this handler that the turn keeps. Refuses the message if the handler is about to be dropped.
+    fn upgraded(&self, asked: Asked) -> Result<(Arc<Self>, Asked), Box<Refused>> {
+        match self.me.upgrade() {
+            Some(handler) => Ok((handler, asked)),
+            None => {
+                let reason = "the agent is being replaced; send the message again".to_owned();
+                Err(Box::new(Refused { entered: asked.entered, error: A2aError::Overloaded { reason } }))
+            }
         }
     }
 
-    fn upgraded(&self) -> Result<Arc<Self>, A2aError> {
-        let reason = || "the agent is being replaced; send the message again".to_owned();
-        self.me.upgrade().ok_or_else(|| A2aError::Overloaded { reason: reason() })
-    }
-
     /// Stores the message with its change of state and its task, in one append. From here on the message is accepted.
-    async fn begun(&self, asked: Asked) -> Result<Begun, Box<Refused>> {
-        let handler = match self.upgraded() {
-            Ok(handler) => handler,
-            Err(error) => return Err(Box::new(Refused { entered: asked.entered, error })),
-        };
+    async fn begun(self: Arc<Self>, asked: Asked) -> Result<Begun, Box<Refused>> {
         let Asked { mut entered, chain, beginning, said, remote } = asked;
         let fence = entered.conversation.fence().clone();
         // A task that was accepted before is known, and so is its turn.
@@ -122,7 +120,7 @@ impl RequestHandler {
             pending: Vec::new(),
             opened: waited.is_some() || !continues,
             began: Instant::now(),
-            handler,
+            handler: self,
             record,
         };
         Ok(Begun { turn, outcome, call: incoming.call, push_config, continues, counted })
