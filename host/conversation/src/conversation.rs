@@ -1,12 +1,12 @@
 //! A conversation as the turn that runs in it sees it.
 
+mod hold;
+
 use std::borrow::Cow;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject, Message, Parts, Timestamp};
-use tokio::runtime::Handle;
 
 use crate::entry::{Entry, Event};
 use crate::error::{AppendError, StoreError};
@@ -19,13 +19,11 @@ use crate::state::{Scope, StateDelta};
 use crate::store::{Append, Appended, ConversationStore, Outcome, Position};
 use crate::task::TaskSnapshot;
 use crate::view::View;
+use hold::{Hold, Standing};
 
 /// The maximum number of bytes of the history that a turn reads. Conversations in a database may hold more than fits into
 /// memory.
 const HISTORY_BYTES: usize = 8 << 20;
-
-/// The pause before a turn tries again to leave its queue, after the store has failed.
-const LEAVE_AGAIN: Duration = Duration::from_millis(500);
 
 /// The input of a turn that begins.
 #[derive(Clone, Debug)]
@@ -92,26 +90,6 @@ struct UnderWay {
     number: u64,
 }
 
-/// The place of a turn in its queue. If the value is dropped, the turn leaves the queue.
-struct Hold {
-    store: Arc<dyn ConversationStore>,
-    key: ConversationKey,
-    fence: Fence,
-    submission: Submission,
-    standing: Mutex<Standing>,
-}
-
-/// The progress of a turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// The turn is in the queue, and its message is not accepted yet.
-    Unheard,
-    /// The message of the turn is accepted.
-    Accepted,
-    /// The turn has left the queue, or another process has taken the turn.
-    Over,
-}
-
 impl Conversation {
     /// Enters the queue of a conversation, which need not exist yet.
     ///
@@ -124,8 +102,7 @@ impl Conversation {
         beginning: Beginning,
     ) -> Result<Arrival, AppendError> {
         let entrance = store.enter(&key, submission.clone(), window(beginning.history)).await?;
-        let hold =
-            |fence, standing| Hold { store: Arc::clone(store), key, fence, submission, standing: Mutex::new(standing) };
+        let hold = |fence, standing| Hold::new(store, key, (fence, submission), standing);
         Ok(match entrance {
             Entrance::Runs(fence, found) => Arrival::Runs(Self::of(hold(fence, Standing::Unheard), beginning, *found)),
             Entrance::Waits(fence) => {
@@ -142,10 +119,9 @@ impl Conversation {
         (fence, submission): (Fence, Submission),
         beginning: Beginning,
     ) -> QueuedTurn {
-        let standing = Mutex::new(Standing::Accepted);
         // The last event tells whether the message of the turn has an answer.
         let beginning = Beginning { history: beginning.history.max(1), ..beginning };
-        QueuedTurn { hold: Hold { store: Arc::clone(store), key, fence, submission, standing }, beginning }
+        QueuedTurn { hold: Hold::new(store, key, (fence, submission), Standing::Accepted), beginning }
     }
 
     fn of(hold: Hold, beginning: Beginning, found: ConversationSnapshot) -> Self {
@@ -476,44 +452,5 @@ impl Inner {
         let null_removes = self.hold.store.limits().null_removes;
         let mut view = self.view();
         added.iter().for_each(|entry| view.apply(entry, null_removes));
-    }
-}
-
-impl Hold {
-    fn set(&self, standing: Standing) {
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
-    }
-
-    fn standing(&self) -> Standing {
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn leave(&self, departure: Departure) -> Result<(), StoreError> {
-        // The turn is not this process's any more. Others decide by what is stored.
-        if self.standing() == Standing::Over {
-            return Ok(());
-        }
-        self.store.leave(&self.key, &self.fence, departure).await?;
-        self.set(Standing::Over);
-        Ok(())
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let departure = match self.standing() {
-            Standing::Unheard => Departure::Refused,
-            Standing::Accepted => Departure::HandedOver { has_begun: true },
-            Standing::Over => return,
-        };
-        // Without a runtime the process ends, and its lease with it.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (store, key, fence) = (Arc::clone(&self.store), self.key.clone(), self.fence.clone());
-        // A turn that cannot leave while its process lives keeps the next one waiting, so this goes on for as long as it takes.
-        runtime.spawn(async move {
-            while store.leave(&key, &fence, departure).await.is_err() {
-                tokio::time::sleep(LEAVE_AGAIN).await;
-            }
-        });
     }
 }
