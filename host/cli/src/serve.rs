@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_runtime::{Activate, Extension};
-use annex_server::{App, Config, Installers, Locations, Server};
+use annex_server::{App, Config, Installers, Locations, ServeError, Server};
 use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::exit;
 use crate::log;
 use crate::shell;
 use crate::state::takes_state;
@@ -32,7 +33,17 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         log::start()?;
-        Box::pin(serve(Config::read(&self.config)?, locations(&self.config))).await
+        let served = Box::pin(serve(Config::read(&self.config)?, locations(&self.config))).await;
+        served.map_err(|error| match error.downcast_ref::<ServeError>() {
+            Some(ServeError::Listen { key, .. }) => {
+                let config = self.config.display();
+                exit::with_hint(
+                    &error,
+                    &format!("set {key} in {config} to a free address; annex doctor {config} checks it"),
+                )
+            }
+            _ => error,
+        })
     }
 }
 

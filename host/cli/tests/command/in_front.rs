@@ -35,11 +35,13 @@ struct Proxy {
 
 impl Proxy {
     fn start<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Self> {
-        Self::start_by(annex(arguments))
+        let mut command = annex(arguments);
+        command.stderr(Stdio::null());
+        Self::start_by(command)
     }
 
     fn start_by(mut command: Command) -> Result<Self> {
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut process = command.stdout(Stdio::piped()).spawn()?;
         let mut lines = BufReader::new(process.stdout.take().context("no standard output")?).lines();
         let (mut config, mut told, mut url) = (String::new(), String::new(), None);
         // What is told ends with the command to try, which is indented.
@@ -114,6 +116,25 @@ fn the_config_that_it_prints_is_one_that_serve_takes() -> Result<()> {
 }
 
 #[test]
+fn an_extension_that_the_agent_behind_requires_is_a_warning_at_the_start() -> Result<()> {
+    let agent = agent()?;
+    let listen = ["--listen", "127.0.0.1:0"];
+    let required = r#"state-injection={"required":true}"#;
+    let behind =
+        Proxy::start(["proxy", &agent.url, "--with", required, "--with", "timestamp"].into_iter().chain(listen))?;
+    let log = tempfile::NamedTempFile::new()?;
+    let mut command =
+        annex(["proxy", &behind.url, "--with", "state-injection", "--with", "timestamp"].into_iter().chain(listen));
+    command.stderr(log.reopen()?);
+    let _front = Proxy::start_by(command)?;
+    let told = fs::read_to_string(log.path())?;
+    let warned: Vec<&str> =
+        told.lines().filter(|line| line.contains("requires an extension that is installed")).collect();
+    assert!(matches!(warned.as_slice(), [line] if line.contains(STATE_URI)), "{told}");
+    Ok(())
+}
+
+#[test]
 fn a_config_is_kept_once_and_not_written_over() -> Result<()> {
     let agent = agent()?;
     let folder = tempfile::tempdir()?;
@@ -166,6 +187,7 @@ fn paths_of_the_command_line_hold_for_a_config_that_is_kept_elsewhere() -> Resul
     let with = ["--with", "./mine.wasm=@mine.toml", "--listen", "127.0.0.1:0", "--write", "kept/annex.toml"];
     let mut command = annex(["proxy", &agent.url].into_iter().chain(with));
     command.current_dir(folder.path());
+    command.stderr(Stdio::null());
     let proxy = Proxy::start_by(command)?;
     for name in ["mine.wasm", "key"] {
         // The folder of a process is shown without links.

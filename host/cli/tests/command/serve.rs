@@ -64,6 +64,20 @@ fn a_missing_config_is_refused_by_name() -> Result<()> {
 }
 
 #[test]
+fn an_address_that_is_taken_is_refused_with_its_key() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let taken = listener.local_addr()?;
+    let config = ConfigFile::new(&specialist().replace("127.0.0.1:0", &taken.to_string()))?;
+    let output = annex(["serve".as_ref(), config.path.as_os_str()]).output()?;
+    let error = String::from_utf8(output.stderr)?;
+    let (what, remedy) = error.trim_end().rsplit_once('\n').context("two lines")?;
+    assert!(what.contains(&format!("error: cannot listen on {taken} (server.listen): ")), "{error}");
+    assert!(remedy.trim_start().starts_with("set server.listen in /"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+    Ok(())
+}
+
+#[test]
 fn an_invalid_log_filter_is_refused() -> Result<()> {
     let config = ConfigFile::new(&specialist())?;
     let output = annex(["serve".as_ref(), config.path.as_os_str()]).env("ANNEX_LOG", "annex=loud").output()?;

@@ -140,6 +140,7 @@ impl Issuer {
         cards: IssuedCards,
         previous: Option<&PublishedSet>,
     ) -> PublishedSet {
+        self.warn_of_unmet(&installed);
         let passed_on = self.passed_on(&installed);
         let IssuedCards { public, v0_3, extended, .. } = cards;
         let card = EncodedCard::new(public, previous.map(|previous| &previous.card));
@@ -154,6 +155,22 @@ impl Issuer {
         let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
         let is_shadowed = |other: &&AgentExtension| installed.iter().any(|extension| *extension.uri() == other.uri);
         of_remote.filter(|other| !is_shadowed(other)).cloned().collect()
+    }
+
+    /// Logs a warning for each installed extension that the remote agent requires: the agent is never asked for it, and
+    /// refuses each message.
+    fn warn_of_unmet(&self, installed: &Installed) {
+        let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
+        let required = remote.iter().flat_map(|remote| &remote.capabilities.extensions).filter(|other| other.required);
+        for AgentExtension { uri, .. } in required {
+            if installed.iter().any(|extension| *extension.uri() == *uri) {
+                tracing::warn!(
+                    %uri,
+                    "the upstream agent requires an extension that is installed here, and refuses each message, because \
+                     Annex does not ask it for an installed extension; install the extension in one place only"
+                );
+            }
+        }
     }
 
     fn unsigned(&self, installed: &Installed) -> UnsignedCards {
