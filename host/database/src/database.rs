@@ -4,9 +4,6 @@ use std::fmt;
 use std::future::Future;
 use std::ptr;
 
-use sqlx::query::Query;
-use sqlx::{Encode, SqlSafeStr, Type};
-
 /// A database that stores can use. Implemented by this crate only, for SQLite and PostgreSQL.
 pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// A row of a result.
@@ -53,12 +50,12 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<TransactionStart<Self>>> + Send;
 
     /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if the
-    /// statements do not fit into one round trip. If a [`Sql::Whole`] does not change exactly one row, also changes nothing,
-    /// and returns false or an error.
+    /// statements do not fit into one round trip, or if a [`Sql::Whole`] does not change exactly one row.
     fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
     /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows. On SQLite, the text may
-    /// be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, with the rows of all of its statements.
+    /// be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, with the rows of all of its statements. A statement then has
+    /// no semicolon within it.
     fn change(
         &self,
         sql: &'static str,
@@ -178,26 +175,4 @@ impl<'a> Step<'a> {
             Sql::Rows(rows) => (ptr::from_ref(rows).addr(), self.values.len()),
         }
     }
-}
-
-/// Builds a query with its parameters bound.
-pub(crate) fn bind<'s, DB>(
-    sql: impl SqlSafeStr,
-    values: impl IntoIterator<Item = &'s Value<'s>>,
-) -> Query<'static, DB, DB::Arguments>
-where
-    DB: sqlx::Database,
-    for<'v> &'v str: Encode<'v, DB> + Type<DB>,
-    for<'v> Option<&'v str>: Encode<'v, DB> + Type<DB>,
-    for<'v> &'v [u8]: Encode<'v, DB> + Type<DB>,
-    for<'v> Option<i64>: Encode<'v, DB> + Type<DB>,
-    for<'v> i64: Encode<'v, DB> + Type<DB>,
-{
-    values.into_iter().fold(sqlx::query::<DB>(sql), |query, value| match *value {
-        Value::Text(text) => query.bind(text),
-        Value::MaybeText(text) => query.bind(text),
-        Value::Int(number) => query.bind(number),
-        Value::MaybeInt(number) => query.bind(number),
-        Value::Bytes(bytes) => query.bind(bytes),
-    })
 }

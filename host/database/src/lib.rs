@@ -23,7 +23,7 @@ pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
 pub use postgres::{PostgresConnections, PostgresDatabase, PostgresState};
 pub use retry::{may_pass, outlast, outlast_for};
-pub use sqlite::{SqliteDatabase, SqliteTransaction};
+pub use sqlite::{SqliteDatabase, SqliteRow, SqliteTransaction};
 pub use statement_timeout::{STATEMENT_TIMEOUT, with_long_statements};
 pub use writer::{Change, Writer};
 

@@ -2,8 +2,7 @@
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::PgConnection;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 /// The migrations of one store. A released migration never changes.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +47,7 @@ impl Migrations {
         }
     }
 
-    fn migrator(&self) -> Migrator {
+    pub(crate) fn migrator(&self) -> Migrator {
         let migrations = self.files.iter().map(|&(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
         });
@@ -57,12 +56,8 @@ impl Migrations {
         migrator
     }
 
-    /// Runs the migrations on a SQLite file.
-    pub(crate) async fn run(&self, connection: &mut SqliteConnection) -> Result<(), MigrateError> {
-        self.migrator().run(connection).await.map_err(|error| self.refusal(error))
-    }
-
-    fn refusal(&self, error: MigrateError) -> MigrateError {
+    /// Replaces the error for a migration that differs from the one that ran.
+    pub(crate) fn refusal(&self, error: MigrateError) -> MigrateError {
         match error {
             MigrateError::VersionMismatch(number) => {
                 MigrateError::Source(Box::new(BeforeFirstRelease { table: self.table, number }))
@@ -84,23 +79,6 @@ impl Migrations {
         if found > known.saturating_add(1) {
             return Err(MigrateError::Source(Box::new(TooNew { table: self.table, found, known })));
         }
-        Ok(())
-    }
-
-    /// Runs migrations on a file that keeps its version in `PRAGMA user_version`. Migrations up to that version are
-    /// marked as done, even if the table does not list them.
-    pub(crate) async fn run_from_user_version(&self, connection: &mut SqliteConnection) -> Result<(), MigrateError> {
-        // `BEGIN IMMEDIATE` takes the lock at once: another process that opens the file waits until this transaction
-        // ends.
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
-        if self.files.iter().all(|&(number, ..)| number < version) {
-            return Err(MigrateError::VersionMissing(version));
-        }
-        let migrator = self.migrator();
-        migrator.skip(&mut *transaction, Some(version)).await?;
-        migrator.run(&mut *transaction).await.map_err(|error| self.refusal(error))?;
-        transaction.commit().await?;
         Ok(())
     }
 }

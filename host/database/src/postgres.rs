@@ -7,14 +7,15 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use annex_telemetry::{Stage, enter};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, Connection, Postgres};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Connection, Postgres, SqlSafeStr};
 
 pub use self::state::PostgresState;
 
 use self::pool::{FairPool, HeldConnection, in_time, is_lost};
-use crate::database::{Database, Row, Step, TransactionStart, Value, bind};
-use crate::text::{Form, one_statement, text_of};
+use crate::database::{Database, Row, Step, TransactionStart, Value};
+use crate::text::{one_statement, text_of};
 use crate::{Migrations, OpenError, outlast_for};
 
 /// A pool of connections to one PostgreSQL database. Clones share the pool.
@@ -135,9 +136,23 @@ impl PostgresDatabase {
 
     async fn rows(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
         let mut held = self.pool.hold().await?;
-        let result = in_time(bind::<Postgres>(sql, values).fetch_all(held.connection()?)).await;
+        let result = in_time(bind(sql, values).fetch_all(held.connection()?)).await;
         held.ended(result)
     }
+}
+
+/// Builds a query with its parameters bound.
+fn bind<'s>(
+    sql: impl SqlSafeStr,
+    values: impl IntoIterator<Item = &'s Value<'s>>,
+) -> Query<'static, Postgres, PgArguments> {
+    values.into_iter().fold(sqlx::query(sql), |query, value| match *value {
+        Value::Text(text) => query.bind(text),
+        Value::MaybeText(text) => query.bind(text),
+        Value::Int(number) => query.bind(number),
+        Value::MaybeInt(number) => query.bind(number),
+        Value::Bytes(bytes) => query.bind(bytes),
+    })
 }
 
 impl Database for PostgresDatabase {
@@ -169,7 +184,7 @@ impl Database for PostgresDatabase {
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
         let _stage = enter(Stage::Store);
-        let result = in_time(bind::<Postgres>(sql, values).execute(held.connection()?)).await;
+        let result = in_time(bind(sql, values).execute(held.connection()?)).await;
         Ok(held.ended(result)?.rows_affected())
     }
 
@@ -180,8 +195,7 @@ impl Database for PostgresDatabase {
         let _stage = enter(Stage::Store);
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
-            let query =
-                bind::<Postgres>(AssertSqlSafe(text_of(slice::from_ref(step), Form::Numbered, "")), &step.values);
+            let query = bind(AssertSqlSafe(text_of(slice::from_ref(step))), &step.values);
             let result = in_time(query.execute(held.connection()?)).await;
             changed.push(held.ended(result)?.rows_affected());
             if changed.last() != Some(&step.changes) {
@@ -202,7 +216,7 @@ impl Database for PostgresDatabase {
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
         let _stage = enter(Stage::Store);
         if let [step] = steps {
-            let query = bind::<Postgres>(AssertSqlSafe(text_of(steps, Form::Numbered, "")), &step.values);
+            let query = bind(AssertSqlSafe(text_of(steps)), &step.values);
             // If only some of several rows changed, the statement would have to be undone.
             if step.changes != 1 {
                 return Ok(false);
@@ -212,7 +226,7 @@ impl Database for PostgresDatabase {
             return Ok(held.ended(result)?.rows_affected() == 1);
         }
         let Some((text, values)) = one_statement(steps) else { return Ok(false) };
-        let query = bind::<Postgres>(AssertSqlSafe(text), &values);
+        let query = bind(AssertSqlSafe(text), &values);
         let mut held = self.pool.hold().await?;
         let result = in_time(query.fetch_one(held.connection()?)).await;
         Ok(held.ended(result)?.int(0)? == 1)
@@ -229,7 +243,7 @@ impl Database for PostgresDatabase {
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<PgRow>> {
         let _stage = enter(Stage::Store);
-        let result = in_time(bind::<Postgres>(sql, values).fetch_all(held.connection()?)).await;
+        let result = in_time(bind(sql, values).fetch_all(held.connection()?)).await;
         held.ended(result)
     }
 

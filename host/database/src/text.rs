@@ -9,53 +9,25 @@ use crate::database::{OfFirst, Rows, Sql, Step, Value};
 /// The form of a SQL text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// Statements with the parameters `$1`, `$2` and so on.
-    Numbered,
-    /// Statements with the parameters `?`, which SQLite resolves fastest.
-    Nameless,
-    /// Statements with the parameters `?`, after a statement that begins a transaction.
-    Beginning,
-    /// A transaction of SQLite: like `Beginning`, but with `COMMIT` at the end. It fails if a [`Sql::Whole`] does not change
-    /// exactly one row.
-    Transaction,
-    /// A single statement with the parameters `$1`, `$2` and so on; see [`one_statement`].
+    /// A statement per step; see [`text_of`].
+    Steps,
+    /// A single statement; see [`one_statement`].
     One,
 }
-
-/// A query of SQLite that fails unless the statement before it has changed exactly one row. It fails because `abs` refuses the
-/// least integer.
-const EXPECT_CHANGE: &str = "SELECT 1 WHERE abs((changes() = 1) - 9223372036854775807 - 1) = 0;";
 
 /// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
 const MAX_TEXTS: usize = 1_000;
 
-/// The SQL text of the steps, after `head`. All texts of a form have the same `head`. The parameters are numbered over all
-/// statements.
-pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
-    kept(steps, form, || {
-        let mut text = Text::new(form, head);
+/// The SQL text of the steps. The parameters are numbered over all statements.
+pub(crate) fn text_of(steps: &[Step<'_>]) -> Arc<str> {
+    kept(steps, Form::Steps, || {
+        let mut text = Text::default();
         for step in steps {
             text.push_step(step);
             text.sql.push(';');
-            if form == Form::Transaction && expects_change(step) {
-                text.sql.push_str(EXPECT_CHANGE);
-            }
-        }
-        if form == Form::Transaction {
-            text.sql.push_str("COMMIT");
         }
         text.sql
     })
-}
-
-/// True if a [`Form::Transaction`] fails when the step does not change one row.
-fn expects_change(step: &Step<'_>) -> bool {
-    matches!(step.sql, Sql::Whole(_))
-}
-
-/// Number of statements in a [`Form::Transaction`].
-pub(crate) fn statements_of_transaction(steps: &[Step<'_>]) -> usize {
-    2 + steps.len() + steps.iter().filter(|step| expects_change(step)).count()
 }
 
 /// Combines the steps into one statement. `None` unless the first step changes one row and the other steps insert rows that
@@ -70,7 +42,7 @@ pub(crate) fn one_statement<'a>(steps: &[Step<'a>]) -> Option<(Arc<str>, Vec<Val
         values.extend(rows.flat_map(|row| row.iter().skip(of_first.key).copied()));
     }
     let text = kept(steps, Form::One, || {
-        let mut text = Text::new(Form::One, "WITH first AS (");
+        let mut text = Text { sql: "WITH first AS (".to_owned(), count: 0 };
         text.push_step(first);
         text.sql.push_str(" RETURNING id)");
         for (place, (rows, of_first, step)) in others.iter().enumerate() {
@@ -105,19 +77,15 @@ fn kept(steps: &[Step<'_>], form: Form, make: impl FnOnce() -> String) -> Arc<st
     Arc::clone(texts.entry((form, shapes)).or_insert_with(|| make().into()))
 }
 
-/// A SQL text under construction.
+/// A SQL text under construction. Its parameters are `$1`, `$2` and so on.
+#[derive(Default)]
 struct Text {
     sql: String,
-    form: Form,
     /// Number of parameters so far.
     count: usize,
 }
 
 impl Text {
-    fn new(form: Form, head: &str) -> Self {
-        Self { sql: head.to_owned(), form, count: 0 }
-    }
-
     fn push_step(&mut self, step: &Step<'_>) {
         match step.sql {
             Sql::Whole(sql) => self.push(sql),
@@ -136,7 +104,7 @@ impl Text {
         }
     }
 
-    /// Appends SQL whose parameters count from `$1`. Changes the parameters to the form of the text.
+    /// Appends SQL whose parameters count from `$1`. In the text, they count on from the parameters before.
     fn push(&mut self, sql: &str) {
         for (index, piece) in sql.split('$').enumerate() {
             if index == 0 {
@@ -146,14 +114,8 @@ impl Text {
             let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let (number, rest) = piece.split_at(digits);
             debug_assert!(number == index.to_string(), "parameter {number} is out of order: {sql}");
-            match self.form {
-                Form::Nameless | Form::Beginning | Form::Transaction => self.sql.push('?'),
-                Form::Numbered | Form::One => {
-                    self.count += 1;
-                    let _ = write!(self.sql, "${}", self.count);
-                }
-            }
-            self.sql.push_str(rest);
+            self.count += 1;
+            let _ = write!(self.sql, "${}{rest}", self.count);
         }
     }
 }
@@ -185,15 +147,7 @@ mod tests {
         ];
         let text = "INSERT INTO a VALUES ($1, $2), ($3, $4);UPDATE b SET c = $5 WHERE d = $6;INSERT INTO b VALUES ($7) \
                     RETURNING b;";
-        assert_eq!(&*text_of(&steps, Form::Numbered, ""), text);
-        let nameless = "INSERT INTO a VALUES (?, ?), (?, ?);UPDATE b SET c = ? WHERE d = ?;INSERT INTO b VALUES (?) \
-                        RETURNING b;";
-        assert_eq!(&*text_of(&steps, Form::Nameless, ""), nameless);
-        assert_eq!(&*text_of(&steps, Form::Beginning, "BEGIN;"), format!("BEGIN;{nameless}"));
-        let transaction = "BEGIN;INSERT INTO a VALUES (?, ?), (?, ?);UPDATE b SET c = ? WHERE d = ?;SELECT 1 WHERE \
-                           abs((changes() = 1) - 9223372036854775807 - 1) = 0;INSERT INTO b VALUES (?) RETURNING b;COMMIT";
-        assert_eq!(&*text_of(&steps, Form::Transaction, "BEGIN;"), transaction);
-        assert_eq!(statements_of_transaction(&steps), transaction.split(';').count());
+        assert_eq!(&*text_of(&steps), text);
         assert_eq!(steps.map(|step| step.changes), [2, 1, 1]);
     }
 

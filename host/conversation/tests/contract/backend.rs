@@ -9,8 +9,7 @@ use std::time::Duration;
 use annex_conversation::{Leases, Limits, MemoryBounds, MemoryStore, PostgresStore, Replica, SqliteStore};
 use annex_database::PostgresConnections;
 use sqlx::postgres::PgConnection;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::runtime::Handle;
 
 use crate::cluster::Scratch;
@@ -84,8 +83,9 @@ impl Backend {
     /// The texts that a query of a SQLite file returns.
     pub(crate) async fn rows(&self, sql: &'static str) -> Vec<String> {
         let Self::Sqlite(file) = self else { panic!("{sql}: not a SQLite file") };
-        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
-        sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap()
+        let connection = rusqlite::Connection::open(file).unwrap();
+        let mut query = connection.prepare(sql).unwrap();
+        query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     }
 
     /// Begins the lease of a replica again.
@@ -112,10 +112,7 @@ impl Backend {
         match self {
             Self::Memory(_) => unreachable!("it is no database"),
             Self::Sqlite(file) => {
-                let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
-                let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
-                connection.close().await.unwrap();
-                number
+                rusqlite::Connection::open(file).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
             }
             Self::Postgres(url) => {
                 let mut connection = PgConnection::connect(url).await.unwrap();
@@ -132,10 +129,14 @@ impl Backend {
         match self {
             Self::Memory(_) => {}
             Self::Sqlite(file) => {
-                let options = SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(10));
-                let mut connection = options.connect().await.unwrap();
-                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
-                connection.close().await.unwrap();
+                let file = file.clone();
+                // On a thread of its own: the case may have to go on until the lock is free.
+                let executed = tokio::task::spawn_blocking(move || {
+                    let connection = rusqlite::Connection::open(file)?;
+                    connection.busy_timeout(Duration::from_secs(10))?;
+                    connection.execute_batch(&sql)
+                });
+                executed.await.unwrap().unwrap();
             }
             Self::Postgres(url) => {
                 let mut connection = PgConnection::connect(url).await.unwrap();

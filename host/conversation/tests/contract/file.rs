@@ -7,8 +7,7 @@ use annex_conversation::{
     AppendError, Arrival, Limits, OpenError, SqliteStore, StoreError, TaskSnapshot, end_lost_turn,
 };
 use annex_protocol::{Message, StreamResponse, TaskState};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::concurrency::at_once;
@@ -183,9 +182,8 @@ async fn written(pieces: usize, bytes: usize) -> (u64, u64) {
     let store = folder.open(Some("one")).await.unwrap();
     let file = folder.0.path().join("conversations.db");
     // A reader of an old state keeps SQLite from beginning the log again, so the log has everything that is written.
-    let mut reader = SqliteConnectOptions::new().filename(&file).connect().await.unwrap();
-    sqlx::query("BEGIN").execute(&mut reader).await.unwrap();
-    sqlx::query("SELECT count(*) FROM task").fetch_one(&mut reader).await.unwrap();
+    let reader = Connection::open(&file).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM task").unwrap();
     let size = |file: &Path| std::fs::metadata(file.with_extension("db-wal")).unwrap().len();
     let before = size(&file);
     let (snapshot, number) = grow(&store, pieces, bytes).await;
@@ -193,7 +191,7 @@ async fn written(pieces: usize, bytes: usize) -> (u64, u64) {
     let end = [change(&mut snapshot.clone().into_task(), TaskState::Completed, at(9_000))];
     store.add_all(snapshot.id(), number, &end, &snapshot.with(&end)).await.unwrap();
     let ended = size(&file) - before - grown;
-    reader.close().await.unwrap();
+    reader.close().unwrap();
     assert_eq!(store.load(&owner("ada"), snapshot.id()).await.unwrap().decode().unwrap().history.len(), pieces);
     (grown, ended)
 }

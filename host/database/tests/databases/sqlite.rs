@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use annex_database::{Database, OpenError, Row, SqliteDatabase, Value};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Executor};
+use annex_database::{Database, OpenError, Row, SqliteDatabase, Step, Value};
+use futures::FutureExt;
+use rusqlite::Connection;
 
-use crate::places::{ENTRIES, Folder, TestDatabase, committed, insert};
+use crate::places::{ENTRIES, Folder, INSERT, TABLE, TestDatabase, committed, insert};
 
 #[tokio::test]
 async fn closing_empties_the_log_into_the_file() {
@@ -36,15 +36,57 @@ async fn a_transaction_that_was_dropped_does_not_keep_the_file_from_being_closed
 }
 
 #[tokio::test]
+async fn a_caller_that_is_dropped_while_it_begins_leaves_no_transaction() {
+    let folder = Folder::create();
+    let database = folder.entries().await;
+    assert!(database.begin().now_or_never().is_none());
+    let step = Step::new(INSERT, [Value::Text("a"), Value::Int(1)]);
+    assert!(database.begin_with(&[step]).now_or_never().is_none());
+    Connection::open(folder.file()).unwrap().execute_batch("BEGIN IMMEDIATE; COMMIT").unwrap();
+    assert_eq!(committed(&database).await, []);
+}
+
+#[tokio::test]
+async fn a_file_whose_migrations_sqlx_has_listed_is_opened() {
+    let folder = Folder::create();
+    let connection = Connection::open(folder.file()).unwrap();
+    connection.execute_batch(TABLE.2).unwrap();
+    connection.execute_batch(LISTED_BY_SQLX).unwrap();
+    connection.execute_batch("INSERT INTO entry (name, number) VALUES ('a', 1)").unwrap();
+    drop(connection);
+    assert_eq!(committed(&folder.entries().await).await, [("a".to_owned(), 1)]);
+}
+
+/// The table of migrations as sqlx makes it, with the migration of [`ENTRIES`].
+const LISTED_BY_SQLX: &str = "
+    CREATE TABLE entry_migrations (
+        version BIGINT PRIMARY KEY,
+        description TEXT NOT NULL,
+        installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+        success BOOLEAN NOT NULL,
+        checksum BLOB NOT NULL,
+        execution_time BIGINT NOT NULL
+    );
+    INSERT INTO entry_migrations (version, description, success, checksum, execution_time)
+    VALUES (1, 'entry', TRUE, x'b5cc9a8fc8af35c91e8af204f482fa36999aa9b0ad14cec8dd4ee9d1810e02778f65407c8b9991c6f953078853c45ddb', 250000)";
+
+#[tokio::test]
+async fn a_statement_that_lacks_a_value_is_refused() {
+    let folder = Folder::create();
+    let database = folder.entries().await;
+    assert!(database.read("SELECT $1, $2", &[Value::Int(1)]).await.is_err());
+    assert_eq!(database.read("SELECT $1, $2", &[Value::Int(1), Value::Int(2)]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_new_file_that_another_process_has_locked_is_opened_once_it_is_free() {
     let folder = Folder::create();
     // The mode of a new file, from which SQLite switches without waiting for the lock.
-    let mut other =
-        SqliteConnectOptions::new().filename(folder.file()).create_if_missing(true).connect().await.unwrap();
-    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let other = Connection::open(folder.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let freed = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        other.execute("COMMIT").await.unwrap();
+        other.execute_batch("COMMIT").unwrap();
     };
     let (database, ()) = tokio::join!(folder.entries(), freed);
     assert_eq!(committed(&database).await, []);

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use annex_keyvalue::{KeyValueError, KeyValueOpenError, KeyValueStore, Quota, SqliteKeyValueStore};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{Connection as _, SqliteConnection};
+use rusqlite::Connection;
 
 use crate::{ROOMY, own, own_in, task};
 
@@ -57,28 +56,21 @@ const SECOND_VERSION: &str = "
     INSERT INTO scoped_usage VALUES ('', 'https://annex.example/own/v1', 1, 3);
 ";
 
-async fn connect(path: &Path) -> SqliteConnection {
-    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
-    SqliteConnection::connect_with(&options).await.expect("a file")
-}
-
 /// Runs SQL on a file and creates the file if needed.
-async fn run(path: &Path, sql: &'static str) {
-    let mut connection = connect(path).await;
-    sqlx::raw_sql(sql).execute(&mut connection).await.expect("valid SQL");
-    connection.close().await.expect("closed");
+fn run(path: &Path, sql: &str) {
+    Connection::open(path).expect("a file").execute_batch(sql).expect("valid SQL");
 }
 
-async fn user_version(path: &Path) -> i64 {
-    let mut connection = connect(path).await;
-    sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut connection).await.expect("a number")
+fn user_version(path: &Path) -> i64 {
+    let connection = Connection::open(path).expect("a file");
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a number")
 }
 
 #[tokio::test]
 async fn keys_of_an_older_file_are_migrated() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
-    run(&path, FIRST_VERSION).await;
+    run(&path, FIRST_VERSION);
     for _ in 0..2 {
         let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
         assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
@@ -91,7 +83,7 @@ async fn keys_of_an_older_file_are_migrated() {
 async fn a_file_from_before_the_table_of_migrations_keeps_its_keys() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
-    run(&path, SECOND_VERSION).await;
+    run(&path, SECOND_VERSION);
     let quota = Quota { max_scoped_bytes: 3, ..ROOMY };
     for _ in 0..2 {
         let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
@@ -109,9 +101,9 @@ async fn older_software_finds_its_version_in_user_version() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, sql) in [("new", ""), ("first", FIRST_VERSION), ("second", SECOND_VERSION)] {
         let path = folder.path().join(name);
-        run(&path, sql).await;
+        run(&path, sql);
         drop(SqliteKeyValueStore::open(&path).await.expect("the file opens"));
-        assert_eq!(user_version(&path).await, 2, "{name}");
+        assert_eq!(user_version(&path), 2, "{name}");
     }
 }
 
@@ -132,12 +124,12 @@ async fn a_file_opened_concurrently_is_created_once() {
 async fn a_file_of_a_later_version_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
-    run(&path, "PRAGMA user_version = 3").await;
+    run(&path, "PRAGMA user_version = 3");
     let error = SqliteKeyValueStore::open(&path).await.expect_err("a later version");
     assert!(matches!(error, KeyValueOpenError::Version { found: 3, .. }), "{error:?}");
     let text = format!("the database file {} has version 3; this software supports versions up to 2", path.display());
     assert_eq!(error.to_string(), text);
-    assert_eq!(user_version(&path).await, 3, "the file stays as it is");
+    assert_eq!(user_version(&path), 3, "the file stays as it is");
 }
 
 #[tokio::test]

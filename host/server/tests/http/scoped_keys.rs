@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annex_test_support::{TestServer, until};
+use rusqlite::Connection;
 use serde_json::{Value, json};
-use sqlx::{Connection, SqliteConnection};
 
 use crate::auth::{ADA, BOB, api_keys};
 use crate::durable::{Counting, counting, serve};
@@ -89,19 +89,18 @@ fn id_of(body: &Value) -> &str {
 }
 
 /// The entries of the file of keys: kinds and ids.
-async fn entries(folder: &Path) -> Vec<(String, String)> {
-    let url = format!("sqlite://{}", folder.join("keyvalue.sqlite").display());
-    let mut connection = SqliteConnection::connect(&url).await.expect("a database");
-    let entries = sqlx::query_as("SELECT kind, id FROM entry ORDER BY kind, id").fetch_all(&mut connection).await;
-    connection.close().await.expect("closed");
-    entries.expect("entries")
+fn entries(folder: &Path) -> Vec<(String, String)> {
+    let connection = Connection::open(folder.join("keyvalue.sqlite")).expect("a database");
+    let mut query = connection.prepare("SELECT kind, id FROM entry ORDER BY kind, id").expect("valid SQL");
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("rows");
+    rows.collect::<Result<_, _>>().expect("entries")
 }
 
 /// Waits until the removals after the answer are complete.
 async fn until_there_are(folder: &Path, expected: &[(&str, &str)]) {
     let what = format!("the file comes to have {expected:?}");
     until(&what, async || {
-        let found = entries(folder).await;
+        let found = entries(folder);
         found.iter().map(|(kind, id)| (kind.as_str(), id.as_str())).eq(expected.iter().copied())
     })
     .await;

@@ -10,7 +10,7 @@ use annex_conversation::{
 use annex_protocol::{Message, Part, TaskState};
 use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
-use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+use rusqlite::Connection;
 
 use crate::auth::{ADA, BOB, api_keys};
 
@@ -91,10 +91,10 @@ fn outline(events: &[Arc<Event>]) -> Vec<(&str, &str)> {
 }
 
 async fn sql(folder: &Path, sql: &str) {
-    let url = format!("sqlite://{}", folder.join("data/conversations.sqlite").display());
-    let mut connection = SqliteConnection::connect(&url).await.expect("a database");
-    sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.expect("valid SQL");
-    connection.close().await.expect("closed");
+    let (file, sql) = (folder.join("data/conversations.sqlite"), sql.to_owned());
+    // On a thread of its own: the server may have to run until the lock of its transaction is free.
+    let executed = tokio::task::spawn_blocking(move || Connection::open(file)?.execute_batch(&sql));
+    executed.await.expect("no panic").expect("valid SQL");
 }
 
 #[tokio::test]

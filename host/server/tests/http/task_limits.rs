@@ -8,8 +8,8 @@ use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContex
 use annex_protocol::{Artifact, Part, TaskState};
 use annex_test_support::{Events, Reply, TestConfig, TestServer};
 use async_trait::async_trait;
+use rusqlite::Connection;
 use serde_json::{Value, json};
-use sqlx::{Connection, SqliteConnection};
 
 use crate::auth::{ADA, BOB, api_keys};
 use crate::durable::{counting, id_of, serve, state};
@@ -239,12 +239,9 @@ async fn of_too_many_waiting_tasks_the_oldest_fails_and_its_readers_hear_why() {
 }
 
 /// Sets back when a task began to wait.
-async fn age(folder: &Path, id: &str) {
-    let url = format!("sqlite://{}", folder.join("conversations.sqlite").display());
-    let mut connection = SqliteConnection::connect(&url).await.expect("the database");
-    let aged = sqlx::query("UPDATE task SET status_at = 1 WHERE id = ?").bind(id);
-    assert_eq!(aged.execute(&mut connection).await.expect("a row").rows_affected(), 1);
-    connection.close().await.expect("a clean end");
+fn age(folder: &Path, id: &str) {
+    let connection = Connection::open(folder.join("conversations.sqlite")).expect("the database");
+    assert_eq!(connection.execute("UPDATE task SET status_at = 1 WHERE id = ?", [id]).expect("a row"), 1);
 }
 
 #[tokio::test]
@@ -258,7 +255,7 @@ async fn tasks_that_waited_too_long_fail_when_the_store_is_swept() {
     let young = [id_of(&asked_by(&server, None).await), id_of(&asked_by(&server, None).await)];
     server.begin_shutdown();
     server.ended().await.expect("a clean end");
-    age(folder.path(), &old).await;
+    age(folder.path(), &old);
     // A server sweeps when it starts, and each hour.
     let server = serve(&agent, &tasks).await;
     for id in [&old, &surplus] {
