@@ -129,7 +129,8 @@ fn keep(route: &Route, kept: &StoredRoute, now: u64, store: &impl Store) -> Resu
     let Route { capability, path, .. } = route;
     let own = key(capability, path);
     let keys = store.keys()?;
-    // The own key does not count: a capability that is full still takes its announcements anew.
+    // The key of this announcement does not count, so that a known route can be announced again when its capability is
+    // full.
     let others: Vec<&String> = keys.iter().filter(|key| is_of(capability, key) && **key != own).collect();
     // Routes that have expired long ago make room.
     if others.len() >= MAX_ROUTES && forget_old(&others, now, store)? == 0 {
@@ -211,8 +212,8 @@ fn is_of(capability: &str, key: &str) -> bool {
     key.split_once(' ').is_some_and(|(of, _)| of == capability)
 }
 
-/// Reads a stored route. Returns `None` if its key was removed since the listing, or if another version wrote its
-/// value.
+/// Reads a stored route. Returns `None` if the key was removed since the listing, or if another version of the
+/// extension wrote the value.
 fn read(key: &str, store: &impl Store) -> Result<Option<StoredRoute>, String> {
     Ok(store.get(key)?.and_then(StoredRoute::parse))
 }

@@ -94,7 +94,7 @@ pub struct CheckedCart {
 }
 
 /// Checks a CartMandate at `pointer`. `is_own` is true for a cart that this agent sends. Other agents use the token of
-/// such a cart, so it is not recorded as used.
+/// such a cart, so the token is not recorded as used.
 ///
 /// # Errors
 /// The mandate has faults. Each violation names one fault.
@@ -139,7 +139,8 @@ pub fn check(
     Ok(CheckedCart { cart: Cart { details_id, hashes, methods, expiry, merchant_agent, origin }, token })
 }
 
-/// The payment methods with their totals. A method's modifier may change its total, as in W3C's Payment Request.
+/// The payment methods with their totals. A modifier of a method may change the total for that method, as in W3C's
+/// Payment Request.
 fn methods(request: &Request) -> Vec<Method> {
     let total = |name: &str| {
         let modifiers = request.details.modifiers.iter().flatten();

@@ -82,7 +82,7 @@ impl Transition for Ap2 {
         let kept = TAKEN.take().iter().try_for_each(memory::keep);
         Ok(match kept {
             Ok(()) => Entry::Proceed,
-            // Clients can fill the store, so that this is no failure of the extension.
+            // Clients can fill the store, so a full store is not a failure of the extension.
             Err(reason) => Entry::Veto(format!("the cart cannot be kept now: {reason}")),
         })
     }

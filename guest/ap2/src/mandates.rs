@@ -1,4 +1,4 @@
-//! Finds the mandates in the parts of a message or an artifact, and checks each.
+//! Finds the mandates in the parts of a message or an artifact, and checks each mandate.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Rejection, Request, Violation, clock, pointer};

@@ -115,13 +115,14 @@ impl SingleUse {
         Self { pointer, until, hash }
     }
 
-    /// The key of the entry: `once/<until>/<hash>`. It shows when the entry expires, so the value need not be read.
+    /// The key of the entry: `once/<until>/<hash>`. The key shows when the entry expires, so the value need not be
+    /// read.
     fn key(&self) -> String {
         format!("once/{:012}/{}", self.until, self.hash)
     }
 }
 
-/// Records all entries. Returns those that were recorded earlier.
+/// Records all entries. Returns the entries that were recorded earlier.
 ///
 /// # Errors
 /// The store is not available or is full. The request must then be refused, because it could be accepted twice.

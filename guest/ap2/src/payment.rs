@@ -1,4 +1,4 @@
-//! Checks the content of PaymentMandates, and that each agrees with its cart.
+//! Checks the content of PaymentMandates, and that each PaymentMandate agrees with its cart.
 
 use annex_sdk::{Rejection, Violation, clock};
 use serde::Deserialize;

@@ -46,7 +46,7 @@ struct Binding {
 /// Verifies a `user_authorization` of the payment with this hash, for this cart.
 ///
 /// # Errors
-/// The authorization has a fault. The error names it, as a lower-case fragment.
+/// The authorization has a fault. The error names the fault, as a lower-case fragment.
 pub fn verify(
     parameters: &Parameters,
     authorization: Option<&str>,

@@ -1,13 +1,13 @@
 //! The decisions of verifiers, stored until their tasks resume.
 //!
-//! A waiting task may be cancelled and then never resumes, without notice to the extension. Therefore only the latest
+//! A waiting task may be cancelled. It never resumes, and the extension is not notified. Therefore only the latest
 //! decisions are kept, so that old ones cannot use up the extension's keys. A key consists of the decision's number and
 //! the task's id, with a space between them, so that keys sort by age.
 
 use annex_sdk::keyvalue::Keys;
 
-/// The maximum number of stored decisions. With the longest reasons they take half of the bytes that the grant allows
-/// by default. One listing returns all of their keys.
+/// The maximum number of stored decisions. This many decisions with the longest reasons take half of the bytes that the
+/// grant allows by default. One listing returns the keys of all decisions.
 pub const MAX_KEPT: usize = 250;
 
 /// The key of the counter from which each decision gets its number.

@@ -5,8 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::HMAC;
 
-/// The text that is signed together with the task's id. A signature that was made for another purpose begins with another text,
-/// so it does not pass for the state of a task.
+/// The text that is signed together with the task's id. Texts that are signed for another purpose begin differently, so
+/// their signatures are not accepted in the state of a task.
 const PURPOSE: &str = "in-task-authorization state: ";
 
 /// The state of a task: `<task id>.<code>`. The full stop and the code need no escapes in a URI.

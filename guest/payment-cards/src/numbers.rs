@@ -5,8 +5,8 @@ use std::iter;
 /// The maximum number of digits of a card number.
 const LONGEST: usize = 19;
 
-/// True if the text contains a card number. Its digits are adjacent or in groups, with one space or hyphen between two
-/// groups. Digits next to a letter belong to a word, such as a file name.
+/// True if the text contains a card number. The digits of a card number are adjacent or in groups, with one space or
+/// hyphen between two groups. Digits next to a letter belong to a word, such as a file name.
 pub fn has_card_number(text: &str) -> bool {
     let mut rest = text.as_bytes();
     let mut run = Run::default();
@@ -46,8 +46,8 @@ impl Run {
         self.ends.push(self.digits.len());
     }
 
-    /// True if some consecutive groups are a card number. Other numbers may be next to it, such as the year and the
-    /// security code. Each group is combined with at most 18 others.
+    /// True if some consecutive groups are a card number. Other numbers may be next to the card number, such as the
+    /// year and the security code. Each group is combined with at most 18 other groups.
     fn has_card_number(&self) -> bool {
         let starts = iter::once(0).chain(self.ends.iter().copied());
         starts.enumerate().any(|(group, start)| {
@@ -58,7 +58,7 @@ impl Run {
 }
 
 fn is_card_number(digits: &[u8]) -> bool {
-    // The network comes first: it costs less, and few numbers pass.
+    // The network is checked first: this check costs less, and few numbers pass it.
     is_of_network(digits) && has_check_digit(digits)
 }
 
@@ -90,7 +90,7 @@ fn has_check_digit(digits: &[u8]) -> bool {
         .enumerate()
         .map(|(place, digit)| {
             let digit = u32::from(digit - b'0');
-            // For every second digit from the end: the digit sum of its double.
+            // Every second digit from the end is doubled. The digits of the result are added.
             if place % 2 == 0 { digit } else { digit * 2 / 10 + digit * 2 % 10 }
         })
         .sum();

@@ -26,7 +26,7 @@ pub fn addition(parameters: &Parameters, call: &Outgoing) -> Result<Addition, Re
     if let Some(client) = &parameters.sign_as {
         let cannot = |error: String| Violation::new("", format!("cannot be signed: {error}"));
         let key = client.signing_key().map_err(cannot)?;
-        // The passport is sent as it is signed, to the same digits.
+        // The passport is sent in the text that is signed, with the same digits.
         passport = passport.as_signed().map_err(cannot)?;
         passport.signature = key.sign(&passport.canonical().map_err(cannot)?);
     }

@@ -1,5 +1,5 @@
-//! The Secure Passport extension, version 1: a client sends statements about itself and its user. It signs them if the
-//! agent accepts only signed statements.
+//! The Secure Passport extension, version 1: a client sends statements about the client and its user. If the agent
+//! accepts only signed statements, the client signs the statements.
 //!
 //! This file has the hooks. The format of a passport is in [`passport`], its signature in [`signature`], the server's
 //! side in [`server`], and the client's side in [`client`].

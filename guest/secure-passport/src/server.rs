@@ -10,7 +10,7 @@ use crate::passport::{Passport, PassportError};
 /// # Errors
 /// The request must be refused. The rejection has the reason.
 pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Result<Option<Json>, Rejection> {
-    // The public specification puts the passport on the message. An entry on the request is none.
+    // The public specification puts the passport on the message. An entry on the request is not a passport.
     let shown = metadata.iter().find(|entry| entry.location == Location::Message && entry.key == parameters.uri);
     let Some(entry) = shown else { return Ok(None) };
     let base = entry.pointer();
@@ -43,7 +43,7 @@ fn verified(parameters: &Parameters, base: &str, passport: Passport) -> Result<(
     let refusal = |message: &str| Err(Violation::new(format!("{base}/signature"), message).into());
     let (Some(signature), Some(client)) = (&passport.signature, parameters.client(&passport.client_id)) else {
         return match (parameters.require_signature, &passport.signature) {
-            // The signature of an unknown client proves nothing, and is not held against it either.
+            // The signature of an unknown client proves nothing, but is no reason for a refusal either.
             (false, _) => Ok((passport, false)),
             (true, None) => refusal("is required"),
             (true, Some(_)) => refusal("cannot be verified: the client is not known here"),
@@ -73,7 +73,7 @@ fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport) -> R
         // A client can send any number of keys. The answer lists only a readable number.
         return Err(Rejection::Violations(unsupported.iter().take(64).map(violation).collect()));
     }
-    // Their number alone: keys are the client's words, and may be many.
+    // The log gets only the number of keys, because the client chooses the keys and may send many.
     log::warn(&format!("{} keys of a passport are not supported and dropped", unsupported.len()));
     passport.state.retain(|(key, _)| is_supported(key));
     Ok(())

@@ -38,8 +38,8 @@ struct Input {
     up_to: u64,
 }
 
-/// Makes the addition with the events to share, and the call that waits for their acknowledgement. Nothing is shared
-/// with an agent that does not declare the extension.
+/// Makes the addition with the events to share, and the call that waits for the acknowledgement of these events.
+/// Nothing is shared with an agent that does not declare the extension.
 pub fn before(
     parameters: &Parameters,
     call: &Outgoing,
@@ -175,11 +175,12 @@ impl Input {
         Ok(Self { mode, peer, revision, events, up_to })
     }
 
-    /// The events for the agent. Usually these are the events after the boundary. If the last call got no answer, they
-    /// are all events, as long as the limits allow: the agent may have lost the conversation.
+    /// The events for the agent: usually the events after the boundary. After a call without an answer, the agent may
+    /// have lost the conversation. All events are then shared if the limits allow, otherwise the events after the
+    /// boundary.
     fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<SharedEvents, Violation> {
         let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
-        // The call before got no answer, perhaps because the agent has lost the conversation.
+        // The previous call got no answer, perhaps because the agent has lost the conversation.
         if boundary.is_some_and(|boundary| boundary.is_open) {
             let all = self.since(0, agent);
             if check_limits(&all, limits).is_ok() {
@@ -191,7 +192,7 @@ impl Input {
     }
 
     /// The events for an agent that has the events up to `base`. The agent's own answers are included only if `base` is
-    /// 0, because the agent may have lost them then.
+    /// 0, because an agent without any events may have lost its answers too.
     fn since(&self, base: u64, agent: &str) -> SharedEvents {
         let newer = self.events.iter().filter(|event| event.seq > base);
         let marked = newer.map(|event| Event { yours: event.agent.as_deref() == Some(agent), ..event.clone() });

@@ -105,7 +105,7 @@ fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
     let part = node.object()?;
     let metadata = part.get("metadata").map(|metadata| metadata.object()).transpose()?;
     let is_marked = |name: &str| metadata.as_ref().and_then(|metadata| metadata.get(name));
-    // Any value but `false` makes it a thought: in doubt it stays behind.
+    // Any value except `false` makes the part a thought: in case of doubt the part is not shared.
     let is_thought = |name: &str| is_marked(name).is_some_and(|node| node.json() != "false");
     if part.is_set("thought")? || is_thought("adk_thought") || is_thought("thought") {
         return Ok(None);
@@ -117,7 +117,7 @@ fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
         let kind = is_marked("adk_type").map(|kind| kind.text()).transpose()?.unwrap_or_default();
         return tool_text(&kind, &data);
     }
-    // A URL may be signed, and bytes are no text: of a file its name is shared and nothing else.
+    // A URL may be signed, and bytes are not text, so only the name of a file is shared.
     if part.get("raw").is_some() || part.get("url").is_some() {
         let name = part.get("filename").map_or(Ok(String::new()), |name| name.text())?;
         return Ok(Some(format!("(a file: {name:?})")));

@@ -86,8 +86,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Reads the agent's limits from its declaration on the Agent Card (JSON). If the limits cannot be read, this side
-    /// applies none, and the agent refuses events that exceed its limits.
+    /// Reads the agent's limits from the agent's declaration on the Agent Card (JSON). If the limits cannot be read,
+    /// this side applies none, and the agent refuses events that exceed the agent's limits.
     pub fn declared(declaration: &str) -> Self {
         #[derive(Deserialize)]
         struct Declaration {

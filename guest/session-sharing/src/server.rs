@@ -103,7 +103,7 @@ impl PendingEvents {
 /// Returns the acknowledgement, if this event ends the turn successfully: the agent answered, or waits for the client.
 ///
 /// This also records the shared events, unless [`PendingEvents::note`] has done so before. If another extension keeps
-/// the agent from running, they can only be recorded here.
+/// the agent from running, the events can only be recorded here.
 pub fn acknowledge(
     parameters: &Parameters,
     taken: &mut PendingEvents,

@@ -28,7 +28,7 @@ pub struct SharedEvents {
     pub mode: Mode,
     /// The peer that owns the conversation.
     pub peer: String,
-    /// The revision of the history. A new one begins when events were changed or removed.
+    /// The revision of the history. A new revision begins when events were changed or removed.
     pub revision: u64,
     /// The number of the last event that the agent has before the message.
     pub base: u64,

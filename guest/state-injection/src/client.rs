@@ -1,5 +1,5 @@
 //! The client's side, as in the article that introduced the extension: adds the program's state to the message, and
-//! returns the state in the answer to the program.
+//! gives the program the state that is in the answer.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation};
@@ -26,7 +26,7 @@ pub fn add_to_call(parameters: &Parameters, call: &Outgoing) -> Result<Addition,
     }
 }
 
-/// The state in an answer. If the answer has several states, returns the last one. `None` if it has no state.
+/// The state in an answer. If the answer has several states, returns the last one. `None` if the answer has no state.
 pub fn returned_state(parameters: &Parameters, event: Incoming) -> Option<Json> {
     let own = |(key, state): (String, Json)| (key == parameters.state_key).then_some(state);
     // An agent that has not activated the extension may have written anything under the key.

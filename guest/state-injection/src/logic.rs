@@ -1,5 +1,5 @@
-//! The decisions of the extension, as functions of their arguments only. Their names come from the article that
-//! introduced the extension. `spec.md` lists the hook that calls each.
+//! The decisions of the extension, as functions of their arguments only. The names of the functions come from the
+//! article that introduced the extension. `spec.md` lists the hook that calls each function.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -73,7 +73,7 @@ pub fn get_state(
 }
 
 /// Validates the received state together with the stored state, and returns the violations. Because of the stored
-/// state, a later turn may send only its changes. Keys of scopes other than `session` are not validated.
+/// state, a later turn may send only the values that it changes. Keys of scopes other than `session` are not validated.
 pub fn is_valid_schema(
     schema: &StateSchema,
     entry: &MetadataEntry,

@@ -37,8 +37,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Reads each parameter with `get`, which returns a string or JSON text. The JSON object with all parameters need
-    /// not be parsed then.
+    /// Reads each parameter with `get`, which returns a string or JSON text. Therefore the JSON object with all
+    /// parameters need not be parsed.
     pub fn look_up(get: impl Fn(&str) -> Result<Option<String>, String>) -> Result<Self, String> {
         let uri = get("uri")?.unwrap_or_else(|| DEFAULT_URI.to_owned());
         let state_key = get("state_key")?.unwrap_or_else(|| default_state_key(&uri));

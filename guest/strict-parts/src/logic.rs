@@ -56,7 +56,7 @@ fn check_part(parameters: &Parameters, pointer: &str, part: &Members<'_>) -> Vec
 }
 
 fn check_data(parameters: &Parameters, pointer: &str, part: &Members<'_>, data: &str) -> Vec<Violation> {
-    // The first rule that is for the part decides, also where a later one would take its data.
+    // The first rule for the part decides, even if a later rule would accept the data of the part.
     let Some(rule) = parameters.schemas.iter().find(|rule| is_for(rule, part)) else {
         return vec![Violation::new(pointer, is_for_none(parameters))];
     };

@@ -159,7 +159,7 @@ fn fill_memory() -> ! {
     }
 }
 
-/// Makes host calls with the most work that the host accepts, without end.
+/// Makes host calls without end. Each call is the largest work that the host accepts.
 fn validate_for_ever(schema: &str, instance: &str) -> ! {
     loop {
         if let Err(error) = schema::validate(schema, instance) {
@@ -200,7 +200,7 @@ fn misuse_schemas(number: usize) -> ! {
             let lengths = list(2_000, &|length| format!(r#"{{"minLength":{}}}"#, 1_000_000 + length));
             validate_for_ever(&format!(r#"{{"anyOf":[{lengths}]}}"#), &text(900_000))
         }
-        // The most work in one call that the host accepts: many texts, each read by many subschemas.
+        // The maximum work in one call that the host accepts: many texts, each read by many subschemas.
         4 => {
             let lengths = list(150, &|length| format!(r#"{{"maxLength":{}}}"#, length % 9));
             let texts = list(20_000, &|_| "\"0123456789\"".to_owned());

@@ -22,8 +22,8 @@ const COMMAND_KEY: &str = "test/command";
 /// The metadata key that `respond` writes.
 const RESPONSE_KEY: &str = "test/response";
 
-/// The commands of the current request. `check` and `validate` read them from its metadata; other hooks run later in
-/// the same instance.
+/// The commands of the current request. `check` and `validate` read the commands from the metadata of the request.
+/// Other hooks run later in the same instance.
 static REQUESTED: OnceLock<Hooks> = OnceLock::new();
 
 /// Reads the commands of the request, once.

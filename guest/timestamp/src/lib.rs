@@ -36,8 +36,8 @@ impl Response for Timestamp {
     }
 }
 
-/// Runs in a client. Adds a timestamp to the client's message if the agent declares the extension. Returns the
-/// timestamp of the agent's answer to the calling program.
+/// Runs in a client. Adds a timestamp to the client's message if the agent declares the extension. Gives the calling
+/// program the timestamp of the agent's answer.
 impl Client for Timestamp {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
         // An agent that does not declare the extension would not read the stamp.

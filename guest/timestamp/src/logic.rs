@@ -45,11 +45,11 @@ impl From<Config> for Parameters {
 }
 
 /// True if the event needs a timestamp: a message, an artifact, or a status with a message. An existing timestamp
-/// stays, because its author knew the time better.
+/// stays, because the sender that set the timestamp knew the time better.
 pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
     let is_stampable = match event.kind {
         EventKind::Message | EventKind::Artifact => true,
-        // A TaskStatus of A2A has no metadata of its own, so the stamp goes on its message.
+        // A TaskStatus of A2A has no metadata of its own, so the stamp is put on the message of the status.
         EventKind::Status => event.has_message,
     };
     is_stampable && !event.present.contains(&parameters.key)

@@ -12,7 +12,8 @@ use crate::model::{ToolCall, ToolResult};
 const TYPE: &str = "adk_type";
 const CALL: &str = "function_call";
 const RESPONSE: &str = "function_response";
-/// The metadata key of a call whose result the client sends later. The tool's preliminary answer has the key too.
+/// The metadata key that marks a call whose result the client sends later. It also marks the tool's preliminary answer
+/// to such a call.
 const LONG_RUNNING: &str = "adk_is_long_running";
 /// The metadata key for the signatures that a model's provider adds to a call. The provider expects them back with the call.
 const SIGNATURES: &str = "adk_thought_signature";

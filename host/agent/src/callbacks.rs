@@ -55,8 +55,8 @@ pub trait Callbacks: Send + Sync {
         Ok(None)
     }
 
-    /// Called after each answer of the model. May change the answer. Pieces that the client has already received are
-    /// then replaced.
+    /// Called after each answer of the model. May change the answer. If the text changes, it replaces the pieces that
+    /// the client has already received.
     async fn after_model(&self, _context: &mut CallbackContext, _answer: &mut ModelAnswer) -> Result<(), AgentError> {
         Ok(())
     }

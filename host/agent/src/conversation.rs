@@ -1,4 +1,5 @@
-//! Converts the events of a session into the turns of a prompt, and finds the calls of a task without a result.
+//! Converts the events of a session into a prompt, which is a list of [`Turn`]s. Finds the tool calls of a task whose
+//! results the client has yet to send.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -64,7 +64,8 @@ pub trait AgentExecutor: Send + Sync {
         None
     }
 
-    /// Tells whether a remote agent answered its last request. Sends no request. `None` for local agents.
+    /// Tells whether a remote agent answered the last request of this server. Sends no request. `None` for local
+    /// agents.
     fn is_reached(&self) -> Option<bool> {
         None
     }

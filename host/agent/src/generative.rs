@@ -241,7 +241,7 @@ fn fields(adapter: Adapter, variable: Option<String>, model: &str) -> Result<Hea
         let (name, before) = adapter.key_field();
         let value = HeaderValue::try_from(format!("{before}{}", key.trim()));
         let mut value = value.map_err(|_| GenerativeError::Key { variable, model: model.to_owned() })?;
-        // Debug output hides a sensitive value, and HTTP/2 does not put it into its table.
+        // Debug output hides a sensitive value, and HTTP/2 keeps the value out of the header table.
         value.set_sensitive(true);
         fields.insert(name, value);
     }

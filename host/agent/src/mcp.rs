@@ -38,7 +38,7 @@ impl McpServers {
     /// Starts the servers in parallel and lists their tools. Relative paths start at `folder`.
     ///
     /// # Errors
-    /// Names the server that cannot be started or lacks a tool that its config names.
+    /// Names the server that cannot be started or lacks a tool that the config of the server names.
     pub fn start<'a>(configs: &'a [McpConfig], folder: &'a Path) -> BoxFuture<'a, Result<ServersAndTools, McpError>> {
         Box::pin(async move {
             // At the first failure the other starts are dropped, which stops their servers.

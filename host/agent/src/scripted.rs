@@ -29,15 +29,15 @@ use pattern_memory::Reservation;
 use rule::{Rule, RuleAnswer};
 
 const NAME: &str = "scripted";
-/// The most patterns in all rules of a script.
+/// The maximum number of patterns in all rules of a script together.
 const MAX_PATTERNS: usize = 100;
-/// The most bytes of all patterns' texts together.
+/// The maximum size of the texts of all patterns together, in bytes.
 const MAX_PATTERN_TEXT: usize = 8 << 10;
-/// The most bytes of all compiled patterns together.
+/// The maximum size of all compiled patterns together, in bytes.
 const MAX_KEPT: usize = 8 << 20;
-/// The most nanoseconds of work for an answer that is found on a thread that also serves requests.
+/// The maximum CPU time, in nanoseconds, for an answer that is found on a thread that also serves requests.
 const SMALL_WORK: u64 = 2_000_000;
-/// The most nanoseconds of work for an answer.
+/// The maximum CPU time, in nanoseconds, for an answer.
 const MAX_WORK: u64 = 4_000_000_000;
 
 /// The script of a [`ScriptedModel`].
@@ -49,7 +49,7 @@ pub struct ScriptConfig {
     pub rules: Vec<RuleConfig>,
     /// The answer if no rule applies.
     pub fallback: String,
-    /// The most bytes of compiled patterns for a tenant's script. `None` for a script of the operator.
+    /// The maximum size of the compiled patterns of a tenant's script, in bytes. `None` for a script of the operator.
     #[serde(skip)]
     share: Option<usize>,
 }
@@ -136,7 +136,7 @@ pub enum ScriptError {
     /// All rules together exceed a limit.
     #[error("its rules have {given} {what} together; at most {most} are allowed")]
     Script {
-        /// The quantity that all rules together have too much of, such as patterns.
+        /// The name of the quantity that exceeds its limit when all rules are counted together, such as `patterns`.
         what: &'static str,
         /// The amount that the script has.
         given: usize,
@@ -288,7 +288,7 @@ impl ScriptConfig {
 }
 
 impl Script {
-    /// The most nanoseconds of one core that [`Self::answer`] needs.
+    /// The maximum CPU time, in nanoseconds, that [`Self::answer`] takes.
     fn cost(&self, prompt: &Prompt) -> u64 {
         self.rules.iter().map(|rule| rule.cost(prompt)).fold(0, u64::saturating_add)
     }

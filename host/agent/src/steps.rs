@@ -11,9 +11,9 @@ use serde::Serialize;
 use crate::call_times::{CallEnd, CallTimes};
 use crate::work::CpuTime;
 
-/// The most recorded steps of one turn. Later steps are not recorded.
+/// The maximum number of recorded steps of one turn. Later steps are not recorded.
 const MAX_STEPS: usize = 256;
-/// The most bytes of a name or an error.
+/// The maximum size of a name or an error, in bytes. Longer texts are cut.
 const MAX_TEXT: usize = 256;
 
 /// The steps of one turn, in the order of their beginning. Clones share the steps. A turn records at most 256 steps,
@@ -95,8 +95,8 @@ pub struct Tokens {
     pub output: Option<u64>,
 }
 
-/// The most tokens that one call may count, for its prompt and answer together. The limit is higher than the limit of any
-/// model.
+/// The maximum number of tokens that are counted for one call, for its prompt and answer together. The limit is higher
+/// than the limit of any model.
 const MAX_TOKENS: u64 = 1 << 32;
 
 impl Tokens {
@@ -178,7 +178,7 @@ impl Steps {
         }
     }
 
-    /// Records a step and returns its index; `None` if it is not recorded.
+    /// Records a step and returns its index; `None` if the step is not recorded.
     fn record(&self, kind: StepKind, name: &str) -> Option<usize> {
         let mut steps = self.lock()?;
         let index = (steps.len() < MAX_STEPS).then_some(steps.len());

@@ -44,13 +44,13 @@ pub enum TemplateError {
     },
 }
 
-/// The most variables of a template. Repeated variables count each time, because each is looked up at every call of the
-/// model.
+/// The maximum number of variables of a template. Repeated variables count each time, because each one is looked up at
+/// every call of the model.
 const MAX_VARIABLES: usize = 1_000;
-/// The most artifacts of a template. Each is read from the store.
+/// The maximum number of artifacts of a template. Each artifact is read from the store.
 const MAX_ARTIFACTS: usize = 64;
 
-/// The most bytes of a rendered template.
+/// The maximum size of a rendered template, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
 /// A pattern for an identifier of Unicode, as in Python.
@@ -128,7 +128,7 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
 /// [`TemplateError::TooMany`]
 pub fn check_template(template: &str) -> Result<(), TemplateError> {
     let mut variables = 0;
-    // With a value for everything it cannot fail.
+    // Each variable gets a value, so none is missing.
     render(template, |_| {
         variables += 1;
         Some(Json::string(""))
@@ -157,7 +157,7 @@ pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     if !template.contains(ARTIFACT_PREFIX) {
         return names;
     }
-    // With a value for each variable it cannot fail. The rendered text is not used.
+    // Each variable gets a value, so none is missing. The rendered text is not used.
     let _ = render(template, |key| {
         names.extend(key.strip_prefix(ARTIFACT_PREFIX).map(str::to_owned));
         Some(Json::string(""))

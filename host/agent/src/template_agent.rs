@@ -20,11 +20,11 @@ use run::Run;
 const ARTIFACT: &str = "result";
 /// The default limit on rounds of tool calls in one turn.
 const MAX_TOOL_ROUNDS: u32 = 8;
-/// The most tool calls in one answer of the model.
+/// The maximum number of tool calls in one answer of the model.
 pub(crate) const MAX_CALLS: usize = 64;
-/// The most tool calls of one turn.
+/// The maximum number of tool calls of one turn.
 const MAX_CALLS_OF_TURN: usize = 256;
-/// The most events of the conversation in a prompt. Older events are omitted.
+/// The maximum number of events of the conversation in a prompt. Older events are omitted.
 const HISTORY: usize = 1_000;
 
 /// Renders its instruction from the session's state and lets a model answer the conversation with the help of tools.
@@ -47,8 +47,8 @@ pub struct TemplateAgent {
     pub model: Arc<dyn Model>,
     /// The tools that the model may call.
     pub tools: Tools,
-    /// The most rounds of tool calls in one turn, each with at most 64 calls and all together with at most 256.
-    /// Default: 8.
+    /// The maximum number of rounds of tool calls in one turn. One round has at most 64 calls, and all rounds of a turn
+    /// together have at most 256. Default: 8.
     pub max_tool_rounds: u32,
     /// The callbacks of the embedding program.
     pub callbacks: Option<Arc<dyn Callbacks>>,

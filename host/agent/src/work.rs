@@ -17,11 +17,12 @@ pub(crate) type Places = LazyLock<FairPlaces>;
 
 /// Threads for the work of turns.
 pub(crate) static ANSWERING: Places = Places::new(all_cores_but_one);
-/// Threads for compilation, when an agent is loaded or a config is checked. They are separate, so that turns do not
-/// delay the compilation.
+/// Threads for compilation, when an agent is loaded or a config is checked. Turns use other threads, so that turns do
+/// not delay the compilation.
 pub(crate) static COMPILING: Places = Places::new(all_cores_but_one);
 
-/// Creates one place less than the machine has cores. The last core stays free for requests without such work.
+/// Creates one place fewer than the machine has cores, so that one core stays free for requests without such work.
+/// There is always at least one place.
 fn all_cores_but_one() -> FairPlaces {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     FairPlaces::new(cores.saturating_sub(1).max(1))

@@ -16,7 +16,7 @@ use crate::{AuthConfigError, principal};
 
 const MIN_KEY_BYTES: usize = 16;
 const MAX_KEY_BYTES: usize = 1024;
-/// The most bytes that are read of a key file.
+/// The maximum size of a key file, in bytes.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
 type Digest = [u8; SHA256_OUTPUT_LEN];

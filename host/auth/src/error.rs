@@ -83,9 +83,9 @@ pub enum AuthConfigError {
     KeyLength {
         /// The principal of the key.
         principal: String,
-        /// The fewest bytes of a key.
+        /// The minimum length of a key, in bytes.
         minimum: usize,
-        /// The most bytes of a key.
+        /// The maximum length of a key, in bytes.
         maximum: usize,
     },
     /// A digest is not 64 hexadecimal digits.

@@ -53,7 +53,8 @@ impl Jwks {
         self.keys.iter().find(|key| key.algorithm == algorithm && key.kid.as_deref() == Some(kid))
     }
 
-    /// The key of a set with a single key. `None` if the set has several keys, or if its key is for another algorithm.
+    /// The only key of the set. `None` if the set has no key or several keys, or if the only key is for another
+    /// algorithm.
     pub(crate) fn only(&self, algorithm: Algorithm) -> Option<&PublicKey> {
         match self.keys.as_slice() {
             [key] if key.algorithm == algorithm => Some(key),

@@ -12,7 +12,7 @@ use crate::{Algorithm, AuthConfigError, JWT_SCHEME, Jwks, Principal, principal};
 
 /// The longest token, in bytes. A longer token is refused before it is parsed.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
-/// The most bytes of a file with keys.
+/// The maximum size of a file with keys, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_LEEWAY_SECONDS: u64 = 300;
 

@@ -1,4 +1,5 @@
-//! Test cases for extensions: a turn, a call of a method or a call of a client, with the expected outcome.
+//! Test cases for extensions. A case is a turn, a call to a method, or a call that a client makes, with the expected
+//! outcome.
 //!
 //! A case runs in the host's own chain, with the limits of the project's settings and without a server. Every input is
 //! in the case, so that each run gives the same result: the clock stands still, random numbers come from a seed, keys

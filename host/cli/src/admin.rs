@@ -22,9 +22,9 @@ use crate::{output, progress};
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The default URL of the admin API. It has the address that the config of `annex init` suggests.
 const DEFAULT_URL: &str = "http://127.0.0.1:9998";
-/// The most bytes of a file with a token.
+/// The maximum size of a file with a token, in bytes.
 const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
-/// The most bytes of an answer. The largest answers are whole sessions.
+/// The maximum size of an answer, in bytes. The largest answers are whole sessions.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// The arguments of each command that calls the admin API: the server, the token and the form of the output.

@@ -40,10 +40,11 @@ impl Build {
             output::note(&format!("build.watch names {}, which is not there", path.display()));
         }
         let component = project.component();
-        // Compiled as `annex test` and a server run it, which find it in the cache then.
+        // Compiled with the same settings as for `annex test` and for a server, so that both find the code in the
+        // cache.
         let config = annex_authoring::runtime_config(serve::cache());
         let granted = settings.installation.grants.clone();
-        // Wherever the config lies.
+        // An absolute path is right wherever the config lies.
         let folder = project.folder.canonicalize().unwrap_or_else(|_| project.folder.clone());
         let name = format!("{}.wasm", project.manifest.name);
         let in_config = folder.join(name);
@@ -72,7 +73,7 @@ impl Build {
                 missing.join("`, `")
             )));
         }
-        // Last, so that the component of an earlier build stays when this one is of no use.
+        // Last, so that the component of an earlier build stays if the new one cannot be used.
         built.place(&project)?;
         Ok(())
     }

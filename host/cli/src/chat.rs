@@ -76,11 +76,11 @@ impl Chat {
         let agent = self.location.agent(&self.calling, Vec::new()).await?;
         let requested = &self.calling.extensions;
         let state = state.map(|state| Injection::new(&state, requested, agent.card())).transpose()?;
-        // In a conversation that goes on the agent has the rest of the state already, and checks the whole.
+        // In a continued conversation the agent already has the rest of the state, and checks the whole state.
         if let Some(state) = state.as_ref().filter(|_| conversation.session.context_id().is_none()) {
             state.check(agent.card(), &self.location.address)?;
         }
-        // From here on, so that none is missed between two waits for one.
+        // Created once, so that no Ctrl-C is missed between two waits.
         let interrupts = signal(SignalKind::interrupt())?;
         Talk { agent, calling: self.calling, state, conversation, interrupts }.run().await
     }
@@ -142,7 +142,7 @@ impl Talk {
         if let Some(error) = said.as_ref().err().and_then(|error| error.downcast_ref()) {
             self.note_failure(error);
         }
-        // The answer so far and the conversation are kept also where the request failed: its task may go on.
+        // The answer so far and the conversation are kept even if the request failed, because the task may continue.
         transcript.finish()?;
         self.conversation.take_note(text, transcript.into_words());
         self.conversation.returned(outcome.returned_states(&self.calling.extensions));
@@ -183,8 +183,8 @@ impl Talk {
             transcript.show(event)
         };
         let exchange = turn::exchange(&self.agent, self.calling.parameters()?, message, streams, take);
-        // Giving up the request does not end the task, whose life does not depend on streams. So it is cancelled by its
-        // id below.
+        // Dropping the request does not end the task, because a task does not depend on streams. So the task is
+        // cancelled by its id below.
         let ended = tokio::select! {
             ended = exchange => Some(ended),
             _ = self.interrupts.recv() => None,

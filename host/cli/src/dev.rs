@@ -46,13 +46,13 @@ impl Dev {
             "annex dev serves this machine alone, without credentials; {} is not an address such as 127.0.0.1:8787",
             self.listen
         );
-        // A port that is taken is found out before the first build, which may take long.
+        // A port in use is reported before the first build, because the build may take long.
         let free = TcpListener::bind(self.listen);
         drop(free.with_context(|| format!("cannot listen on {}; --listen names another address", self.listen))?);
         let mut sources = Some(Watch::of(Project::open(&self.project)?));
         // Begun once: a signal between two waits would be lost otherwise.
         let mut shutdown = pin!(serve::shutdown());
-        // A first mistake is mended like any later one, so it does not end the command.
+        // A mistake in the first build is corrected like any later one, so it does not end the command.
         loop {
             let served = tokio::select! {
                 biased;

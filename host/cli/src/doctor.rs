@@ -55,6 +55,6 @@ fn row(finding: &Finding) -> String {
         Gravity::Warning => Tint::Warning,
         Gravity::Error => Tint::Bad,
     };
-    // Broken before it is coloured: the signs of a colour take no columns.
+    // The line was broken before it is coloured, because the escapes of a colour take no columns.
     format!("{}{}", tint.on_standard_output(&word), row.strip_prefix(&word).unwrap_or_default())
 }

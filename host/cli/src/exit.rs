@@ -37,7 +37,7 @@ impl Failure {
 
     fn code(self) -> u8 {
         match self {
-            // As clap ends a command.
+            // The status with which clap ends a command.
             Self::Usage => 2,
             Self::Refused => 3,
             Self::Unreachable => 4,

@@ -90,7 +90,7 @@ pub(crate) async fn examine(
     // The default config has no compile cache, so that a component on trial leaves nothing on the disk.
     let runtime = Runtime::new(config)?;
     let _progress = progress::of_compiling();
-    // The file is looked at before the trial, which runs it: what is no extension is refused here.
+    // The file is inspected before the trial, which runs it: a file that is not an extension is refused here.
     let inspected = runtime.inspect(candidate.bytes.to_vec()).await;
     let inspected = inspected.with_context(|| format!("{} is refused", candidate.file.display()));
     let inspected = inspected.map_err(|error| Failure::Refused.of(error))?;

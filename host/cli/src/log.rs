@@ -26,7 +26,7 @@ mod json;
 use batch::STANDARD_ERROR;
 use json::JsonLine;
 
-/// The most bytes of one field.
+/// The maximum size of one field, in bytes. Longer fields are cut.
 const MAX_FIELD: usize = 8 << 10;
 
 /// The filter that hides a notice of PostgreSQL. The notice says at each start that the tables of the migrations already exist.
@@ -81,7 +81,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
     let mut writer = CappedWriter { inner: Line(writer), room: MAX_FIELD };
     match write!(writer, "{value:?}") {
-        // The writer of the rest of the field is told to stop, which is no error of the line.
+        // The field was cut. This stops the writing of the field and is not an error of the line.
         Err(_) if writer.room == 0 => write!(writer.inner, "…"),
         written => written,
     }

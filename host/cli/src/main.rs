@@ -14,7 +14,7 @@
 //!
 //! The code map in ARCHITECTURE.md has all crates, and what each may not know.
 
-// The future of a server is one type, which is made of those of all its steps.
+// The future of a server contains the futures of all its steps, which exceeds the default recursion limit.
 #![recursion_limit = "256"]
 
 use std::env;
@@ -111,7 +111,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Components are compiled by processes of this program, which must not begin as the others do.
+    // A server starts this program to compile components. Such a process ends within this call.
     annex_runtime::compile_if_asked();
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -140,7 +140,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the asynchronous runtime does not start")?;
     let result = runtime.block_on(async {
         let result = match command {
-            // Boxed, as the session command below: both futures are large, and the largest would set the size of all.
+            // Large futures are boxed, because the largest one sets the size of the whole future.
             Command::Serve(serve) => Box::pin(serve.run()).await,
             Command::Proxy(proxy) => Box::pin(proxy.run()).await,
             Command::Init(init) => init.run(),
@@ -166,11 +166,11 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Man(man) => man.run(Arguments::command()),
             Command::Dev(dev) => Box::pin(dev.run()).await,
         };
-        // Also those of agents that were being loaded, or were let go, when the server ended.
+        // This also ends the programs of agents that were being loaded or dropped when the server ended.
         annex_server::end_programs().await;
         result
     });
-    // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.
+    // A slow look-up of a name, for example of a receiver, must not delay the exit. All other work has ended by now.
     runtime.shutdown_background();
     result
 }

@@ -81,16 +81,16 @@ impl New {
             None => Vec::new(),
         };
         ensure!(!hooks.is_empty(), "an extension without a hook does nothing; name one with --hooks");
-        // In the order of the contract, each once, however they were named.
+        // Each hook once, in the order of the contract, regardless of how the hooks were named.
         let hooks = HOOKS.into_iter().filter(|hook| hooks.contains(hook)).collect();
-        // Whatever else an extension does, its author wants to see what it does. The log needs no grant.
+        // Every author wants to see what the extension does, and the log needs no grant.
         let is_chosen = |capability: &Capability| *capability == Capability::Logging || with.contains(capability);
         let capabilities = Capability::ALL.into_iter().filter(is_chosen).collect();
         Ok(Choice { name, language, hooks, capabilities, uri: self.uri })
     }
 }
 
-/// The most bytes of a URI.
+/// The maximum size of a URI, in bytes.
 const MAX_URI: usize = 2 << 10;
 
 /// Parses a URI, and refuses characters that need escapes. The URI is written into source text of every language, and

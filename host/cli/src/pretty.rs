@@ -31,7 +31,8 @@ pub(crate) fn pretty_text(json: &str) -> String {
         let closes = matches!(character, '}' | ']');
         // The text is valid JSON, so each closing bracket has had an opening one.
         depth -= usize::from(closes);
-        // The line after an opening bracket waits for its first value, so that an empty one stays `{}`.
+        // The line break after an opening bracket is added only before a first value, so that an empty object stays
+        // `{}`.
         if is_empty != closes {
             break_line(&mut text, depth);
         }

@@ -13,7 +13,7 @@ use annex_runtime::compilations;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// An operation that ends within this time gets no line.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The most bytes of a name in the line.
+/// The maximum size of a name in the line, in bytes.
 const MAX_NAME: usize = 40;
 
 /// Moves to the first column and erases the line.
@@ -60,7 +60,7 @@ impl Progress {
         }
         let ended = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&ended);
-        // A thread of its own, because the workers may be busy with what it tells of.
+        // A thread of its own, because the workers may be busy with the work whose progress is shown.
         let thread = thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 show(what());

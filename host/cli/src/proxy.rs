@@ -59,7 +59,8 @@ impl Proxy {
         let file = self.write.as_deref().unwrap_or(Path::new(UNNAMED));
         let text = self.config(file.parent().unwrap_or(Path::new(""))).await?;
         let mut config = Config::parse(file, &text)?;
-        // Not before: components were loaded on trial, and the log is to begin with those that are served.
+        // The log starts only here: components were loaded on trial before, and the log should begin with the served
+        // ones.
         log::start()?;
         if self.write.is_some() {
             keep(file, &text)?;

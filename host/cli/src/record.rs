@@ -82,7 +82,7 @@ impl Record {
         let client = self.target.client()?.on(&self.tenant);
         let bounds = Recording { turns: Some(self.turns), bytes: Some(self.bytes), seconds: Some(self.time) };
         let within = Duration::from_secs(self.time).saturating_add(GRACE);
-        // From now on, so that Ctrl-C keeps what was written.
+        // Ctrl-C is handled from here on, so that the turns written so far are kept.
         let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
         let path = ["extensions", &self.extension, "record"];
         let answer = tokio::select! {

@@ -13,7 +13,7 @@ use toml::Table;
 use crate::exit::Failure;
 use crate::{component, output, progress, serve};
 
-/// The most bytes of a file with settings.
+/// The maximum size of a file with settings, in bytes.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// If a recorded and a new value differ, each of them is shown with at most this many bytes.
 const MAX_SIDE: usize = 400;

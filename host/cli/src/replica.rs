@@ -46,7 +46,7 @@ fn listed(replica: &ReplicaAnswer) -> String {
     let who = name.as_deref().or(id.as_deref()).unwrap_or("this process");
     let phase = known(phase);
     let standing = match lease_left_ms {
-        // It cannot say so itself.
+        // Such a process cannot report this itself.
         Some(left) if *left <= 0 => "gone, or stands still: its lease is over".to_owned(),
         Some(left) => format!("{phase}, lease for {}.{} s", left / 1_000, left % 1_000 / 100),
         None => phase,

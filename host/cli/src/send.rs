@@ -87,7 +87,7 @@ impl Send {
             return Ok(());
         }
         let injection = injection?;
-        // In a conversation the agent has the rest of the state already, and checks the whole.
+        // In a continued conversation the agent already has the rest of the state, and checks the whole state.
         if self.context.is_none() && self.task.is_none() {
             injection.check(card, &self.location.address)?;
         }

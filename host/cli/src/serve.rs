@@ -148,7 +148,8 @@ fn suggestion(app: &App, example: &Example) -> String {
     if let Some(credentials) = &example.credentials {
         command.push_str(&format!(" \\\n    {credentials}"));
     }
-    // The server refuses a message that does not activate what is required, so the suggestion does.
+    // The server refuses a message that does not activate the required extensions, so the suggested command activates
+    // them.
     let is_asked_for =
         |extension: &&Arc<Extension>| extension.is_required() && extension.selection().activate != Activate::Always;
     for extension in app.installed().iter().filter(is_asked_for) {

@@ -9,7 +9,7 @@ use annex_server::ExtensionConfig;
 use anyhow::{Context, anyhow};
 use toml::Table;
 
-/// The most bytes of a file with settings.
+/// The maximum size of a file with settings, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 /// The settings of one extension: their TOML, and the installation that the host makes from it.

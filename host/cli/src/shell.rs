@@ -8,7 +8,8 @@ pub(crate) fn word(text: &str) -> Cow<'_, str> {
     if !text.is_empty() && text.bytes().all(is_plain) {
         return Cow::Borrowed(text);
     }
-    // Within single quotes a POSIX shell reads all as it is but the quote, which is closed, escaped and opened again.
+    // Within single quotes a POSIX shell changes no character. For a single quote in the text, the quotes are closed,
+    // an escaped quote follows, and the quotes are opened again.
     Cow::Owned(format!("'{}'", text.replace('\'', "'\\''")))
 }
 

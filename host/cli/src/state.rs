@@ -36,7 +36,7 @@ impl Injection {
     /// When the state violates the schema. The error lists each violation with its JSON pointer.
     pub(crate) fn check(&self, card: &AgentCard, address: &str) -> anyhow::Result<()> {
         let Some(schema) = schema(card, &self.uri) else { return Ok(()) };
-        // The card is a stranger's: its schema is bounded to a second of work.
+        // The schema is on a stranger's card, so the work with the schema is limited to a second.
         let validated = Schema::compile(schema.get()).and_then(|schema| schema.validate(self.state.get()));
         let violations = match validated {
             Ok(violations) => violations,

@@ -39,7 +39,7 @@ struct Template {
 impl Template {
     fn of(schema: &Json) -> anyhow::Result<Self> {
         let unusable = |reason: String| anyhow!("the agent's state schema cannot be used: {reason}");
-        // Compiled for its checks alone: the walk would not end in a schema whose references lead back.
+        // Compiled only to check the schema: the walk below would not end in a schema with circular references.
         Schema::compile(schema.get()).map_err(unusable)?;
         let mut walk = Walk { root: schema, optional: Vec::new() };
         let json = walk.value(schema, "");
@@ -110,7 +110,7 @@ impl Walk<'_> {
                 }
             }
         }
-        // A schema may require what only one of its parts describes.
+        // A schema may require a property that only one of its parts describes.
         for property in &mut found {
             property.is_required |= required.contains(&property.name);
         }

@@ -19,7 +19,7 @@ type List = tenants::List<Line>;
 type TenantAnswer = tenants::Tenant<Line>;
 type RemovedTenant = tenants::RemovedTenant<Line>;
 
-/// The most bytes of a text that this command sends. A server may have a lower limit.
+/// The maximum size of a text that this command sends, in bytes. A server may have a lower limit.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Show, add, change and remove tenants of a running server, through its admin API.
@@ -155,7 +155,8 @@ impl TenantArgs {
                 let answer = client.call(Method::GET, &["tenants", &self.name], None::<&()>).await?;
                 let tenant: TenantAnswer =
                     serde_json::from_str(&answer).context("the answer is none of the admin API")?;
-                // One of the config has no number, and the server says that it cannot be changed there.
+                // A tenant of the config has no revision. The server then answers that the tenant cannot be changed
+                // over the API.
                 tenant.listed.rev.unwrap_or_default()
             }
         };

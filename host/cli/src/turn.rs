@@ -19,7 +19,7 @@ mod transcript;
 pub(crate) use outcome::Outcome;
 pub(crate) use transcript::Transcript;
 
-/// The most bytes that are shown of the details of an agent's error.
+/// The maximum number of bytes that are shown of the details of an agent's error.
 const MAX_DETAILS: usize = 16 << 10;
 
 /// Sends a message. With `streams`, calls `take` with each event of the answer, otherwise once with the whole answer. Returns

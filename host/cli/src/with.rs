@@ -113,8 +113,8 @@ async fn load(
 
 fn installation(file: Option<&Path>) -> anyhow::Result<Installation> {
     let mut installation = settings::read(file)?.installation;
-    // There is no session and no task on this side: who may read them reads nothing. The half that a server runs imports
-    // them, and it is the same component.
+    // This side has no session and no task, so these grants let a component read nothing. They are given because the
+    // half of the same component that a server runs imports these interfaces.
     installation.grants.session_state.get_or_insert_default();
     installation.grants.task = true;
     Ok(installation)

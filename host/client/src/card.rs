@@ -19,7 +19,7 @@ use crate::http::{self as transport, Http, Response};
 
 /// The largest card, in bytes. Smaller than the limit for answers, because cards are cached.
 const MAX_CARD_BYTES: usize = 1 << 20;
-/// The most bytes that are read of an error response.
+/// The maximum number of bytes that are read from an error response.
 const MAX_REASON_BYTES: usize = 4 << 10;
 const CARD_PATH: &str = "/.well-known/agent-card.json";
 /// The longest time that a card is cached, regardless of the agent's `max-age`.

@@ -7,7 +7,7 @@ use crate::config::ClientConfig;
 use crate::http::Http;
 use crate::{Agent, ClientError};
 
-/// Finds agents by their cards. It caches cards and reuses connections, so that a program needs only one.
+/// Finds agents by their cards. A client caches cards and reuses connections, so a program needs only one client.
 pub struct Client {
     config: ClientConfig,
     http: Http,

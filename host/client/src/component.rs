@@ -102,8 +102,8 @@ impl Interceptor for ComponentInterceptor {
         };
         let (started, addition) = ClientCall::start(&self.extension, &outgoing).await?;
         let UnderWay(under_way) = call.context.get_or_insert_default::<UnderWay>();
-        // The context holds only what can be cloned, so the call is behind an Arc.
-        // It is dropped with the call, so the instance goes also when no answer ever comes.
+        // The context holds only what can be cloned, so the call is behind an Arc. It is dropped with the call, so the
+        // instance is dropped even if no answer comes.
         under_way.push((Arc::clone(&self.extension), Arc::new(Mutex::new(started))));
         self.add(addition, call)
     }

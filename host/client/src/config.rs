@@ -29,7 +29,7 @@ pub struct ClientConfig {
     pub silence: Duration,
     /// The largest answer, and the largest event of a stream, in bytes.
     pub max_bytes: usize,
-    /// The most cached cards. When the cache is full, the card that was unused for longest is removed.
+    /// The maximum number of cached cards. When the cache is full, the card that was unused for longest is removed.
     pub max_cards: NonZeroUsize,
     /// Hosts, each as `name` or `name:port`. Interfaces at these hosts may be used in addition to interfaces at the card's
     /// origin. Such an interface must have the card's scheme or `https`. Header fields are sent to these hosts too.

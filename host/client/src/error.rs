@@ -233,9 +233,9 @@ impl From<RemoteError> for ClientError {
     }
 }
 
-/// The most bytes of a server's text in an error.
+/// The maximum number of bytes that an error quotes from a server's text.
 const MAX_WORDS: usize = 300;
-/// The most characters of a body that an error quotes if the body is not A2A.
+/// The maximum number of characters that an error quotes from a body that is not A2A.
 const QUOTED_CHARS: usize = 200;
 
 /// The beginning of `body`, at most [`QUOTED_CHARS`] characters.

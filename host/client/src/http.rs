@@ -165,7 +165,7 @@ impl Body for Response {
     async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let Self { url, silence, body } = self;
         match body {
-            // It counts the silence itself.
+            // reqwest measures the silence itself.
             Incoming::Reqwest(response) => response.chunk().await.map_err(|error| failed(url, error)),
             Incoming::Direct(answer) => {
                 let chunk = async { answer.chunk().await.map_err(|error| failed_direct(url, error)) };
@@ -215,11 +215,12 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     // The screen refuses from within the client, at the bottom of its error.
     let mut causes = std::iter::successors(std::error::Error::source(&source), |cause| (*cause).source());
     match causes.find_map(|cause| cause.downcast_ref::<UrlRefusal>()) {
-        // It may resolve the next time.
+        // The name may resolve the next time.
         None | Some(UrlRefusal::UnknownName { .. }) => {}
         Some(refused) => return ClientError::Screened { url, source: refused.clone() },
     }
-    // A timeout while connecting is both. It counts as unreachable, because nothing was sent.
+    // A timeout while connecting is both a timeout and a failed connection. It counts as unreachable, because nothing
+    // was sent.
     if source.is_connect() {
         ClientError::Unreachable { url, source: cause_of_unreachable(&source).into() }
     } else if source.is_timeout() {

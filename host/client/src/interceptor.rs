@@ -59,8 +59,8 @@ pub trait Interceptor: Send + Sync {
         Ok(())
     }
 
-    /// Called after each answer, and for each event of a stream, before the caller gets it. The interceptors run in
-    /// reverse order. Errors of the agent are not shown to interceptors.
+    /// Called after each answer, and for each event of a stream, before the caller gets the answer or the event. The
+    /// interceptors run in reverse order. Errors of the agent are not shown to interceptors.
     ///
     /// # Errors
     /// An error takes the place of the answer or event, and ends the stream.

@@ -73,7 +73,7 @@ impl ServiceParameters {
         Ok(())
     }
 
-    /// Adds a header field, such as a credential. gRPC sends it as metadata.
+    /// Adds a header field, such as a credential. gRPC sends the field as metadata.
     ///
     /// # Errors
     /// When the field is already set, or the binding sets this field itself.

@@ -62,7 +62,7 @@ pub enum SessionError {
 }
 
 impl ClientSession {
-    /// Creates a session for a new conversation. The agent will create its context.
+    /// Creates a session for a new conversation. The agent will create the context.
     pub fn new() -> Self {
         Self::default()
     }
@@ -109,9 +109,9 @@ impl ClientSession {
         self.task_state() == Some(TaskState::InputRequired)
     }
 
-    /// Adds a message to the conversation: sets the message's context and its latest task. If the task waits for input,
-    /// the message continues it; otherwise the message refers to it. A context or task that the message already has is
-    /// kept.
+    /// Adds a message to the conversation: sets the context of the message, and names the latest task of the
+    /// conversation. If the task waits for input, the message continues the task. Otherwise the message only refers to
+    /// the task. A context or task that the message already has is kept.
     pub fn place(&self, message: &mut Message) {
         if message.context_id.is_none() {
             message.context_id.clone_from(&self.context_id);
@@ -143,9 +143,9 @@ impl ClientSession {
         }
     }
 
-    /// Records a failed request. The agent may or may not have received it. The next message therefore refers to a task
-    /// that waited for input, instead of continuing it. A request that this client refused before sending changes
-    /// nothing.
+    /// Records a failed request. The agent may or may not have received the request. The next message therefore refers
+    /// to a task that waited for input, instead of continuing it. A request that this client refused before sending
+    /// changes nothing.
     pub fn note_failure(&mut self, error: &ClientError) {
         let awaited_input = self.awaits_input();
         if let Some((_, state)) = self.task.as_mut().filter(|_| awaited_input && !error.is_own_refusal()) {

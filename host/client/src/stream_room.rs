@@ -21,7 +21,7 @@ impl StreamRoom {
     /// Counts received bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] when they exceed the limit.
+    /// [`NoRoom`] when all received bytes together exceed the limit.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), NoRoom> {
         let rest = |left: usize| left.checked_sub(bytes);
         // Relaxed suffices, because streams share only this number and no other memory.

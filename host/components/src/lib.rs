@@ -17,8 +17,8 @@ pub const STRICT_PARTS: &str = concat!(env!("OUT_DIR"), "/strict-parts.wasm");
 pub const PAYMENT_CARDS: &str = concat!(env!("OUT_DIR"), "/payment-cards.wasm");
 /// The path of the component that adds a trace of the agent's steps to its answers.
 pub const TRACEABILITY: &str = concat!(env!("OUT_DIR"), "/traceability.wasm");
-/// The path of the component that receives a client's statements about itself and its user. The client signs them if
-/// the agent must be able to trust its statements.
+/// The path of the component that receives statements of a client about the client and its user. If the agent requires
+/// trusted statements, the client signs the statements.
 pub const SECURE_PASSPORT: &str = concat!(env!("OUT_DIR"), "/secure-passport.wasm");
 /// The path of the component that marks the status of a task while the task generates an image.
 pub const GENERATING_IMAGE: &str = concat!(env!("OUT_DIR"), "/generating-image.wasm");

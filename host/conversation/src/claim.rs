@@ -33,9 +33,9 @@ pub enum Claim {
     New(TaskId),
     /// Another caller is deciding about the message. If that caller accepts the message, the message belongs to this task.
     Open(TaskId),
-    /// The message came before, and went to this task.
+    /// The message came before, and was processed for this task.
     Repeated(TaskId),
-    /// The message came before, and was answered with this message.
+    /// The message came before, and this message is its answer.
     Answered(Box<Message>),
     /// A different message with the same id came before.
     Different,

@@ -79,11 +79,12 @@ struct Writing {
     staged: Vec<Entry>,
     /// True until the first append, which brings the submission to the store.
     is_first: bool,
-    /// The append that is under way. It stays here if its caller has dropped it, and may be stored then.
+    /// The append that is under way. If the caller drops the future of an append, the append stays here, because the
+    /// store may have stored its entries.
     under_way: Option<UnderWay>,
 }
 
-/// An append without its answer: its entries, and the task as they leave it.
+/// An append whose result is not known yet: the entries that the call added, and the task after the append.
 struct UnderWay {
     added: Vec<Entry>,
     task: TaskSnapshot,
@@ -119,7 +120,7 @@ impl Conversation {
         (fence, submission): (Fence, Submission),
         beginning: Beginning,
     ) -> QueuedTurn {
-        // The last event tells whether the message of the turn has an answer.
+        // At least one event is read, because the last event tells whether the message of the turn has an answer.
         let beginning = Beginning { history: beginning.history.max(1), ..beginning };
         QueuedTurn { hold: Hold::new(store, key, (fence, submission), Standing::Accepted), beginning }
     }
@@ -216,7 +217,7 @@ impl Conversation {
         if let Some(events) = self.inner.view().take_history(window) {
             return Ok(events);
         }
-        // It is read again, because it may be large and the turn long.
+        // The history is read again and not kept, because it may be large and the turn long.
         let Hold { store, key, .. } = &self.inner.hold;
         Ok(store.conversation(key, window).await?.history)
     }
@@ -347,7 +348,7 @@ impl QueuedTurn {
         let Self { hold, beginning } = self;
         let waited = hold.store.wait(&hold.key, &hold.fence, window(beginning.history)).await;
         if let Err(AppendError::Fenced) = &waited {
-            // It is another process's.
+            // The turn belongs to another process.
             hold.set(Standing::Over);
         }
         waited
@@ -394,11 +395,12 @@ impl Inner {
     ) -> Result<Appended, AppendError> {
         let mut entries = Cow::Borrowed(added);
         if !writing.staged.is_empty() {
-            // Whatever becomes of them: an event that cannot be stored fails the turn, and must not fail its end.
+            // Taken out even if the write fails: an event that cannot be stored fails the turn, and must not fail the
+            // end of the turn too.
             let staged = mem::take(&mut writing.staged);
             entries = staged.into_iter().chain(added.iter().cloned()).collect();
         }
-        // Whatever becomes of them: unless all goes well the history is read again.
+        // Taken out even if the write fails: the history is then read again.
         let history = self.view().history.take();
         let dropped = writing.under_way.take();
         let appended = match (self.try_write(writing, (added, &entries), (ends, outcome)).await, dropped) {
@@ -422,7 +424,8 @@ impl Inner {
         Ok(appended)
     }
 
-    /// Appends the entries, some of which are `added` by this call. An append whose caller goes stays under way.
+    /// Appends `entries`: staged entries, and then the entries that this call has `added`. If the caller drops the
+    /// future, the append stays under way.
     async fn try_write(
         &self,
         writing: &mut Writing,
@@ -445,7 +448,7 @@ impl Inner {
         })
     }
 
-    /// Follows an append that is stored.
+    /// Applies a stored append to the task and the state that this turn sees.
     fn wrote(&self, writing: &mut Writing, stored: UnderWay) {
         let UnderWay { added, task, number } = stored;
         (writing.task, writing.number, writing.is_first) = (task, number, false);

@@ -162,7 +162,7 @@ impl StoredEntry {
     /// entries.
     ///
     /// # Errors
-    /// When it cannot be encoded.
+    /// When the update cannot be encoded.
     pub fn update_json(&self) -> Result<Option<Cow<'_, str>>, serde_json::Error> {
         match &self.content {
             EntryContent::Json(Kind::Update, json) => Ok(Some(Cow::Borrowed(json))),
@@ -236,7 +236,7 @@ impl Event {
     /// apart.
     pub(crate) fn kept(event: Arc<Self>) -> Arc<Self> {
         if event.artifacts.is_empty() && !event.state_delta.has_temp() {
-            // The usual case: whoever appends it and whoever reads it share it.
+            // The usual case: the caller that appends the event and all readers share it.
             return event;
         }
         let mut kept = Self::clone(&event);

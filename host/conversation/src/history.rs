@@ -153,13 +153,13 @@ impl Artifacts {
     /// dropped.
     pub(crate) fn put(&mut self, name: &str, parts: &Parts, limits: &Limits) {
         let previous = self.entries.iter().position(|entry| entry.name == name).map(|index| self.take(index));
-        // A name that had made room begins at version 1 again: nothing of it is kept.
+        // A name whose artifact was dropped for others begins at version 1 again, because nothing of it is kept.
         let version = previous.map_or(1, |previous| previous.artifact.version + 1);
         let bytes = size::of_parts(parts);
         let artifact = StoredArtifact { version, parts: parts.clone() };
         self.entries.push(KeptArtifact { name: name.to_owned(), artifact, bytes });
         self.bytes += bytes;
-        // The new version stays, whatever the limits: one that is too large alone was refused before.
+        // The new version is never dropped here: a version that exceeds the limits alone was refused before.
         while self.entries.len() > limits.artifacts.max(1) || self.bytes > limits.artifact_bytes.max(bytes) {
             self.take(0);
         }

@@ -128,7 +128,7 @@ impl ConversationKey {
             principal => [PRINCIPAL, principal].concat(),
         };
         let tenant: Arc<str> = match owner.tenant.as_str() {
-            // Shared by all of a server without tenants.
+            // Without tenants, all keys share one empty text.
             "" => Arc::default(),
             tenant => tenant.into(),
         };

@@ -177,12 +177,12 @@ impl TaskLimits {
     /// [`Excess::Task`].
     pub fn check_message(&self, size: &TaskSize, message: &Message) -> Result<(), Excess> {
         let added = size::of_message(message);
-        // A small limit, too, leaves at least one to the answer.
+        // Even a small limit keeps at least 1 for the answer.
         let for_clients = |limit: usize| limit.saturating_sub((limit / ANSWER_PART).max(1));
         // A message of a client brings no artifacts, so their number is not checked.
         first_excess([
             (Measure::Bytes, size.bytes.saturating_add(added), for_clients(self.bytes)),
-            // Where one message is the limit, the one that begins the task is let in all the same.
+            // If the limit is one message, the message that begins the task is accepted nevertheless.
             (Measure::Messages, size.messages.saturating_add(1), for_clients(self.messages).max(1)),
             (Measure::Logged, size.logged.saturating_add(added), for_clients(self.bytes.saturating_mul(LOG_FACTOR))),
         ])
@@ -211,7 +211,7 @@ impl TaskSize {
                 // These change no task, see `TaskSnapshot::with`.
                 StreamResponse::Task(_) | StreamResponse::Message(_) => return self,
             },
-            // What is said in the conversation is no part of the task.
+            // Events and notes belong to the conversation and not to the task.
             Entry::Event(_) | Entry::Note(_) => return self,
         };
         let bytes = size::of_entry(entry);

@@ -146,7 +146,7 @@ impl ConversationStore for MemoryStore {
         after: u64,
         (limit, _bytes): (usize, usize),
     ) -> Result<Vec<StoredEntry>, StoreError> {
-        // They are in memory already, so their bytes do not matter.
+        // The entries are in memory already, so the limit on bytes does not matter.
         Ok(self.lock().tasks.entries_after(task, after, limit))
     }
 
@@ -166,7 +166,7 @@ impl ConversationStore for MemoryStore {
         let contents = self.lock();
         let mut found = contents.tasks.matching(owner, query);
         let total = found.len() as u64;
-        // Only now: the total is that of all pages.
+        // Only after the total was computed, because the total covers all pages.
         found.retain(|(cursor, _)| query.after.as_ref().is_none_or(|after| cursor < after));
         found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
         let fitting = fitting(found.iter().take(query.limit).map(|(_, bytes)| *bytes));

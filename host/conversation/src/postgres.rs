@@ -21,7 +21,7 @@ impl SqlStore<PostgresDatabase> {
     ///
     /// # Errors
     /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a later version of the
-    /// software wrote the tables. Neither repeats the URL.
+    /// software wrote the tables. Neither error contains the URL.
     pub async fn open(connections: &PostgresConnections, limits: Limits) -> Result<Self, OpenError> {
         Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?, limits))
     }

@@ -77,7 +77,7 @@ impl Departure {
 pub struct TurnOfTask {
     /// The fence of the turn.
     pub fence: Fence,
-    /// True if the lease of its process is valid.
+    /// True if the lease of the process that works on the turn is valid.
     pub is_alive: bool,
 }
 

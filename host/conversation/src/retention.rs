@@ -10,7 +10,7 @@ use crate::key::Owner;
 /// and a conversation its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The rule for conversations. Their age counts from their last change.
+    /// The rule for conversations. The age of a conversation counts from its last change.
     pub conversations: Keep,
     /// The rule for finished tasks and for answers to messages. The age of a task counts from its final status.
     /// Unfinished tasks always stay.
@@ -91,6 +91,6 @@ impl WaitingBounds {
 }
 
 fn before(now: i64, age: Duration) -> i64 {
-    // `Duration::MAX` stands for ever and has more milliseconds than the number, so the age is cut off there.
+    // `Duration::MAX` has more milliseconds than an `i64` can hold, so the age is cut off there.
     now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }

@@ -40,8 +40,8 @@ pub struct Append<'a> {
     /// The fence of the writing turn. `None` for a writer without a turn, which may write only while no turn works on
     /// the conversation.
     pub by: Option<&'a Fence>,
-    /// The submission with which the turn entered the queue. The store marks its message as accepted, and keeps its
-    /// text until the turn ends.
+    /// The submission with which the turn entered the queue. The store marks the message of the submission as accepted,
+    /// and keeps the text of the submission until the turn ends.
     pub submission: Option<&'a Submission>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
     pub entries: &'a [Entry],
@@ -56,7 +56,7 @@ pub struct Append<'a> {
 /// The outcome of a turn. The events of the turn stay in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Outcome<'a> {
-    /// The turn ended with its task. The task stays in the state that the entries have given it.
+    /// The result of the turn is a task. The task stays in the state that the entries have given it.
     #[default]
     Task,
     /// The turn ended with a message as the answer. A repeated message gets the same answer. The task is deleted.
@@ -81,9 +81,9 @@ pub struct Appended {
 /// A dropped call has stored its change in whole or not at all.
 #[async_trait]
 pub trait ConversationStore: Send + Sync + 'static {
-    /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet. If the
-    /// process that claimed the message has lost its lease, the caller gets the claim. A failed call leaves no claim, at the latest when its statement
-    /// is over.
+    /// Claims a message for `task`, unless another caller has claimed the message before. The task need not exist yet.
+    /// If the process that claimed the message has lost its lease, the caller gets the claim. If a call fails, but its
+    /// statement makes the claim anyway, the store takes the claim back.
     ///
     /// # Errors
     /// [`AppendError::Name`] and [`AppendError::Store`].
@@ -227,7 +227,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// Deletes the oldest finished tasks of one tenant until `count` are left, and returns the number of deleted tasks.
     ///
     /// # Errors
-    /// [`StoreError::Database`]. What was deleted until then stays deleted.
+    /// [`StoreError::Database`]. Earlier deletions stay.
     async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError>;
 
     /// Wakes the waiting turns of a conversation whose queue may have moved in another process. Without such hints,

@@ -140,7 +140,7 @@ impl TaskSnapshot {
         if self.state().is_terminal() && added <= SHORT {
             return Ok(());
         }
-        // Only what seems to be too large is looked at.
+        // The exact size is computed only if the estimate exceeds a limit.
         limits.check(&self.size()).or_else(|_| limits.check(&self.exact_size()))
     }
 
@@ -153,7 +153,7 @@ impl TaskSnapshot {
     }
 
     fn exact_size(&self) -> TaskSize {
-        // Whoever looks at the task makes its values, whose size is exact.
+        // This call assembles the values of the task. From then on the size is exact.
         let _ = self.task();
         self.size()
     }
@@ -163,7 +163,7 @@ impl TaskSnapshot {
     pub fn with(&self, entries: &[Entry]) -> Self {
         let (state, status_at) = entries.iter().rev().find_map(status).unwrap_or((self.state(), self.status_at()));
         let size = entries.iter().fold(self.size(), TaskSize::with);
-        // A small task costs little to copy. One that is finished grows no more, and is stored as one JSON.
+        // Copying a small task costs little. A finished task grows no more, and is stored as one JSON.
         if size.bytes <= SMALL || state.is_terminal() {
             return Self::read(self.assembled(entries), size.logged);
         }
@@ -181,7 +181,7 @@ impl TaskSnapshot {
     /// The task as JSON on one line.
     ///
     /// # Errors
-    /// When it cannot be encoded.
+    /// When the task cannot be encoded.
     pub fn json(&self) -> Result<Cow<'_, str>, JsonError> {
         match self.inner.json.get() {
             Some(json) => Ok(Cow::Borrowed(json)),
@@ -215,7 +215,7 @@ impl TaskSnapshot {
         match Arc::try_unwrap(self.inner) {
             Ok(Inner { form: Form::Whole(task, _), .. }) => task,
             Ok(Inner { form: Form::Grown(grown), .. }) => grown.into_task(),
-            // Somebody else holds this snapshot, so its values are copied.
+            // Another clone of this snapshot exists, so its values are copied.
             Err(inner) => Self { inner }.assembled(&[]),
         }
     }

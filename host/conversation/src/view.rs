@@ -31,12 +31,12 @@ pub(crate) struct KnownHistory {
 impl View {
     /// The view of a conversation that was just read. The read requested the `asked` latest events.
     pub(crate) fn of(found: ConversationSnapshot, asked: usize, task: &TaskId) -> Self {
-        // The message of a turn that another process has begun.
+        // True for the message of this turn, if another process has begun the turn.
         let is_its = |event: &Arc<Event>| event.is_from_user() && *event.invocation_id == *task.as_str();
         let is_unanswered = found.history.last().is_some_and(is_its);
         Self {
             exists: found.exists(),
-            // Where nothing was said before, all events are those of the turn.
+            // If nothing was said before, all events are those of the turn.
             history: (asked > 0 || !found.exists()).then(|| KnownHistory {
                 events: found.history,
                 asked: if found.number == 0 { usize::MAX } else { asked },

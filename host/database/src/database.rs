@@ -53,9 +53,9 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// statements do not fit into one round trip, or if a [`Sql::Whole`] does not change exactly one row.
     fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows. On SQLite, the text may
-    /// be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, with the rows of all of its statements. A statement then has
-    /// no semicolon within it.
+    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns the rows that the statement
+    /// returns. On SQLite, the text may be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, whose statements contain no
+    /// semicolon. In this case, the result contains the rows that all of its statements return.
     fn change(
         &self,
         sql: &'static str,

@@ -97,7 +97,7 @@ impl SqliteDatabase {
         Ok(Self { readers: Readers::of(Arc::clone(&file)), file, writer: Arc::new(Mutex::new(writer)) })
     }
 
-    /// Waits for the writer connection, for one transaction.
+    /// Waits until the writer connection is free, and takes it for one transaction.
     async fn writer(&self) -> sqlx::Result<SqliteTransaction> {
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
         let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;

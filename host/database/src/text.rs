@@ -15,7 +15,7 @@ pub(crate) enum Form {
     One,
 }
 
-/// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
+/// The maximum number of cached texts. A full cache is cleared, so that rare texts do not stay for ever.
 const MAX_TEXTS: usize = 1_000;
 
 /// The SQL text of the steps. The parameters are numbered over all statements.

@@ -13,7 +13,7 @@ pub fn of_tenant<F: Future>(tenant: Arc<str>, done: F) -> impl Future<Output = F
     TENANT.scope(tenant, done)
 }
 
-/// Runs a future for the current tenant. Wrap a spawned task in this if it works for the tenant.
+/// Runs a future for the current tenant. Wrap a spawned task in this if the task works for the tenant.
 pub fn of_same_tenant<F: Future>(done: F) -> impl Future<Output = F::Output> {
     of_tenant(current_tenant(), done)
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::rule::{Attributes, Purpose, Verdict};
 
-/// The number of paths that are remembered after a warning. Warnings about further paths are repeated.
+/// The maximum number of paths that are remembered after a warning. Warnings about further paths are repeated.
 const MAX_REMARKED: usize = 1_000;
 
 /// Opens a regular file for reading, if the rule allows the file for this purpose. A symbolic link is followed and its target

@@ -143,7 +143,8 @@ fn write_events(result: Result<Reply<EventStream>, A2aError>) -> Result<Response
 /// Writes the agent's value. Fails if the value is invalid in A2A, or if protobuf cannot carry it.
 fn written<P, T: IntoProto<P>>(value: T) -> Result<P, A2aError> {
     value.into_proto().map_err(|error| match error.to_string() {
-        // The value is without fault, and the text says which bindings carry it. Others are a fault of the agent.
+        // If protobuf cannot carry the value, the value itself is valid, and the text names the bindings that carry it.
+        // All other errors are faults of the agent.
         reason if error.is_not_carried => A2aError::UnsupportedOperation { reason },
         reason => A2aError::InvalidAgentResponse { reason },
     })

@@ -15,11 +15,11 @@ use tonic_types::pb;
 
 use crate::convert::{self, IntoProto};
 
-/// The most bytes of an error message. Escaped in a header, each byte may need three.
+/// The maximum size of an error message, in bytes. Escaped in a header, each byte may need three.
 const MAX_MESSAGE_BYTES: usize = 1024;
-/// The most bytes of a value in an ErrorInfo's metadata, and of a text in a field violation.
+/// The maximum size, in bytes, of a value in an ErrorInfo's metadata, and of a text in a field violation.
 const MAX_TEXT_BYTES: usize = 256;
-/// The most bytes of the encoded details. Base64 turns three bytes into four.
+/// The maximum size of the encoded details, in bytes. Base64 turns three bytes into four.
 const MAX_DETAILS_BYTES: usize = 2048;
 
 /// The details of an error that have a message type in this crate.
@@ -118,7 +118,7 @@ fn value(detail: &Json) -> Option<Any> {
     let wrapped =
         detail.to::<WrappedValue>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
     let value = wrapped.map_or_else(|| detail.clone(), |wrapped| wrapped.value);
-    // The error goes out without this detail where protobuf cannot carry it.
+    // If protobuf cannot carry this detail, the error is sent without it.
     Some(any_of(VALUE, &value.into_proto().ok()?))
 }
 
@@ -146,7 +146,7 @@ fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
     let mut detail = pb::BadRequest::default();
     let mut left = room;
     for violation in violations.into_iter().map(violation) {
-        // Its key and its length take a few bytes more.
+        // The key and the length of the entry take a few more bytes.
         let Some(rest) = left.checked_sub(violation.encoded_len() + ENTRY_BYTES) else { break };
         left = rest;
         detail.field_violations.push(violation);

@@ -6,8 +6,8 @@ use annex_database::{Migrations, OpenError, PostgresConnections, PostgresDatabas
 
 use crate::sql::{KeyDatabase, SqlKeyValueStore, statements};
 
-/// Keys in a PostgreSQL database. It may be the same database that stores the tasks. Any number of processes may write. An
-/// advisory lock per bucket serializes its changes.
+/// Keys in a PostgreSQL database. It may be the same database that stores the tasks. Any number of processes may write.
+/// An advisory lock per bucket serializes the changes of the bucket.
 pub type PostgresKeyValueStore = SqlKeyValueStore<PostgresDatabase>;
 
 /// Migrations of the key tables.
@@ -25,14 +25,14 @@ impl KeyDatabase for PostgresDatabase {
 }
 
 impl SqlKeyValueStore<PostgresDatabase> {
-    /// Runs the migrations on a shared pool. Closing the store closes the pool for everyone who shares it.
+    /// Runs the migrations on a shared pool. Closing the store closes the pool for all stores that share the pool.
     ///
     /// [`scopes`](crate::KeyValueStore::scopes) skips a scope if one of its keys was set within `spared`. Another process may
     /// have set this key in a turn whose task or conversation is not stored yet. `spared` must be longer than any turn.
     ///
     /// # Errors
-    /// [`OpenError::Database`] if the database cannot be reached, [`OpenError::Migration`] if a later version of the software
-    /// wrote the tables. Neither contains the URL.
+    /// [`OpenError::Database`] if the database cannot be reached, [`OpenError::Migration`] if a later version of the
+    /// software wrote the tables. Neither error contains the URL.
     pub async fn open(connections: &PostgresConnections, spared: Duration) -> Result<Self, OpenError> {
         Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?, spared))
     }

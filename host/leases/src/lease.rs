@@ -3,10 +3,11 @@
 //! Each start of a process is a replica with a row of its own. Each task and each claimed message names its replica. Another
 //! process may take over only the work of a replica whose lease ended.
 //!
-//! Two clocks take part. The clock of the database decides whether a lease is valid, so clocks of machines are never compared.
-//! The clock of tokio decides when this process renews its lease and when it stops. A process that cannot renew its lease ends
-//! it a second before the database does. It becomes another replica when the database answers. Tests set both clocks: a schema
-//! of the test database replaces `clock_timestamp()`, and the clock of tokio is paused.
+//! Two clocks take part. The clock of the database decides whether a lease is valid, so clocks of machines are never
+//! compared. The clock of tokio decides when this process renews its lease and when it stops. A process that cannot
+//! renew its lease ends the lease by its own clock, a second before the lease ends in the database. When the database
+//! answers again, the process becomes another replica. Tests set both clocks: a schema of the test database replaces
+//! `clock_timestamp()`, and the clock of tokio is paused.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -114,9 +115,9 @@ impl Lease {
         standing.replica.id() == replica.id() && !replica.is_over() && standing.renewed.elapsed() < SELF_STOP
     }
 
-    /// True if this process may take over the work of replicas whose leases ended. A process that was without a lease first
-    /// waits for the length of a lease. If the database was unreachable, the other processes were without leases too, and get
-    /// this time to renew them.
+    /// True if this process may take over the work of replicas whose leases ended. A process that was without a lease
+    /// first waits for the length of a lease. If the database was unreachable, the other processes were without leases
+    /// too. They get this time to begin leases again.
     #[must_use]
     pub fn may_judge(&self) -> bool {
         let standing = self.keeper.standing();

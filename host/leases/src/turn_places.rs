@@ -11,8 +11,8 @@ use crate::{Lease, MIGRATIONS, living_replicas};
 #[error("the database of the turn places failed")]
 pub struct TurnPlacesError(#[from] sqlx::Error);
 
-/// Counts the running turns of a caller over all processes. Each counted turn has a place. Its place is released at the latest
-/// when the lease of its process ends.
+/// Counts the running turns of a caller over all processes. Each counted turn has a place. The place is released at the
+/// latest when the lease of the process that runs the turn ends.
 #[derive(Debug)]
 pub struct TurnPlaces {
     database: PostgresDatabase,

@@ -118,8 +118,8 @@ impl<'a> Mentions<'a> {
     }
 }
 
-/// Returns the installed extensions that are active for the request, in the order of the config. Adds them to the request's log
-/// line.
+/// Returns the installed extensions that are active for the request, in the order of the config. Adds these extensions
+/// to the request's log line.
 ///
 /// An extension is active if all of these conditions hold:
 ///

@@ -187,7 +187,7 @@ struct WaitingRepetition<'a> {
 impl Drop for WaitingRepetition<'_> {
     fn drop(&mut self) {
         let mut waiting = self.claims.waiting();
-        // This one, and the one in the map.
+        // Two references are this one and the one in the map.
         if Arc::strong_count(&self.decided) <= 2 {
             waiting.remove(self.task);
         }

@@ -27,7 +27,7 @@ impl Process {
         Self { lease: None, alone: replica, outlives: true }
     }
 
-    /// A process that shares a database with others.
+    /// A process that shares a database with other processes.
     #[must_use]
     pub fn among_others(lease: Arc<Lease>) -> Self {
         Self { lease: Some(lease), alone: Replica::alone(), outlives: true }

@@ -44,7 +44,7 @@ const LEFT: usize = 16;
 /// The pause before a task that could not be read is tried again.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
-/// The push configs of all tasks, which the task store keeps, and the senders of their events.
+/// The push configs of all tasks, and the senders of the tasks' events. The task store keeps the configs.
 pub struct PushNotifications {
     notifier: Arc<Notifier>,
     store: Arc<dyn Store>,
@@ -75,7 +75,7 @@ impl PushNotifications {
         self.notifier.prepare_screen(config)
     }
 
-    /// Replaces the screen. The next attempt of each notification uses it.
+    /// Replaces the screen. The next attempt of each notification uses the new screen.
     pub fn set_screen(&self, prepared: PreparedScreen) {
         self.notifier.set_screen(prepared);
     }

@@ -40,7 +40,7 @@ pub use written::{LATELY, MOST_HOURS};
 
 /// The time between two updates of the usage of tenants.
 const LOOK: Duration = Duration::from_secs(1);
-/// The number of tenants that are updated concurrently.
+/// The maximum number of tenants that are updated at the same time.
 const AT_ONCE: usize = 4;
 /// The time limit for counting the stored data of one tenant.
 const LONGEST_COUNT: Duration = Duration::from_secs(5);

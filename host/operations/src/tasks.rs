@@ -120,7 +120,7 @@ impl Tasks {
         &self.store
     }
 
-    /// This process among those that share the store.
+    /// The identity of this process among the processes that share the store.
     pub fn process(&self) -> &Process {
         &self.process
     }
@@ -242,7 +242,7 @@ impl Tasks {
         self.live().insert(record);
     }
 
-    /// Removes a finished task from memory. It is then read from the store.
+    /// Removes a finished task from memory. Later requests read the task from the store.
     pub(crate) fn leave_if_finished(&self, record: &Arc<TaskRecord>) {
         if record.is_finished() {
             self.pins.release(record.id());

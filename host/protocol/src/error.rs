@@ -308,8 +308,8 @@ impl A2aError {
 
         match self {
             // Codes and statuses are those of 1.0.1 (section 5.4). 1.0.0 had others for some, such as HTTP 409 for a
-            // task that cannot be canceled, or UNIMPLEMENTED for a version that is not supported.
-            // A2A names one error for both.
+            // task that cannot be canceled, or UNIMPLEMENTED for a version that is not supported. A2A has one error for
+            // a missing task and for a missing push config.
             Self::TaskNotFound { .. } | Self::PushConfigNotFound { .. } => row(-32001, 404, NotFound, "TASK_NOT_FOUND"),
             Self::TaskNotCancelable { .. } => row(-32002, 400, FailedPrecondition, "TASK_NOT_CANCELABLE"),
             Self::PushNotificationNotSupported => {

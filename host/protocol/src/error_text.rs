@@ -2,7 +2,7 @@
 
 use crate::ExtensionUri;
 
-/// The maximum number of unknown extensions that an error shows. If there are more, it shows none.
+/// The maximum number of unknown extensions that an error shows. If there are more, the error shows none.
 const MAX_UNKNOWN: usize = 3;
 /// The longest unknown URI that an error shows, in bytes.
 const MAX_URI: usize = 200;

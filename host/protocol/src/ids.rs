@@ -123,8 +123,9 @@ impl Visitor<'_> for TextVisitor {
 macro_rules! generated_ids {
     ($($name:ident),+) => {$(
         impl $name {
-            /// Creates a new id: the time in milliseconds and 74 random bits (UUID version 7). The random bits make it
-            /// unguessable. Ids of the same time have the same beginning, so a database stores their rows next to each other.
+            /// Creates a new id: the time in milliseconds and 74 random bits (UUID version 7). The random bits make the
+            /// id unguessable. Ids of the same time have the same beginning, so a database stores their rows next to
+            /// each other.
             pub fn generate() -> Self {
                 Self(generated())
             }

@@ -6,7 +6,7 @@
 //!
 //! For clients of a 0.3 server: [`call`] writes parameters, [`answer`] reads answers, [`read_card`] reads a card.
 //!
-//! Gaps of 0.3 are filled as in the compatibility layer of the official Python SDK, so that its clients see no
+//! Gaps of 0.3 are filled as in the compatibility layer of the official Python SDK, so that clients of that SDK see no
 //! difference. Nothing here does I/O.
 
 pub mod answer;

@@ -71,8 +71,8 @@ pub(crate) enum Failure {
 }
 
 impl Delivery {
-    /// Number of bytes that are read from an answer. The content is ignored. An answer that was read to its end leaves
-    /// the connection open for the next event.
+    /// Maximum number of bytes that are read from an answer. The content is ignored. An answer that was read to its end
+    /// leaves the connection open for the next event.
     const MAX_ANSWER: usize = 4 * 1024;
     const IDLE_CONNECTION: Duration = Duration::from_secs(15);
     const USER_AGENT: &str = concat!("annex/", env!("CARGO_PKG_VERSION"));

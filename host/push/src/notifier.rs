@@ -28,22 +28,22 @@ pub struct NotifierConfig {
     pub screen: Screen,
     /// Timeout of an attempt, from connecting to the end of the answer. Default: 10 seconds.
     pub timeout: Duration,
-    /// Attempts per event. Default: 5.
+    /// Maximum number of attempts per event. Default: 5.
     pub attempts: u32,
     /// Delay between attempts.
     pub backoff: Backoff,
     /// Number of consecutive failed events after which a config is suspended. Default: 5.
     pub suspend_after: u32,
-    /// Events that may wait per config. The event that is being sent is not counted. Default: 100.
+    /// Maximum number of events that wait per config. The event that is being sent is not counted. Default: 100.
     pub max_queued: usize,
     /// Maximum size of all waiting and sending events together: their bodies and 1 KiB per event. Default: 64 MiB. A
     /// tenant below its fair share may queue events beyond this limit, up to twice the limit in total.
     pub max_queued_bytes: usize,
-    /// Concurrent requests. Default: 128.
+    /// Maximum number of concurrent requests. Default: 128.
     pub max_concurrent: usize,
-    /// Concurrent requests per host and port. Default: 8.
+    /// Maximum number of concurrent requests per host and port. Default: 8.
     pub max_concurrent_per_host: usize,
-    /// Longest event that is sent, in bytes. Default: 1 MiB.
+    /// Maximum size of an event that is sent, in bytes. Default: 1 MiB.
     pub max_body: usize,
 }
 
@@ -142,11 +142,12 @@ impl AsRef<[u8]> for Body {
 /// Numbers of events since the start, counted per receiver. Each event is counted in one of the three fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events that receivers accepted.
+    /// Number of events that receivers accepted.
     pub delivered: u64,
-    /// Events whose attempts failed, or were cut off by [`Notifier::close`].
+    /// Number of events whose attempts failed, or were cut off by [`Notifier::close`].
     pub given_up: u64,
-    /// Events that were never sent: queues were full, the event was too long, or the config was suspended or removed.
+    /// Number of events that were never sent: queues were full, the event was too long, or the config was suspended or
+    /// removed.
     pub dropped: u64,
 }
 
@@ -237,8 +238,8 @@ impl Notifier {
         fate.recv().await.unwrap_or(Fate::Dropped)
     }
 
-    /// Queues an event of a task for each of its configs. Never waits. If a config's queue is full, its oldest events
-    /// are dropped, see [`Event`].
+    /// Queues an event of a task for each config in `configs`. Never waits. If the queue of a config is full, the
+    /// oldest events of the queue are dropped, see [`Event`].
     pub fn send(&self, task: &TaskId, configs: &[Arc<TaskPushNotificationConfig>], event: &Event) {
         // Keeps `close` from ending between queueing an event and starting its worker.
         let _token = self.workers.token();
@@ -316,7 +317,7 @@ impl Notifier {
 }
 
 impl NotifierCore {
-    /// Sends the events of one queue until it is empty.
+    /// Sends the events of one queue until the queue is empty.
     async fn work(self: Arc<Self>, key: Key, ticket: Ticket) {
         tokio::select! {
             // If cancelled, takes no further event.

@@ -98,8 +98,8 @@ struct Queue {
 }
 
 impl Queues {
-    /// Number of configs whose failures are remembered. If more configs fail, the config that failed least recently is
-    /// forgotten, and a suspension of that config ends.
+    /// Maximum number of configs whose failures are remembered. If more configs fail, the config that failed least
+    /// recently is forgotten, and a suspension of that config ends.
     const REMEMBERED_FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
     pub(crate) fn new(config: &NotifierConfig, cancel: CancellationToken) -> Self {
@@ -277,7 +277,7 @@ impl Queue {
     }
 }
 
-/// The room that an event takes. Dropping the charge frees it.
+/// The room that an event takes. Dropping this value frees the room.
 struct Charge {
     /// The number of bytes of all events, and the number of bytes of the tenant's events.
     counts: [Arc<AtomicUsize>; 2],

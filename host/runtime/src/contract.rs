@@ -217,6 +217,6 @@ pub(crate) enum BucketError {
 /// A page of a bucket's keys.
 pub(crate) struct KeyPage {
     pub(crate) keys: Vec<String>,
-    /// Start of the next page; `None` on the last one.
+    /// Start of the next page; `None` on the last page.
     pub(crate) cursor: Option<u64>,
 }

@@ -119,8 +119,8 @@ impl Installed {
         }
     }
 
-    /// Returns this set with older versions of some extensions. An entry of `others` replaces the extension with its
-    /// URI. The selections of the present versions still apply.
+    /// Returns this set with older versions of some extensions. An entry of `others` replaces the extension with the
+    /// same URI. The selections of the present versions still apply.
     ///
     /// # Errors
     /// The versions do not fit together, see [`Installed::new`]. For example, an older version may depend on a removed
@@ -145,8 +145,8 @@ impl Installed {
         &present.map_or(extension, Arc::as_ref).selection
     }
 
-    /// Checks that no other extension owns a metadata key of this one. Only the same component, installed under another
-    /// URI, may own the same key.
+    /// Checks that no other extension owns a metadata key of this extension. Only the same component, installed under
+    /// another URI, may own the same key.
     fn check_keys(&self, extension: &Extension) -> Result<(), LoadError> {
         for key in &extension.descriptor.metadata_keys {
             let mut others = self.iter().filter(|other| other.digest != extension.digest);

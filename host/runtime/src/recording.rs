@@ -42,7 +42,8 @@ pub trait TurnObserver: Send + Sync {
         None
     }
 
-    /// True if steps without a hook call are recorded too. Recordings of different versions then have the same steps.
+    /// True if steps without a call of one of the extension's hooks are recorded too. Otherwise the recordings of two
+    /// versions with different hooks would have different steps.
     fn wants_all_steps(&self) -> bool {
         false
     }

@@ -1,4 +1,5 @@
-//! The interface through which extensions see their turn. The host that runs turns implements it; grants restrict it.
+//! The interface through which extensions see their turn. The host that runs turns implements the interface, and grants
+//! restrict it.
 
 use std::sync::Arc;
 

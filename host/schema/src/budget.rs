@@ -45,7 +45,7 @@ impl ValidatorBudget {
     }
 }
 
-/// Reserved bytes. Dropping the reservation frees them.
+/// Reserved bytes. Dropping this value frees the bytes.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<ValidatorBudget>,

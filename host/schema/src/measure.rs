@@ -53,9 +53,11 @@ enum Keyword {
     Schema,
     /// Contains an object whose values are schemas.
     Schemas,
-    /// Contains an object whose values are schemas, each for the member of the same name.
+    /// `properties` contains an object of schemas. The schema under a key applies to the member of that name in the
+    /// checked value. `additionalProperties` and `propertyNames` contain one schema, for members or for their names.
     Properties,
-    /// Contains an object whose values are schemas, each for the members whose names match the pattern.
+    /// Contains an object of schemas. Each key is a pattern. The schema under a key applies to the members of the
+    /// checked value whose names match the pattern.
     PatternProperties,
     Unevaluated,
     Reference,

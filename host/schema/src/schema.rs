@@ -117,8 +117,9 @@ impl Schema {
         self.validate_with(instance, Effort::Small).map_or(Attempt::TooMuch, Attempt::Done)
     }
 
-    /// Upper bound of the CPU time for validating an instance. It includes the time for listing the violations, unless
-    /// the list would be too large to be made. An instance with a bound above one second is refused by the validation.
+    /// Upper bound of the CPU time for validating an instance. The bound includes the time for listing the violations,
+    /// unless the list would be too large to be made. The validation refuses an instance whose bound is above one
+    /// second.
     ///
     /// # Errors
     /// The instance is not JSON.

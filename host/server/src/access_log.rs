@@ -51,7 +51,7 @@ pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
 pub(crate) const UNKNOWN_TENANT: &str = "unknown_tenant";
 pub(crate) const CONTENT_TYPE: &str = "content_type";
 
-/// The most bytes of one text from a client in a log line, such as a task id. Longer texts are cut.
+/// The maximum size, in bytes, of one text from a client in a log line, such as a task id. Longer texts are cut.
 const MAX_TEXT: usize = 256;
 
 /// The access log and the request metrics of a server.

@@ -43,7 +43,7 @@ pub struct Rollback {
 pub struct ShadowAddition {
     /// The component file in base64.
     pub component: String,
-    /// The settings, as in [`Addition`]. The grants are always those of the installed version.
+    /// The settings, as in [`Addition`]. The grants are always the grants of the installed version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
     /// The percentage of turns that are replayed to the shadow. Absent: 100.
@@ -55,13 +55,13 @@ pub struct ShadowAddition {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recording {
-    /// The most turns that are recorded. Absent: 50.
+    /// The maximum number of turns that are recorded. Absent: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u64>,
-    /// The most bytes that are sent. Absent: 16 MiB.
+    /// The maximum number of bytes that are sent. Absent: 16 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The longest time of the recording in seconds. Absent: 60.
+    /// The maximum duration of the recording, in seconds. Absent: 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }
@@ -75,7 +75,7 @@ pub struct Refusal<Code = String> {
 }
 
 /// The reason of a refusal. `Code` is the type of the code. A program that also reads errors of other APIs can set
-/// `Code` to a type that accepts their codes.
+/// `Code` to a type that accepts the codes of those APIs.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Reason<Code = String> {
     /// The reason as a code that a program can compare.

@@ -210,7 +210,8 @@ impl App {
         }
     }
 
-    /// The extensions that the config's own agent has installed now.
+    /// The extensions that are installed now for the agent that the config itself describes. Extensions of tenants are
+    /// not included.
     #[must_use]
     pub fn installed(&self) -> Installed {
         self.installer().installed()

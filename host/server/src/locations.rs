@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The most files in the folder of shipped components that are listed.
+/// The maximum number of files in the folder of shipped components that are listed.
 const MAX_SHIPPED: usize = 1_000;
 
 /// The folders of the config, the shipped components and the cache.

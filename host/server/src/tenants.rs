@@ -108,7 +108,7 @@ impl Tenants {
     }
 
     /// The handler of the tenant that the task's owner belongs to. `None` if this tenant is not served now, or if the
-    /// owner may not call it.
+    /// owner may not call this tenant.
     pub(crate) async fn serving_owner(&self, owner: &Owner) -> Option<Arc<RequestHandler>> {
         match owner.tenant.as_str() {
             "" => Some(Arc::clone(&self.own)),
@@ -204,8 +204,7 @@ impl Installers {
         iter::once(Arc::clone(&self.own)).chain(self.tenants().into_iter().map(|(_, installer)| installer)).collect()
     }
 
-    /// The tenants that are not served, with the reasons. Of the added tenants, only those are included whose last load
-    /// failed.
+    /// The tenants that are not served, with the reasons. An added tenant is included only if its last load failed.
     #[must_use]
     pub fn failing(&self) -> Vec<(String, TenantFailure)> {
         let added = self.others.added.iter().flat_map(|added| added.failing());

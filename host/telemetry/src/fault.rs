@@ -7,7 +7,8 @@ use uuid::Uuid;
 use crate::scope::ids;
 use crate::{LOG_TARGET, with};
 
-/// The most bytes of one fault in the log. The text of a trap contains the guest's stack, which may be long.
+/// The maximum size of one fault in the log, in bytes. The text of a trap contains the guest's stack, which may be
+/// long.
 const MAX_LOGGED: usize = 8 << 10;
 
 /// Logs the fault with its causes, under an error id that no client receives.
@@ -31,7 +32,8 @@ pub fn log_with_id(error_id: Uuid, fault: &(dyn Error + 'static)) {
     with(|request| drop(request.error_id.set(error_id.to_string().into())));
 }
 
-/// Writes the error and its causes in one line. A guest may have written parts of the text, so it is escaped and cut.
+/// Writes the error and its causes in one line. A guest may have written parts of the text, so the text is escaped and
+/// cut.
 #[must_use]
 pub fn text(error: &(dyn Error + 'static)) -> String {
     annex_text::line_within(&annex_text::with_causes(error), MAX_LOGGED)

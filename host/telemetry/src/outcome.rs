@@ -16,7 +16,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All outcomes. The position of each equals its discriminant.
+    /// All outcomes. The position of each outcome in this list equals its discriminant.
     pub const ALL: [Self; 4] = [Self::Ok, Self::Refused, Self::Failed, Self::Gone];
 
     /// The name of the outcome in log lines and metric labels.

@@ -17,8 +17,8 @@ pub fn of_request<F: Future>(request: Arc<Request>, done: F) -> impl Future<Outp
     CURRENT.scope(request, done)
 }
 
-/// Runs a future for the current request. Wrap a spawned task in this if it works for the request. If there is no
-/// current request, a new one begins that is not logged.
+/// Runs a future for the current request. Wrap a spawned task in this if the task works for the request. If there is no
+/// current request, a new request begins that is not logged.
 pub fn of_same_request<F: Future>(done: F) -> impl Future<Output = F::Output> {
     of_request(current().unwrap_or_else(|| Request::begin(false)), done)
 }

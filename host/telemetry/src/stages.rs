@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::request::Request;
 
-/// A stage of a request. If several stages are open at the same time, the last one in this list gets the time. For
-/// example, while a hook reads keys of its extension, only [`Stage::Store`] gets the time.
+/// A stage of a request. If several stages are open at the same time, the stage that comes last in this list gets the
+/// time. For example, while a hook reads keys of its extension, only [`Stage::Store`] gets the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The agent runs, in this process or remotely.

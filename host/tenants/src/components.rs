@@ -32,7 +32,8 @@ pub enum Upload {
     Stored,
     /// The component was stored already.
     Known,
-    /// The component was not stored, because the total would exceed the bounds. Holds the current count and bytes.
+    /// The component was not stored, because all components together would exceed the bounds. Holds the number and the
+    /// size of the components that are stored now.
     Full(UploadBounds),
 }
 
@@ -51,13 +52,13 @@ pub trait ComponentStore: Send + Sync {
     /// [`TenantStoreError::Database`].
     async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, TenantStoreError>;
 
-    /// True if the component was uploaded, which costs less than reading it.
+    /// True if the component was uploaded. This check costs less than reading the component.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].
     async fn has(&self, digest: &str) -> Result<bool, TenantStoreError>;
 
-    /// All uploaded components, in the order of their digests. The bounds of uploads limit their number.
+    /// All uploaded components, in the order of their digests. The bounds of uploads limit the number of components.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

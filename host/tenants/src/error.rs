@@ -1,5 +1,5 @@
-//! The error of the three stores. A failed call has usually stored nothing. There is one exception: if the database stored the
-//! change and its answer was lost, the whole change is stored.
+//! The error of the three stores. A failed call has usually stored nothing. There is one exception: if the database
+//! stored the change, but its answer did not arrive, the whole change is stored.
 
 /// The reason why a store refused a call, or why a call failed.
 #[derive(Debug, thiserror::Error)]

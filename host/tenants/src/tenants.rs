@@ -19,7 +19,7 @@ pub struct StoredTenant {
     /// The name of the tenant.
     pub name: String,
     /// The number of the tenant's last change. The changes of all tenants are numbered together, so no number occurs
-    /// twice. If a tenant is removed and added again, it gets a new number.
+    /// twice. If a tenant is removed and added again, the tenant gets a new number.
     pub rev: u64,
     /// The state of the tenant.
     pub state: TenantState,
@@ -71,7 +71,7 @@ pub enum TenantChange {
 /// Keeps tenants. If several changes with the same expectation run at the same time, only one of these changes is stored.
 #[async_trait]
 pub trait TenantStore: Send + Sync {
-    /// The tenant with the name; `None` if it does not exist.
+    /// The tenant with this name; `None` if no tenant has the name.
     ///
     /// # Errors
     /// [`TenantStoreError::Database`].

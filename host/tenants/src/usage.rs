@@ -7,13 +7,13 @@ use crate::TenantStoreError;
 /// The usage of a tenant in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consumption {
-    /// Requests, including refused ones.
+    /// The number of requests, including refused requests.
     pub requests: u64,
-    /// Requests that were refused because of a quota.
+    /// The number of requests that were refused because of a quota.
     pub refused: u64,
     /// Microseconds of CPU time in the extensions and the agent of the tenant.
     pub cpu_micros: u64,
-    /// Tokens of models, in prompts and answers.
+    /// The number of tokens that models have counted, in prompts and answers.
     pub tokens: u64,
 }
 

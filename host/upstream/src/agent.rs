@@ -33,8 +33,8 @@ impl UpstreamAgent {
     }
 }
 
-/// The error of a turn that has no [`UpstreamContext`]. The server provides a context for each agent that has a remote
-/// card.
+/// The error when a turn of the upstream agent begins without an [`UpstreamContext`]. The server never causes this
+/// error: each turn of an agent with a remote card has a context.
 #[derive(Debug, thiserror::Error)]
 #[error("a turn of the upstream agent began without the context of its call")]
 struct NoRemoteCall;
@@ -47,7 +47,7 @@ impl AgentExecutor for UpstreamAgent {
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let remote = turn.remote.clone().ok_or_else(|| AgentError::internal(NoRemoteCall))?;
-        // Before the step begins, which counts the calls that are made.
+        // Checked before the step begins, because steps are only for calls that are made.
         follow::admit(&self.upstream, remote.begins_with)?;
         let agent = self.upstream.agent();
         let step = turn.steps.begin(StepKind::Agent, &agent.card().name);

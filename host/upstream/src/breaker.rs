@@ -36,7 +36,8 @@ impl Breaker {
         if now < until {
             return Err(until - now);
         }
-        // This call is the trial. Others wait for as long again, in case it does not say how it ended.
+        // This call is the trial. Other calls wait for the same pause again, in case the trial does not report its
+        // outcome.
         state.closed_until = Some(now + self.pause);
         Ok(())
     }

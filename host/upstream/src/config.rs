@@ -15,7 +15,7 @@ pub struct UpstreamConfig {
     /// The agent's name. It is the author of the agent's events, and the app of the agent's sessions.
     pub name: String,
     /// The URL of the agent's card, or the base URL of the agent. With a base URL the card is read from
-    /// `/.well-known/agent-card.json` below it.
+    /// `/.well-known/agent-card.json` below this URL.
     pub card: String,
     /// The binding to use. `None`: the first binding on the card that this server supports.
     pub binding: Option<Binding>,
@@ -89,9 +89,10 @@ pub struct StateMapping {
     /// The names of the state keys that are sent, each with its prefix. Default: all keys without a prefix, which
     /// belong to the session alone.
     pub keys: Option<Vec<String>>,
-    /// The place in the answer where changes of the state are read. Default: they are not read.
+    /// The place in the answer where changes of the state are read. Default: no changes are read.
     pub receive: Option<StateSource>,
-    /// The metadata key under which changes of the state are read, or their key in the data part. Default: the value of `key`.
+    /// The metadata key under which changes of the state are read, or the key of the changes in the data part. Default:
+    /// the value of `key`.
     pub receive_key: Option<String>,
 }
 
@@ -223,7 +224,7 @@ impl Credentials {
         })?;
         let value = HeaderValue::try_from(value.trim());
         let mut value = value.map_err(|_| wrong("has characters that no header field has"))?;
-        // Debug output hides a sensitive value, and HTTP/2 does not put it into its table.
+        // Debug output hides a sensitive value, and HTTP/2 keeps the value out of the header table.
         value.set_sensitive(true);
         Ok((settable("credentials.header", &self.header)?, value))
     }

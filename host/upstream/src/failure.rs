@@ -14,7 +14,7 @@ const UNSUPPORTED_OPERATION: i64 = -32004;
 
 /// The longest text of an upstream's error that is forwarded, in bytes. gRPC cannot carry more.
 const MAX_TEXT_BYTES: usize = 1024;
-/// The most field violations of an upstream's error that are forwarded.
+/// The maximum number of field violations of an upstream's error that are forwarded.
 const MAX_VIOLATIONS: usize = 64;
 
 /// True if the upstream is at fault. False if the error is about the request.

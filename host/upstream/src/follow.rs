@@ -31,7 +31,7 @@ const LONGEST_HOLD: Duration = Duration::from_secs(2);
 /// The limit on the bytes of a turn's streams, as a multiple of the limit on its answers. Streams need more bytes, because they
 /// also carry names, ids and escapes.
 const STREAM_BYTES: usize = 2;
-/// The most bytes of keep-alive comments that all streams of a turn may have together.
+/// The maximum size of the keep-alive comments in all streams of a turn together, in bytes.
 const COMMENT_BYTES: usize = 4 << 20;
 
 /// The client's error text if a process of this server stopped after it had sent the message and before it stored the
@@ -145,8 +145,8 @@ impl<'a> Follower<'a> {
         Ok((link, answer))
     }
 
-    /// Sends the message. Sends it again only if no connection could be opened, because then the upstream cannot have
-    /// received it.
+    /// Sends the message. Sends it again only if no connection could be opened, because without a connection the
+    /// upstream cannot have received the message.
     async fn deliver(&self, request: &SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
         let mut pauses = SEND_PAUSES.into_iter();
         loop {

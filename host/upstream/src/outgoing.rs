@@ -33,7 +33,7 @@ pub(crate) async fn request(
     Ok(request)
 }
 
-/// Replaces this server's ids with the upstream's. A task that has ended at the upstream becomes a reference.
+/// Replaces this server's ids with the upstream's ids. A task that has ended at the upstream becomes a reference.
 pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
     let message = &mut request.message;
     message.context_id.clone_from(&link.context);

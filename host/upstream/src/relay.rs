@@ -53,8 +53,8 @@ pub(crate) struct Relay<'a> {
     stale: Option<TaskStatusUpdateEvent>,
     /// The value of [`Intake::bytes`] when the held message began.
     held_from: usize,
-    /// The number of relayed events that only brought a new status message in the same state. They were found by
-    /// reading the whole task.
+    /// The number of relayed events that only brought a new status message, without a change of the task's state. These
+    /// events were found by reading the whole task.
     words: usize,
     is_settled: bool,
 }
@@ -103,8 +103,8 @@ impl<'a> Relay<'a> {
         self.intake.taken()
     }
 
-    /// The number of relayed events. Events that only brought a new status message in the same state are not counted. A task
-    /// that reports its progress in this way is thus not read more often.
+    /// The number of relayed events. Events that only brought a new status message, without a change of the task's
+    /// state, are not counted. A task that reports its progress in this way is thus not read more often.
     pub(crate) fn relayed(&self) -> usize {
         self.outlet.sent().saturating_sub(self.words)
     }
@@ -143,8 +143,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Processes a whole task that was read by a request, or that a resumed stream repeats. Only its growth counts
-    /// against the limit on bytes.
+    /// Processes a whole task that was read by a request, or that a resumed stream repeats. Only the growth of the task
+    /// counts against the limit on bytes.
     pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
         let mut event = StreamResponse::Task(task);
         self.intake.take_asked(&mut event, self.artifacts.len())?;
@@ -239,7 +239,7 @@ impl<'a> Relay<'a> {
             self.say(message).await?;
         }
         for artifact in artifacts {
-            // The digest is made once, however many are known.
+            // The digest is computed once, however many artifacts are known.
             if !self.artifacts.has(&RelayedArtifact::of(&artifact)) {
                 let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..Default::default() };
                 self.artifact(update).await?;
@@ -305,7 +305,7 @@ impl<'a> Relay<'a> {
         self.outlet.send(event).await
     }
 
-    /// Relays that the turn has begun, so that the client gets its task before the upstream sends any event.
+    /// Tells the client that the turn has begun, so that the client gets its task before the upstream sends any event.
     async fn begin(&mut self) -> Result<(), AgentError> {
         self.state = Some(TaskState::Submitted);
         self.outlet.begin().await

@@ -93,7 +93,7 @@ impl Upstream {
         self.answers.load(Ordering::Relaxed) && !self.breaker.is_open()
     }
 
-    /// A channel with the current card. It is updated when the card changes.
+    /// A channel with the current card. The channel is updated when the card changes.
     pub(crate) fn card(&self) -> watch::Receiver<Arc<AgentCard>> {
         self.card.subscribe()
     }
@@ -118,7 +118,7 @@ impl Upstream {
         Ok(parameters)
     }
 
-    /// Reads the card again. If the new card is faulty, the current one stays.
+    /// Reads the card again. If the new card is faulty, the current card stays.
     async fn refresh(&self) -> Result<(), ClientError> {
         let document = self.client.card(&self.config.card).await?;
         // An unchanged card does not wake the watchers.

@@ -13,7 +13,7 @@ use crate::bindings::capabilities::annex::extension::types as __with_name0;
 pub mod exports {
     pub mod annex {
         pub mod extension {
-            /// Metadata on what goes out.
+            /// The hook that adds metadata to each outgoing event, before the host stores and sends the event.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod response {
                 #[used]

@@ -1,4 +1,5 @@
-//! Reads the answer of a model while it arrives. The form of the answer depends on the API. Its size is limited.
+//! Reads the answer of a model while it arrives. The form of the answer depends on the API. The size of an answer is
+//! limited.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,9 +21,9 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// The largest event and the largest whole answer, in bytes. An event is a piece of text or a whole tool call. APIs
 /// send a few hundred bytes per token.
 const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, total: 64 << 20 };
-/// The most bytes of all tool calls in one answer.
+/// The maximum size of all tool calls in one answer together, in bytes.
 const MAX_CALL_BYTES: usize = 1 << 20;
-/// The most bytes that are read of an error response, and the longest time for reading them.
+/// The maximum number of bytes that are read from an error response, and the longest time for reading these bytes.
 const MAX_REFUSAL: usize = 1 << 10;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -124,7 +125,7 @@ impl Answer {
     }
 }
 
-/// The events of an answer that the agent has not received yet.
+/// The queue of the events that were read from an answer, and that the agent has not received yet.
 #[derive(Default)]
 pub(super) struct EventQueue {
     ready: VecDeque<ModelEvent>,

@@ -8,8 +8,8 @@ use super::interface::{ChatRequest, count, declarations, list, parse, sum, text,
 use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
-/// The signature of a call that has none, for example because another model made the call. Gemini 3 refuses a first call
-/// without a signature.
+/// The value that stands for a missing signature of a call. The signature is missing, for example, if another model
+/// made the call. Gemini 3 refuses a first call without a signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {

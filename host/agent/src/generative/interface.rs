@@ -59,7 +59,7 @@ pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = V
 }
 
 /// Adds the tools and messages of a prompt to a body, in the form of OpenAI and Ollama. `call` writes a tool call.
-/// `called` returns the member that links a result to its call: its name and its value.
+/// `called` returns the member that links a result to its call: the name and the value of the member.
 pub(super) fn with_chat(
     body: Value,
     prompt: &Prompt,

@@ -24,14 +24,14 @@ use tokio::time::Instant;
 
 /// The largest message over HTTP, in bytes.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
-/// The most bytes of a stream that contains an answer.
+/// The maximum size of a stream that contains an answer, in bytes.
 pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
-/// The most bytes of the stream after the answer.
+/// The maximum size of the part of the stream after the answer, in bytes.
 const MAX_BEHIND: usize = 64 << 10;
-/// The fewest bytes that a message counts as. A smaller message counts as this number of bytes.
+/// The size that a smaller message counts as, in bytes.
 const MIN_MESSAGE: usize = 1 << 10;
-/// The most requests of the server that are passed to the library during one answer. The library refuses each request, and
-/// sends the refusal in a new request to the server.
+/// The maximum number of requests of the server that are passed to the library during one answer. The library refuses
+/// each request, and sends the refusal in a new request to the server.
 const MAX_REQUESTS: usize = 4;
 
 /// Texts with more bytes are processed on a separate thread.

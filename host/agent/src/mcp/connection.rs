@@ -35,7 +35,7 @@ const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 const MAX_TOOLS: usize = 1_000;
 const MAX_TOOL_BYTES: usize = 4 << 20;
 const MAX_PAGES: usize = 100;
-/// The most bytes of a server's text in an error.
+/// The maximum number of bytes that an error quotes from a server's text.
 const MAX_WORDS: usize = 1 << 10;
 /// A server that ran this long is restarted with the first pause again.
 const STEADY: Duration = Duration::from_secs(60);
@@ -166,7 +166,7 @@ impl Connection {
         self.stop.cancel();
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(keeper) = keeper {
-            // It ends by itself; a panic in it is in the log.
+            // The keeper ends by itself. A panic in the keeper is in the log.
             let _ = keeper.await;
         }
     }
@@ -353,7 +353,7 @@ fn client() -> ClientConfig {
     ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")))
 }
 
-/// Adds the program's standard error to the cause: programs write there why they do not start.
+/// Adds the program's standard error to the cause, because programs write there why they cannot start.
 async fn with_last_words(source: Source, words: Option<JoinHandle<String>>) -> Source {
     let Some(words) = words else { return source };
     match timeout(LAST_WORDS_PATIENCE, words).await {

@@ -5,11 +5,13 @@ use annex_protocol::{Json, Part, PartContent};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value};
 
-/// The key in a result's `_meta` for changes of state: an object of full keys and values.
+/// The key in a result's `_meta` for changes of state. The value under this key is an object that maps full keys of the
+/// state, such as `user:name`, to new values.
 const STATE_DELTA: &str = "annex/stateDelta";
-/// The most text of one result, in bytes. The session stores the text, and each further prompt contains it.
+/// The maximum size of the text of one result, in bytes. The session stores the text, and each further prompt contains
+/// the text.
 const MAX_TEXT: usize = 256 * 1024;
-/// The most bytes of all files of one result, in base64.
+/// The maximum size of all files of one result together, in bytes of base64.
 const MAX_FILES: usize = 4 * 1024 * 1024;
 
 /// The longest file name, in bytes as JSON. It becomes a key in the session.

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bounded::{MAX_BESIDE, MAX_MESSAGE, TooMuch, answer, aside_if_long};
 
-/// The most bytes that are read of an error response.
+/// The maximum number of bytes that are read from an error response.
 const MAX_REFUSAL: usize = 64 << 10;
 /// The pause before an answer that the server broke off is resumed.
 const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);

@@ -19,7 +19,7 @@ use super::content::Content;
 use crate::model::ToolDeclaration;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
-/// The most characters of a server's error text.
+/// The maximum length of a server's error text for the model, in characters. Longer texts are cut.
 const MAX_ERROR: usize = 4 << 10;
 
 pub(super) struct OfferedTool {

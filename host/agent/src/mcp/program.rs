@@ -132,7 +132,7 @@ impl Transport<RoleClient> for Program {
         // Processes that the program has started may outlive it.
         self.group.signal(Signal::KILL);
         self.group.leader_ended().await?;
-        // Before the leader is reaped, because its number may belong to another group afterwards.
+        // Before the leader is reaped, because its process id may belong to another group afterwards.
         self.group.leave();
         self.child.wait().await?;
         Ok(())

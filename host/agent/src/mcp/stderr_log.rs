@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-/// The most bytes of a line. The rest is dropped.
+/// The maximum size of a line, in bytes. The rest of a longer line is dropped.
 const MAX_LINE: usize = 4 << 10;
-/// The most lines per [`TIME`]. The number of dropped lines is logged at the end of that time.
+/// The maximum number of lines that are logged within [`TIME`]. The number of dropped lines is logged at the end of
+/// that time.
 const MAX_LINES: u64 = 200;
 const TIME: Duration = Duration::from_secs(10);
 

@@ -140,7 +140,7 @@ impl EventScript {
         self.rules.len()
     }
 
-    /// The most steps of a rule.
+    /// The number of steps of the rule with the most steps.
     pub fn longest_rule(&self) -> usize {
         self.rules.iter().map(|rule| rule.steps.len()).max().unwrap_or(0)
     }

@@ -13,17 +13,19 @@ use regex_automata::util::syntax;
 const MAX_TEXT: usize = 1 << 10;
 /// The largest automaton for reading a text from left to right, in bytes.
 const MAX_AUTOMATON: usize = 256 << 10;
-/// The most bytes of the further automata that a search can use, such as the automaton for reading from right to left.
+/// The maximum size, in bytes, of the further automata that a search can use, such as the automaton for reading from
+/// right to left.
 const MAX_OTHER_AUTOMATON: usize = 512 << 10;
 /// The size of an empty pattern's automaton, in bytes. Every automaton has this part, and no search reads this part.
 const EMPTY_AUTOMATON: usize = 512;
-/// The most capture groups. A search with captures moves the positions of all groups.
+/// The maximum number of capture groups. A search with captures moves the positions of all groups.
 const MAX_GROUPS: usize = 32;
 /// The number of capture groups whose positions take as much time as one search without captures.
 const GROUPS_OF_A_SEARCH: u64 = 4;
 /// The size in bytes of a table that a search fills while reading. A search may have two.
 const SEARCH_TABLE: usize = 256 << 10;
-/// The most bytes of tables that are kept for the next search. Larger tables are dropped after the search.
+/// The maximum size of the tables that are kept for the next search, in bytes. Larger tables are dropped after the
+/// search.
 const KEPT_TABLES: usize = 48 << 10;
 
 /// A compiled pattern.
@@ -32,8 +34,8 @@ pub(super) struct Pattern {
     regex: Regex,
     /// The tables of the last search. Creating new tables takes longer than most searches.
     tables: Mutex<Option<Cache>>,
-    /// The most nanoseconds that a search takes per byte of text. The value is the size of the automaton in bytes, without
-    /// [`EMPTY_AUTOMATON`]. The slowest searches in measurements took 0.6 times as long.
+    /// The maximum CPU time, in nanoseconds, that a search takes per byte of text. The value is the size of the
+    /// automaton in bytes, without [`EMPTY_AUTOMATON`]. The slowest searches in measurements took 0.6 times as long.
     nanos_per_byte: u64,
 }
 
@@ -87,12 +89,13 @@ impl Pattern {
         self.regex.memory_usage().saturating_add(KEPT_TABLES)
     }
 
-    /// The most nanoseconds of one core for a search in a text of this length.
+    /// The maximum CPU time, in nanoseconds, that a search takes in a text of `bytes` bytes.
     pub(super) fn to_find(&self, bytes: usize) -> u64 {
         self.nanos_per_byte.saturating_mul(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// The most nanoseconds of one core for a search that captures the groups, in a text of this length.
+    /// The maximum CPU time, in nanoseconds, that a search takes in a text of `bytes` bytes if it also captures the
+    /// groups.
     pub(super) fn to_capture(&self, bytes: usize) -> u64 {
         let groups = u64::try_from(self.groups()).unwrap_or(u64::MAX);
         // The match is found first, and then a second time with its groups.

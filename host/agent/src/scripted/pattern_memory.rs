@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most reserved bytes of each [`Room`].
+/// The maximum number of bytes that can be reserved in each [`Room`].
 const MAX_BYTES: usize = 512 << 20;
 
 /// The memory for the operator's scripts. Tenants' scripts do not use it.

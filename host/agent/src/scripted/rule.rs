@@ -10,14 +10,14 @@ use super::pattern::{Pattern, PatternError};
 use super::{CallConfig, RuleConfig, ScriptError};
 use crate::model::{Prompt, Turn};
 
-/// The most bytes of a rule's answer and calls together.
+/// The maximum size of a rule's answer and calls together, in bytes.
 const MAX_FILLED_BYTES: usize = 4 << 20;
-/// The most nanoseconds for one byte of a rule's answer or calls. Each byte is copied. A byte of an argument is escaped
-/// as JSON first.
+/// The maximum CPU time, in nanoseconds, for one byte of a rule's answer or calls. Each byte is copied. A byte of an
+/// argument is escaped as JSON first.
 const FILLED_BYTE: u64 = 8;
-/// The most pieces of an answer. Each piece is an event.
+/// The maximum number of pieces of an answer. Each piece is an event.
 const MAX_CHUNKS: usize = 1_000;
-/// The most calls of a rule. Every agent has this limit on the calls of one answer.
+/// The maximum number of calls of a rule. Every agent has this limit on the calls of one answer.
 const MAX_CALLS: usize = crate::template_agent::MAX_CALLS;
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Rule {
         Ok(Self { when, after: config.after, extract, extract_result, answer, calls, chunks, delay })
     }
 
-    /// The most nanoseconds of one core that [`Self::apply`] needs.
+    /// The maximum CPU time, in nanoseconds, that [`Self::apply`] takes.
     pub(super) fn cost(&self, prompt: &Prompt) -> u64 {
         let Some(result) = self.result(prompt) else { return 0 };
         let said = prompt.last_user_text();

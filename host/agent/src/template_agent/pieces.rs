@@ -40,7 +40,7 @@ impl<'a> Pieces<'a> {
     pub(super) fn start_again(&mut self) {
         self.text.clear();
         self.held = None;
-        // A piece without `append` replaces the artifact with its id, also at the client.
+        // A piece without `append` replaces the artifact that has the same id, also at the client.
         self.append = false;
     }
 

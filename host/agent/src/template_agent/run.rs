@@ -1,5 +1,5 @@
-//! One turn of the template agent: calls the model and the tools that it requests, until the model answers or a tool's
-//! result must come from the client.
+//! One turn of the template agent: calls the model and the tools that the model requests, until the model answers or a
+//! tool's result must come from the client.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl<'a> Run<'a> {
             if answered.answer.calls.is_empty() {
                 return self.finish(answered).await;
             }
-            // Checked before the tools are called, so that no call is made without use for its result.
+            // Checked before the tools are called, so that no tool is called whose result nobody uses.
             if round == self.agent.max_tool_rounds {
                 return Err(failed(&format!(
                     "The agent asked for tools again after {round} rounds of calls, which is the most in one turn. Ask \

@@ -1,5 +1,5 @@
-//! Removes the default values of an Agent Card, which its signature does not cover (specification sections 5.7 and
-//! 8.4.1).
+//! Removes the default values of an Agent Card, because the card's signature does not cover default values
+//! (specification sections 5.7 and 8.4.1).
 
 use serde_json::{Map, Value};
 

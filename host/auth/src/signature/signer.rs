@@ -49,9 +49,9 @@ struct ProtectedHeader<'a> {
 }
 
 impl Signer {
-    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`. The key is Ed25519, P-256, or RSA of 2048 to 4096
-    /// bits. `kid` is the id under which verifiers find the public key. The type of the key decides the algorithm; if
-    /// `algorithm` is given, it must be the same.
+    /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`. The key is Ed25519, P-256, or RSA of 2048
+    /// to 4096 bits. `kid` is the id under which verifiers find the public key. The type of the key decides the
+    /// algorithm of the signatures. If `algorithm` is given, it must equal that algorithm.
     ///
     /// # Errors
     /// When `pem` is not such a block, its key has an unsupported type or is not for `algorithm`, or `kid` is empty.

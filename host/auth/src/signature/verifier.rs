@@ -11,11 +11,12 @@ use crate::signature::CanonicalForm;
 use crate::signature::canonical::{CanonicalError, canonical_bytes, read_card};
 use crate::{Algorithm, Jwks};
 
-/// The most signatures of a card that are checked. Each signature costs two verifications for each candidate key.
+/// The maximum number of signatures of a card that are checked. Each signature costs two verifications for each
+/// candidate key.
 const MAX_SIGNATURES: usize = 8;
 const MAX_HEADER_BYTES: usize = 4096;
 
-/// The signature of a card that was found to be valid.
+/// A signature of a card, after the signature was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifiedSignature {
@@ -65,7 +66,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<VerifiedSignature, VerifyE
         if let Some(form) = signed_form(signature, &payloads, keys.candidates(&kid, algorithm)) {
             return Ok(VerifiedSignature { kid, algorithm, form });
         }
-        // A bad signature under a trusted key says more than one of a stranger.
+        // A bad signature that names a trusted key is a more useful error than an unknown key.
         if keys.candidates(&kid, algorithm).next().is_some() {
             failure = VerifyError::Invalid;
         }

@@ -83,7 +83,7 @@ fn count_all() -> anyhow::Result<Counts> {
 fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
     let file = cache.join("callgrind.out");
     let mut command = Command::new("valgrind");
-    // What comes before the turns takes more or less: an engine that starts has a guest loop until its clock ticks.
+    // The work before the turns varies: when an engine starts, a guest loops until the clock of the engine ticks.
     command
         .args(["--tool=callgrind", "--quiet", "--zero-before=*turns_begin*"])
         // Valgrind runs one thread at a time. Without this the guest that loops may keep the thread that ticks from running.

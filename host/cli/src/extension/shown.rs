@@ -123,7 +123,8 @@ pub(super) fn details(details: &Details) -> String {
 pub(super) fn changed(details: &Details, what: &str) -> String {
     let Summary { uri, digest, source, .. } = &details.summary;
     let until = match &source.until {
-        // The server keeps an extension of this kind in no file. Naming a folder in its config would mend that.
+        // The server has no file of an added extension. With `runtime.extensions_dir` in its config, the server writes
+        // one.
         Some(until) if &*source.kind == "added" => {
             format!("It is gone after a {until}; set runtime.extensions_dir to keep what is added.\n")
         }

@@ -151,7 +151,7 @@ fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
         missing = trial::in_config(&trial.grants);
         missing.retain(|line| !line.split_once(" =").is_some_and(|(name, _)| given.contains_key(name)));
     }
-    // In lines, as a person writes them, where no settings were given.
+    // Without given settings, the grants are written on lines of their own, as a person writes them.
     let is_bare = settings.values().all(|value| value.as_table().is_some_and(Table::is_empty));
     let mut text = format!("[[extension]]\ncomponent = {}\n", toml::Value::from(component));
     if is_bare {
@@ -179,7 +179,7 @@ fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
 
 fn parameters(sample: &Table) -> String {
     let inner = Table::from_iter([("parameters".to_owned(), sample.clone().into())]);
-    // Written as a part of the table above, and not as one of its own.
+    // Written as a part of the `[[extension]]` above, and not as a table of its own.
     let whole = Table::from_iter([("extension".to_owned(), inner.into())]).to_string();
     format!("# Made up from its schema: replace them by yours.\n{whole}")
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// The deepest nesting of schemas that is followed. References can form a cycle.
 const MAX_DEPTH: u8 = 16;
-/// The limit on a sample's strings and lists: the most characters of a string, and the most items of a list.
+/// The limit on a sample's strings and lists: the maximum number of characters of a string, and of items of a list.
 const MOST: u64 = 64;
 
 /// Creates a sample value for the schema; `None` if none was found. Some keywords of the schema are ignored.
@@ -39,7 +39,7 @@ impl<'a> Walk<'a> {
             Some("array") => self.array(schema, depth),
             Some("object") => self.object(schema, depth),
             None if schema.get("properties").is_some() => self.object(schema, depth),
-            // Nothing is said about it, so that anything will do.
+            // The schema does not restrict the type, so any value will do.
             None => Some(Value::Object(Map::new())),
             Some(_) => None,
         }

@@ -33,7 +33,7 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
         describe(&mut text, descriptor)?;
     }
     if let Some(problem) = &report.problem {
-        // A table for the config is there when the parameters were what was wrong.
+        // If there is a table for the config despite the problem, the parameters were the problem.
         let outcome = if report.config.is_some() {
             "It was refused with these parameters (--settings FILE gives others), so it could not say what it is"
         } else {
@@ -85,7 +85,8 @@ fn imports(text: &mut String, report: &Report) -> fmt::Result {
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (index, (name, access)) in rows.iter().enumerate() {
-        // The author of a component chooses the names of its imports, so they may be made to steer a terminal.
+        // The author of a component chooses the names of its imports, so the names may contain control sequences for a
+        // terminal.
         row(text, if index == 0 { "imports" } else { "" }, &format!("{name:width$}  {access}"))?;
     }
     if wasi > 0 { row(text, "", &free(wasi, &packages)) } else { Ok(()) }

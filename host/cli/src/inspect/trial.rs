@@ -30,7 +30,7 @@ pub(crate) async fn load(runtime: &Runtime, component: &[u8], settings: Installa
     let Some(made_up) = made_up().filter(|_| settings.parameters.is_empty()) else { return trial };
     let Ok(parameters) = JsonObject::parse(&made_up.to_string()) else { return trial };
     settings.parameters = parameters;
-    // What it asks for may depend on its parameters.
+    // The grants that a component needs may depend on its parameters.
     let again = load_with_grants(runtime, component, settings).await;
     let sample = toml::Table::try_from(&made_up).ok().filter(|_| again.loaded.is_ok());
     let grants = if sample.is_some() { again.grants } else { trial.grants };

@@ -54,7 +54,7 @@ impl<W: Write + Send> Batch<W> {
 
     /// Writes the waiting lines.
     pub(super) fn flush(&self) {
-        // A log that cannot be written is lost, as each line is.
+        // If the log cannot be written, these lines are lost, like any other line.
         let _ = self.lock().write();
     }
 

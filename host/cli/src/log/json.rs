@@ -22,7 +22,7 @@ where
     N: for<'writer> FormatFields<'writer> + 'static,
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        // The target and level of an event that came through the crate `log`.
+        // For an event of the crate `log`, this metadata has the target and level of the original record.
         let normalized = event.normalized_metadata();
         let metadata = normalized.as_ref().unwrap_or_else(|| event.metadata());
         line.write_str("{\"timestamp\":\"")?;
@@ -71,7 +71,7 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn add(&mut self, field: &Field, write: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
-        // Those of the crate `log` are in the metadata.
+        // The content of these fields of the crate `log` is in the metadata.
         if self.written.is_ok() && !field.name().starts_with("log.") {
             // The name of a field is a Rust identifier, perhaps with dots.
             self.written = write!(self.line, ",\"{}\":", field.name()).and_then(|()| write(&mut self.line));
@@ -106,7 +106,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // JSON has no other number for those.
+        // JSON has neither infinities nor NaN.
         self.add(field, |line| if value.is_finite() { write!(line, "{value:?}") } else { line.write_str("null") });
     }
 }

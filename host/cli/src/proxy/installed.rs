@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::inspect::trial;
 use crate::{component, progress, serve, shell};
 
-/// The most bytes of a file with settings.
+/// The maximum size of a file with settings, in bytes.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
 
 /// Creates an `[[extension]]` table for each argument of `--with`, for a config in `folder`.
@@ -51,7 +51,8 @@ async fn table(runtime: &Runtime, argument: &str, folder: &Path) -> anyhow::Resu
     let needed = trial::in_config(&trial.grants).into_iter().filter(|grant| !given.contains(grant));
     let needed: Table = needed.collect::<Vec<_>>().join("\n").parse()?;
     if !needed.is_empty() {
-        // Whoever trusts Annex trusts what ships with it. What others have made gets what a person names.
+        // Shipped components get the grants that they need, because a person who runs Annex trusts them. Other
+        // components get only the grants that the person names.
         let is_given = add_grants(&mut table, needed) && ships;
         if !is_given {
             let suggestion = suggestion(component, &table)?;

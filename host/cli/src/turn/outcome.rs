@@ -60,7 +60,7 @@ impl Outcome {
     }
 
     fn identify(&mut self, task: Option<&TaskId>, context: Option<&ContextId>) {
-        // An event that names no id says nothing about it, so the one before stays.
+        // An event without an id does not change the known id.
         self.task = task.filter(|id| !id.is_empty()).cloned().or(self.task.take());
         self.context = context.filter(|id| !id.is_empty()).cloned().or(self.context.take());
     }

@@ -6,7 +6,8 @@ use annex_text::line;
 use crate::output;
 use crate::pretty::pretty;
 
-/// The most bytes that a transcript keeps of an answer, because an agent may send without end.
+/// The maximum number of bytes that a transcript keeps of an answer. Without this limit, an agent could use up the
+/// memory by an endless answer.
 const MAX_WORDS: usize = 1 << 20;
 
 /// Prints an answer, and remembers what was printed.
@@ -69,7 +70,7 @@ impl Transcript {
     }
 
     fn artifact(&mut self, artifact: &Artifact, append: bool) -> anyhow::Result<()> {
-        // A new artifact begins a line, and what is appended to one goes on in the same line.
+        // A new artifact begins a line, and an appended chunk continues the line.
         if !append {
             self.end_line()?;
         }

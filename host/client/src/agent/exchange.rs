@@ -1,4 +1,5 @@
-//! One call from beginning to end: its interceptors, and the check on which server may receive its header fields.
+//! One call from beginning to end: the interceptors of the call, and the check on which server may receive the header
+//! fields of the call.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::{
     Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters, StreamRoom,
 };
 
-/// The most events of one stream that are skipped. An agent that sends more unknown events does not speak A2A.
+/// The maximum number of events of one stream that are skipped. An agent that sends more unknown events does not speak
+/// A2A.
 const MAX_PASSED_OVER: usize = 1_000;
 
 /// The context that all calls to an agent share.

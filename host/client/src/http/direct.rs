@@ -103,8 +103,8 @@ impl Direct {
         Some(Self { pool: Arc::new(Pool { origin, host, connector, connect_timeout, idle }) })
     }
 
-    /// Sends a request and waits for the head of the response. Sends it again only if the server closed an idle
-    /// connection before any of the request was written.
+    /// Sends a request and waits for the head of the response. Sends the request again only if the server closed an
+    /// idle connection before any part of the request was written.
     pub(crate) async fn send(
         &self,
         (method, url): (Method, &Url),

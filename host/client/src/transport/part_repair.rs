@@ -17,7 +17,8 @@ const PATH: [&str; 11] = [
     "status_update",
     "artifact_update",
 ];
-/// The most nested objects and arrays around parts: a task in a list, its history, and a message in the history.
+/// The maximum number of nested objects and arrays around parts. The deepest parts are in a message in the history of a
+/// task in a list.
 const MAX_LEVELS: usize = 6;
 /// The JSON fields that hold a part's content, except `file`.
 const CONTENT: [&str; 4] = ["text", "raw", "url", "data"];

@@ -182,7 +182,7 @@ fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
         Some("artifact-update") => json.to().map(StreamResponse::ArtifactUpdate),
         _ => return Some(None),
     };
-    // The names of its states may be those of 0.3 as well.
+    // The state in the event may also have its name of 0.3.
     event.or_else(|_| v0_3::answer::event(json)).ok().map(Some)
 }
 
@@ -216,7 +216,8 @@ impl Text {
                 let Success { result, error } = serde_json::from_str(&self.text).ok()?;
                 if error.is_none() { Some(result) } else { None }
             }
-            // Any `error` in it may be that of another member, or a text, which takes a closer look.
+            // Only a text without `"error"` is surely a result. In any other text, `"error"` may be a member of this
+            // object, a member of an inner object, or a string, so the text is examined more closely.
             ResultPlace::Whole if memmem::find(self.text.as_bytes(), br#""error""#).is_none() => {
                 serde_json::from_str(&self.text).ok()
             }

@@ -53,7 +53,7 @@ impl Hold {
     }
 
     pub(super) async fn leave(&self, departure: Departure) -> Result<(), StoreError> {
-        // The turn is not this process's any more. Others decide by what is stored.
+        // The turn no longer belongs to this process. Other processes decide by the stored entries.
         if self.standing() == Standing::Over {
             return Ok(());
         }
@@ -70,10 +70,11 @@ impl Drop for Hold {
             Standing::Accepted => Departure::HandedOver { has_begun: true },
             Standing::Over => return,
         };
-        // Without a runtime the process ends, and its lease with it.
+        // Without a runtime the process is ending, and its lease ends too.
         let Ok(runtime) = Handle::try_current() else { return };
         let (store, key, fence) = (Arc::clone(&self.store), self.key.clone(), self.fence.clone());
-        // A turn that cannot leave while its process lives keeps the next one waiting, so this goes on for as long as it takes.
+        // As long as the process lives, a turn that has not left keeps the next one waiting. So leaving is tried until
+        // it succeeds.
         runtime.spawn(async move {
             while store.leave(&key, &fence, departure).await.is_err() {
                 tokio::time::sleep(LEAVE_AGAIN).await;

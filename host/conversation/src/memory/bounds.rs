@@ -6,10 +6,10 @@ use crate::retention::WaitingBounds;
 /// Bounds on the content of a [`MemoryStore`](crate::MemoryStore).
 ///
 /// Above `max_conversations` or `max_conversation_bytes` the store drops the least recently used conversation, with its
-/// history. Above `max_tasks` or `max_task_bytes` the store drops tasks of the owner with the largest share: first the oldest
-/// finished tasks, then the oldest waiting tasks. Conversations and tasks with a turn stay. An owner never loses tasks to an
-/// owner with a larger share. If no task can be dropped, the store refuses new tasks and entries. It always accepts an update
-/// that finishes its task. The running tasks of one owner may fill three quarters of the store.
+/// history. Above `max_tasks` or `max_task_bytes` the store drops tasks of the owner with the largest share: first the
+/// oldest finished tasks, then the oldest waiting tasks. Conversations and tasks with a turn stay. An owner never loses
+/// tasks to an owner with a larger share. If no task can be dropped, the store refuses new tasks and entries. The store
+/// always accepts an update that finishes a task. The running tasks of one owner may fill three quarters of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
     /// The maximum number of conversations. Default: 10,000.

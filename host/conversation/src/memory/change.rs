@@ -68,7 +68,7 @@ impl Contents {
             return Err(AppendError::Missing);
         }
         let before = self.queues.turns(key).len();
-        // The running turn is in the queue as well, and does not wait.
+        // The running turn is in the queue too, but does not wait.
         if before > submission.max_waiting {
             return Err(AppendError::QueueFull { waiting: submission.max_waiting });
         }
@@ -106,7 +106,7 @@ impl Contents {
         let Some(turn) = self.queues.remove(key, index) else { return };
         let task = &turn.submission.task;
         match self.tasks.number(task) {
-            // It was stored only because its turn had to wait.
+            // The task was stored only because its turn had to wait.
             0 => self.remove_task(task),
             _ => self.tasks.set_worked_on(task, false),
         }
@@ -123,7 +123,7 @@ impl Contents {
         let index = self.check_writer(key, at, (&append, says), leases)?;
         self.check_position(key, at)?;
         if index.is_none() && at.number == 0 {
-            // Those of a turn were checked when the turn entered.
+            // The names of a turn were checked when the turn entered.
             key.check()?;
             if let Some(task) = &at.task {
                 check_name("task id", task.as_str())?;
@@ -139,7 +139,7 @@ impl Contents {
         };
         let consequences = match (&at.task, append.outcome) {
             (Some(id), Outcome::Answer(_)) => {
-                // Its message stays known, because it was answered.
+                // The message of the task stays known, because it was answered.
                 self.tasks.remove(id);
                 Consequences::default()
             }
@@ -281,7 +281,7 @@ impl Contents {
             if is_accepted {
                 taken.extend(self.queues.take(&key, &fence, by));
             } else if let Some(index) = self.queues.index(&key, &fence) {
-                // Its client was promised nothing, and sends the message again.
+                // The client of this turn got no promise, and sends the message again.
                 self.forget_turn(&key, index);
             }
         }

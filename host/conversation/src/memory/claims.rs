@@ -110,7 +110,7 @@ impl Claims {
 
     /// Drops answers until `bytes` more fit. Returns `false` if `bytes` exceeds the limit on all answers.
     pub(super) fn make_room(&mut self, bytes: usize) -> bool {
-        // It would not fit into an empty store either, so nobody else's answer goes for it.
+        // Such an answer would not even fit into an empty store, so no other answer is dropped for it.
         if bytes > self.max_answer_bytes {
             return false;
         }
@@ -221,7 +221,8 @@ impl KeptClaim {
         match &self.open {
             None => Claim::Repeated(self.task.clone()),
             Some(replica) if leases.is_alive(replica) => Claim::Open(self.task.clone()),
-            // Whoever had it is gone. It keeps its task id, so that only one of the two can create that task.
+            // The process that had the claim is gone. The claim keeps its task id, so that only one of the two
+            // processes can create the task.
             Some(_) => {
                 self.open = Some(by.clone());
                 Claim::New(self.task.clone())

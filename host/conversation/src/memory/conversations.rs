@@ -222,7 +222,8 @@ impl Conversations {
         {
             let bytes = slot.bytes();
             if let Some(key) = oldest.name.conversation() {
-                // A turn has read this conversation and is going to append to it, so it stays, even beyond the bounds.
+                // A turn has read this conversation and will append to it, so the conversation stays even above the
+                // limits.
                 if is_busy(key) {
                     let key = key.clone();
                     self.touch(&key);
@@ -242,7 +243,8 @@ impl Conversations {
     }
 
     fn promote(&mut self, keys: &SlotKeys<'_>) {
-        // The conversation first: the maps that it shares must be younger, because slots go from the oldest on.
+        // The conversation is promoted first. Slots are dropped from the oldest on, so the maps that conversations
+        // share must be younger.
         for scope in STORED {
             if self.has(scope)
                 && let Some(slot) = keys.of(scope)
@@ -274,7 +276,7 @@ impl Conversations {
             self.slots.put(SlotKey::clone(&key), slot);
         }
         if let Some(slot) = self.slots.peek_mut(key.as_ref()) {
-            // The old size goes and the new one comes, so that `change` need not count anything.
+            // The old size is subtracted and the new one added, so that `change` need not count anything.
             self.bytes -= slot.bytes();
             change(slot);
             self.bytes += slot.bytes();

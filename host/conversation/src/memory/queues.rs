@@ -34,7 +34,7 @@ pub(super) struct TurnInQueue {
     /// The number of attempts at the turn, counted as in [`LostTurn::attempts`].
     attempts: u32,
     pub(super) is_cancelled: bool,
-    /// True if its process has handed the turn over to other processes.
+    /// True if the process of the turn has handed the turn over to other processes.
     is_left: bool,
     /// True if the conversation of the turn was deleted while the turn ran.
     pub(super) is_orphan: bool,
@@ -94,7 +94,7 @@ impl Queues {
         let queue = self.by_conversation.get_mut(key)?;
         let removed = (index < queue.len()).then(|| queue.remove(index));
         match queue.first() {
-            // A queue without turns goes, or the map would grow with every context that a client names.
+            // An empty queue is removed. Otherwise the map would grow with every context that a client names.
             None => drop(self.by_conversation.remove(key)),
             Some(first) if index == 0 => first.wake(),
             Some(_) => {}
@@ -119,7 +119,7 @@ impl Queues {
     pub(super) fn hand_over(&mut self, key: &ConversationKey, fence: &Fence, has_begun: bool) {
         let left = self.fence(&fence.replica);
         if let Some(turn) = self.turn_mut(key, fence) {
-            // Whoever has the old fence writes nothing more.
+            // A process with the old fence can write nothing more.
             (turn.fence, turn.is_left) = (left, true);
             if !has_begun {
                 turn.attempts = turn.attempts.saturating_sub(1);
@@ -134,7 +134,7 @@ impl Queues {
         turn.wake();
         (turn.fence, turn.is_left, turn.moved) = (fence.clone(), false, None);
         let attempts = turn.attempts;
-        // Counted now: a turn that ends each process which begins with it must come to an end.
+        // Counted before the turn begins: a turn that crashes every process must be given up at some point.
         turn.attempts += 1;
         Some(LostTurn {
             key: key.clone(),
@@ -180,7 +180,7 @@ impl TurnInQueue {
 
     fn wake(&self) {
         if let Some(moved) = &self.moved {
-            // Kept for one that is about to wait.
+            // `Notify` keeps the signal for a turn that is about to wait.
             moved.notify_one();
         }
     }

@@ -62,7 +62,7 @@ impl Shares {
         share.tasks += 1;
         share.bytes += slot.bytes();
         match slot.rest() {
-            // In no set: a task that is worked on is never a victim.
+            // A running task is in no set, because it is never dropped for others.
             Rest::Runs => {
                 share.running.tasks += 1;
                 share.running.bytes += slot.bytes();
@@ -103,7 +103,7 @@ impl Shares {
                 }
             }
         }
-        // Names of principals would pile up otherwise, in as many shares as there ever were callers.
+        // Otherwise the map would keep a share for every caller that there ever was.
         if share.tasks == 0 {
             self.by_owner.remove(slot.key.owner());
         }

@@ -67,7 +67,7 @@ impl Slot {
         let is_own = |(key, value): (&str, &Json)| Scope::of(key).0 == scope && !limits.removes(value);
         self.changed_at = Timestamp::now();
         if scope == Scope::Conversation && self.state.is_empty() && delta.iter().all(is_own) {
-            // Nothing is copied: the event that brings the delta shares it.
+            // Nothing is copied, because the state shares the delta of the event.
             self.state = delta.clone().into();
             self.state_bytes = self.state.iter().map(|(name, value)| name.len() + value.get().len()).sum();
             return;

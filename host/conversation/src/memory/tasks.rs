@@ -42,7 +42,7 @@ pub(super) struct TaskSlot {
     finished_at: Option<i64>,
     /// True while the queue has a turn of the task.
     is_worked_on: bool,
-    /// The number of its last entry.
+    /// The number of the last entry of the task.
     number: u64,
     /// The entries of an unfinished task, with their numbers. Events are in the history of the conversation.
     entries: Vec<(u64, Entry)>,
@@ -125,7 +125,7 @@ impl TaskSlot {
             TaskContent::Json(_) | TaskContent::Entries(_) => {
                 content.bytes() + self.configs.values().map(String::len).sum::<usize>()
             }
-            // A task that waits to begin has no entry that brings it.
+            // A task that waits to begin has no entries yet, so the size of the task counts.
             TaskContent::Value(task) if self.number == 0 && entries.is_empty() => task.size().bytes,
             TaskContent::Value(_) => self.bytes + size::of_entries(entries),
         }
@@ -247,17 +247,17 @@ impl Tasks {
         };
         let owner = change.key.owner();
         let mut consequences = Consequences::default();
-        // Before room is made: nothing of others goes for a task that is refused.
+        // Checked before room is made: no other task is dropped for a task that is refused.
         let room = self.check_running(owner, running).and_then(|()| {
             let wanted = RoomWanted { owner, tasks: usize::from(is_new), bytes: grown, kept: Some(id) };
             self.make_room(wanted, &mut consequences)
         });
         match room {
-            // A task must be able to end, and then it can go.
+            // A task must be able to end. After that it can be dropped.
             Err(AppendError::Full) if is_finished && change.entries.len() == 1 => {}
             other => other?,
         }
-        // Counted out as it was, and in as it is from now on.
+        // The task is subtracted from the share with its old size, and added with its new one.
         let slot = self.tasks.entry(id.clone()).or_insert(new);
         if !is_new {
             self.shares.remove(id, slot);
@@ -287,7 +287,8 @@ impl Tasks {
         let key = slot.key.clone();
         let grown = json.len().saturating_sub(replaced);
         let runs = slot.rest() == Rest::Runs;
-        // Configs of a task that waits or is finished can go with it, so only those of running tasks count here.
+        // Configs of a waiting or finished task can be dropped with the task, so only those of running tasks count
+        // here.
         self.check_running(key.owner(), RunningTasks { tasks: 0, bytes: if runs { grown } else { 0 } })?;
         let wanted = RoomWanted { owner: key.owner(), tasks: 0, bytes: grown, kept: Some(id) };
         self.make_room(wanted, &mut Consequences::default())?;
@@ -354,7 +355,7 @@ impl Tasks {
     /// dropped.
     fn check_running(&self, owner: &Owner, added: RunningTasks) -> Result<(), AppendError> {
         let three_quarters = |whole: usize| whole - whole / 4;
-        // An owner with too much may still do what adds nothing, such as ending a task.
+        // An owner above the limit may still make changes that add nothing, such as ending a task.
         if added.tasks == 0 && added.bytes == 0 {
             return Ok(());
         }
@@ -371,12 +372,12 @@ impl Tasks {
         consequences: &mut Consequences,
     ) -> Result<(), AppendError> {
         if wanted.bytes > self.max_bytes {
-            // Nothing that goes would help.
+            // Dropping other tasks would not help.
             return Err(AppendError::Full);
         }
         while let Some(shortage) = self.shortage(wanted) {
             let victim = self.shares.victim(shortage, wanted).ok_or(AppendError::Full)?;
-            // A finished task goes silently. Somebody may read one that waits.
+            // A finished task is dropped silently. A waiting task may have readers.
             if self.tasks.get(&victim).is_some_and(|slot| matches!(slot.rest(), Rest::Waits(_))) {
                 consequences.displaced.push(victim.clone());
             }

@@ -40,12 +40,12 @@ impl Grown {
     pub(super) fn task(&self) -> &Task {
         // `get_or_init` lets one thread assemble the task while others wait, so that each does not make a copy.
         let (task, _) = self.whole.get_or_init(|| {
-            // Without parts there is a whole one.
+            // The parts are dropped only when `whole` is set, so they exist here.
             let task = self.lock().as_ref().map(GrownParts::assembled).unwrap_or_default();
             let size = TaskSize::of(&task, self.size.logged);
             (task, size)
         });
-        // Two copies of one task are one too many.
+        // The parts are not needed beside the whole task.
         self.lock().take();
         task
     }
@@ -88,7 +88,7 @@ impl GrownParts {
             log.extend_from_slice(entries);
             None
         } else {
-            // What somebody else appended after this moment, or could not store, is no part of it.
+            // Entries that others appended after this snapshot, or could not store, are not part of it.
             Some(log.iter().take(self.length).chain(entries).cloned().collect())
         };
         // The guard borrows `self.log`, which is replaced next.

@@ -10,10 +10,10 @@ use rusqlite::{Connection, PrepFlags, Statement, types};
 use crate::database::{Row, Step, Value};
 use crate::text::text_of;
 
-/// Number of texts whose prepared statements a connection caches. Each kind of change has one text per number of changes that
-/// are stored together. When this number is reached, the cache is cleared, so that rare texts do not stay for ever.
+/// Maximum number of texts whose prepared statements a connection caches. One kind of change needs several texts: one for a
+/// single change, one for two changes together, and so on. A full cache is cleared, so that rare texts do not stay for ever.
 const TEXTS: usize = 256;
-/// A text that takes as long as this is logged. sqlx has the same limit for PostgreSQL.
+/// Statements that take as long as this are logged. sqlx has the same limit for PostgreSQL.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// One or more statements with the values of their parameters.

@@ -130,7 +130,7 @@ mod tests {
         assert!(name.len() < MAX_EXTENSION_BYTES, "{name}");
         assert_eq!(name, digest(&long));
         assert_ne!(name, named(&format!("{long}y")));
-        // One that is called as the other is stored, or as it was stored once.
+        // URIs that equal the stored name of the long URI, or its stored name in an earlier version.
         for uri in [name.as_str(), &name[2..], &format!("\u{1}{name}")] {
             assert_ne!(named(uri), name, "{uri:?}");
         }

@@ -24,7 +24,7 @@ const ALONE: Duration = Duration::from_secs(10);
 /// The hints that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// The name of this process in its texts. By this name a process recognises its own texts, and ignores them.
+    /// The name of this process in its texts. By this name a process recognises its own texts, and ignores these texts.
     sender: String,
     waiting: Mutex<HashMap<String, u64>>,
     filled: Notify,

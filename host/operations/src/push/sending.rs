@@ -24,7 +24,7 @@ use crate::push::of_0_3::{Posts, outgoing_0_3};
 use crate::push::outgoing;
 use crate::tasks::log::{LogReader, LoggedEvent};
 
-/// The pause after the first failed delivery of an event. Each further failure makes the pause longer by the same time.
+/// The pause after the first failed delivery of an event. Each further failure adds this time to the pause.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// The pause before a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);

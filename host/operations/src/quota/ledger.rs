@@ -20,7 +20,7 @@ pub struct Ledger {
     /// The current quota. For an unloaded tenant, the last quota.
     quota: Mutex<TenantQuota>,
     pub(super) requests: Bucket,
-    /// Reads of the Agent Card, which everyone may make. They do not count as requests of callers.
+    /// Limits the reads of the Agent Card, which everyone may make. These reads do not count as requests of callers.
     pub(super) card_reads: Bucket,
     cpu: Bucket,
     /// The charged part of the CPU time, in nanoseconds.

@@ -8,7 +8,7 @@ use super::Quotas;
 use super::written::{MOST_HOURS, Written};
 use crate::fault;
 
-/// The number of tenants that are written in one transaction.
+/// The maximum number of tenants that are written in one transaction.
 const AT_ONCE: usize = 200;
 /// The maximum number of failed transactions of one write. After these failures the remaining tenants wait for the next write,
 /// because a database that is down would fail every transaction.
@@ -19,7 +19,7 @@ impl Quotas {
         self.writing.lock().await.is_due()
     }
 
-    /// Adds the usage of this process since the last write to the store. If a write fails, its usage is part of the
+    /// Adds the usage of this process since the last write to the store. If a write fails, the usage is part of the
     /// next write.
     pub(super) async fn write_used(&self) {
         let mut written = self.writing.lock().await;

@@ -1,5 +1,5 @@
-//! Checks that this server can process the request of a message (the stage `Checked`). Later stages check its conversation and
-//! its task.
+//! Checks that this server can process the request of a message (the stage `Checked`). Later stages check the
+//! conversation and the task of the message.
 
 use std::borrow::Cow;
 use std::sync::Arc;

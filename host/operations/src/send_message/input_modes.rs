@@ -23,7 +23,7 @@ impl InputModes {
     }
 
     /// True if the agent accepts the part. A data part with a type that ends in `+json` is JSON (RFC 6839 section 3.1),
-    /// so an agent that accepts JSON accepts it.
+    /// so an agent that accepts JSON accepts such a part.
     fn take_part(&self, part: &Part) -> bool {
         let Some(named) = media_type(part) else { return true };
         self.take(named)

@@ -192,7 +192,7 @@ impl RequestHandler {
         if let Err(unstored) = &ended
             && !conversation.is_over()
         {
-            // They may be too large. A turn that did not end would be tried again.
+            // The entries may be too large. A turn that did not end would be tried again.
             fault::log(unstored);
             entries = vec![update(&record, state, Some(UNSTORED))];
             ended = conversation.end(&entries).await;

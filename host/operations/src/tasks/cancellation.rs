@@ -78,7 +78,7 @@ impl RequestHandler {
             Err(AppendError::Stale { .. }) if record.is_finished() => return Err(not_cancelable(record)),
             Err(AppendError::Stale { .. }) => return Err(record::finished(record)),
             Err(AppendError::Missing) => return Err(A2aError::TaskNotFound { task_id: record.id().clone() }),
-            // A turn has begun in between, and is cancelled in its place.
+            // A turn has begun in between, and is cancelled instead.
             Err(AppendError::Fenced) if record.cancel_turn().await => return Ok(()),
             Err(error) => return Err(fault::of_append(error)),
         }

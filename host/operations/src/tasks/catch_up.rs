@@ -36,8 +36,8 @@ impl RequestHandler {
         self.poll(call, record, REST).await;
     }
 
-    /// Polls the remote agent, even if the last poll was a moment ago. Called before a message is sent: if the task has ended
-    /// at the remote agent, the message must not reach it.
+    /// Polls the remote agent, even if the last poll was a moment ago. Called before a message is sent: if the task has
+    /// ended at the remote agent, the message must not reach the remote agent.
     pub(crate) async fn catch_up_now(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         self.poll(call, record, Duration::ZERO).await;
     }
@@ -84,8 +84,9 @@ impl RequestHandler {
         self.make_turn((incoming, extensions, permit), |record| Ok(record.task_state().is_interrupted())).await
     }
 
-    /// The extensions that the host activates in place of the task's client: the extensions that the task has pinned, and the
-    /// required extensions. The host does not know which extensions the client asked for, because the store does not keep them.
+    /// The extensions that the host activates in place of the task's client: the extensions that the task has pinned,
+    /// and the required extensions. The host does not know which extensions the client asked for, because the store
+    /// does not keep these extensions.
     fn requested_for(&self, record: &TaskRecord, extensions: &ExtensionSet) -> Vec<ExtensionUri> {
         let mut requested: Vec<ExtensionUri> =
             self.process.tasks.pinned(record).iter().map(|extension| extension.uri().clone()).collect();

@@ -22,7 +22,7 @@ const STOPPED: &str = "The server stopped while the task ran; send the message a
 
 impl Tasks {
     /// Takes over turns that no process works on, and cancels turns on request of other processes, until `stop` is
-    /// cancelled. Each turn is passed to `go_on`. While this process drains, turns are left to others.
+    /// cancelled. Each turn is passed to `go_on`. While this process drains, turns are left to other processes.
     pub async fn watch_lost(
         &self,
         (go_on, drains): (impl Fn(LostTurn) + Sync, impl Fn() -> bool + Sync),

@@ -1,8 +1,8 @@
 //! The pinned versions of the extensions of waiting tasks.
 //!
-//! A task that waits for its client pins the versions that worked on it. Its next turn uses these versions in place of
-//! newer ones. The store has the pins as digests (`task_pins.rs`). The versions themselves exist only in this process; a
-//! process without a pinned version uses the installed one.
+//! A task that waits for its client pins the versions of extensions that worked on the task. The next turn of the task
+//! uses these versions in place of newer ones. The store has the pins as digests (`task_pins.rs`). The versions
+//! themselves exist only in this process; a process without a pinned version uses the installed one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,7 +19,7 @@ const MAX_TASKS: usize = 10_000;
 /// The maximum number of replaced versions of one extension that pins keep in memory.
 const MAX_REPLACED: usize = 8;
 
-/// The versions of waiting tasks.
+/// The versions of extensions that waiting tasks have pinned.
 pub struct Pins {
     state: Mutex<PinnedVersions>,
 }

@@ -165,7 +165,7 @@ impl TaskRecord {
         self.asked.get_or_init(Arc::default)
     }
 
-    /// Stops the current polling of the upstream. Returns the token that stops the next one.
+    /// Stops the current polling of the upstream. Returns the token that stops the next polling.
     pub(super) fn next_watcher(&self) -> CancellationToken {
         let next = CancellationToken::new();
         let before = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).replace(next.clone());
@@ -404,7 +404,8 @@ impl TaskRecord {
         }
     }
 
-    /// Shows entries that this process has stored. `task` includes the entries, and `number` is the number of the last one.
+    /// Shows entries that this process has stored. `task` includes the entries, and `number` is the number of the last
+    /// entry.
     pub(crate) fn show(&self, entries: &[Entry], number: u64, task: TaskSnapshot) {
         let first = number.saturating_sub(entries.len() as u64).saturating_add(1);
         self.show_numbered((first..).zip(entries), number, task);

@@ -8,9 +8,10 @@ pub(crate) struct RunningTurn {
     /// Cancels the turn.
     pub(super) cancel: CancellationToken,
     pub(super) fence: Fence,
-    /// Cancelled when the turn ends. Created for the first waiter.
+    /// A signal, sent by cancelling the token, that the turn has ended. Created for the first waiter.
     over: Option<CancellationToken>,
-    /// Cancelled when it is known whether the turn answers with its task. Created for the first waiter.
+    /// A signal, sent by cancelling the token, that it is known whether the turn answers with its task. Created for the
+    /// first waiter.
     decided: Option<CancellationToken>,
     is_decided: bool,
 }

@@ -14,7 +14,7 @@ pub struct TaskPushNotificationConfig<'a> {
     push_notification_config: PushNotificationConfig<'a>,
 }
 
-/// The receiver of the updates; the same object on both bindings.
+/// The receiver of the updates. The JSON of this object is the same for JSON-RPC and HTTP+JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PushNotificationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -32,11 +32,12 @@ const JITTER: f64 = 0.1;
 pub struct Health {
     /// Time until the next trials, if the extension is quarantined.
     pub quarantined: Option<Duration>,
-    /// Failed turns since the last successful turn.
+    /// Number of failed turns since the last successful turn.
     pub failures_in_a_row: u32,
-    /// Failed turns since the extension was loaded.
+    /// Number of failed turns since the extension was loaded.
     pub failures: u64,
-    /// Quarantines since the extension was loaded. Failed trials extend a quarantine and do not count as a new one.
+    /// Number of quarantines since the extension was loaded. Failed trials extend a quarantine and do not count as a
+    /// new quarantine.
     pub quarantines: u64,
 }
 
@@ -71,7 +72,7 @@ struct Quarantine {
     length: Duration,
     until: Instant,
     round: u64,
-    /// Trials that may still begin in this round.
+    /// Number of trials that may still begin in this round.
     trials_left: u32,
     failed_trials: u32,
 }

@@ -62,8 +62,8 @@ pub(crate) fn for_compiling(options: EngineOptions) -> wasmtime::Result<Engine> 
     Engine::new(&settings(options)?)
 }
 
-/// Returns a number that is the same for all engines that can run each other's code. These engines have the same
-/// version and the same settings that affect code.
+/// Returns a number for comparing two engines. If the numbers are equal, each engine can run the code that the other
+/// engine has compiled: both have the same version of wasmtime and the same settings that affect compiled code.
 pub(crate) fn identity(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);

@@ -1,6 +1,6 @@
 //! The interfaces that a guest can import, in two tables with the grant and the implementation of each. One table has
-//! the interfaces of the contract (`bindings/v0_1/imports.rs`), the other those of WASI (`wasi.rs`). The other files
-//! in this folder implement them.
+//! the interfaces of the contract (`bindings/v0_1/imports.rs`), the other those of WASI (`wasi.rs`). The other files in
+//! this folder implement the interfaces.
 //!
 //! An interface is linked if the component imports it and the operator has granted it. Nothing else is added to a
 //! linker, so the tables list everything that a component can reach.

@@ -142,7 +142,7 @@ pub(crate) struct ResetState {
     snapshots: Snapshots,
     /// Bytes of memory and elements of tables before the first turn.
     sizes: (usize, usize),
-    /// Turns that the instance may still serve, including the current one.
+    /// Number of turns that the instance may still serve, including the current turn.
     turns_left: u32,
     /// A log that belongs to no turn, used while the instance is idle.
     pub(crate) idle_log: Log,

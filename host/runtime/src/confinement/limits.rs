@@ -9,18 +9,18 @@ use std::time::Duration;
 /// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memory in bytes, over all memories of the instance. Growth beyond the limit traps.
+    /// Maximum linear memory in bytes, over all memories of the instance. Growth beyond the limit traps.
     pub memory: usize,
     /// Maximum number of elements of all tables together.
     pub table_elements: usize,
-    /// CPU time in the guest and in host calls that do not wait. Checked at each tick ([`crate::TICK`]) and after
-    /// each wait.
+    /// Maximum CPU time in the guest and in host calls that do not wait. Checked at each tick ([`crate::TICK`]) and
+    /// after each wait.
     pub cpu: Duration,
-    /// CPU time of the whole turn, over all its calls.
+    /// Maximum CPU time of the whole turn, over all its calls.
     pub turn_cpu: Duration,
-    /// Wall-clock time, including waits in host calls.
+    /// Maximum wall-clock time, including waits in host calls.
     pub wall: Duration,
-    /// Wall-clock time of all calls in the turn. Time between the calls does not count.
+    /// Maximum wall-clock time of all calls in the turn together. Time between the calls does not count.
     pub turn_wall: Duration,
     /// Maximum number of calls to imports in the whole turn.
     pub host_calls: u32,

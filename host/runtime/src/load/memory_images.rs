@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wasmtime::component::Component;
 
-/// The number of attempts. One attempt lets the kernel wait for about 150 ms.
+/// The maximum number of attempts. One attempt lets the kernel wait for about 150 ms.
 const ATTEMPTS: u32 = 8;
 
 /// The pause after the first failure. Each further pause is longer by this time.
@@ -18,8 +18,8 @@ pub(super) fn make(component: Component) -> wasmtime::Result<Component> {
     Ok(component)
 }
 
-/// Repeats `seal` while the kernel reports EBUSY. wasmtime seals each image against changes, and the kernel refuses that as
-/// long as anything else, such as a migration of memory, holds one of its pages.
+/// Repeats `seal` while the kernel reports EBUSY. wasmtime seals each image against changes, and the kernel refuses
+/// that as long as anything else, such as a migration of memory, holds one of the image's pages.
 fn repeat_while_busy(pause: Duration, mut seal: impl FnMut() -> wasmtime::Result<()>) -> wasmtime::Result<()> {
     for attempt in 1..ATTEMPTS {
         match seal() {

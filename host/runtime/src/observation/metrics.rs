@@ -152,19 +152,20 @@ pub struct ExtensionMetrics {
     pub host_calls: u64,
     /// Executed instructions, if they are counted.
     pub instructions: u64,
-    /// Turns that were refused or skipped the extension because it was quarantined.
+    /// Number of turns that were refused, or ran without the extension, because the extension was quarantined.
     pub quarantined_turns: u64,
-    /// Turns that were refused or skipped the extension because it had too many concurrent turns.
+    /// Number of turns that were refused, or ran without the extension, because the extension had too many concurrent
+    /// turns.
     pub busy_turns: u64,
-    /// Turns that got an instance of an earlier turn.
+    /// Number of turns that got an instance of an earlier turn.
     pub kept_turns: u64,
     /// How often a turn had to wait for a slot.
     pub waits: u64,
     /// Total time that turns have waited for slots.
     pub waited: Duration,
-    /// Log lines that were written.
+    /// Number of log lines that were written.
     pub log_lines: u64,
-    /// Log lines that were dropped because of the limit.
+    /// Number of log lines that were dropped because of the limit.
     pub log_lines_dropped: u64,
 }
 

@@ -183,7 +183,8 @@ impl Calls {
         }
     }
 
-    /// Returns the first unused recorded answer. If all are used, returns the last one again. `None` if there is none.
+    /// Returns the first unused recorded answer. If all recorded answers are used, returns the last one again. `None`
+    /// if no such answer was recorded.
     fn next<'a, T>(&'a self, answer: impl Fn(&'a HostCall) -> Option<T>) -> Option<T> {
         let mut used = lock(&self.used);
         let mut last = None;

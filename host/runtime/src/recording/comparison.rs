@@ -53,11 +53,11 @@ pub struct Example {
 /// Cost of one hook over all turns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookCost {
-    /// Calls of the first version.
+    /// Number of calls of the first version.
     pub calls_before: u64,
     /// Thread time of these calls, in microseconds.
     pub micros_before: u64,
-    /// Calls of the second version.
+    /// Number of calls of the second version.
     pub calls: u64,
     /// Thread time of these calls, in microseconds.
     pub micros: u64,
@@ -66,21 +66,21 @@ pub struct HookCost {
 /// The comparison of two versions over a number of turns.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Compared turns.
+    /// Number of compared turns.
     pub turns: u64,
-    /// Turns without differences.
+    /// Number of turns without differences.
     pub agreed: u64,
-    /// Turns with differences in which input values were hidden from the second version.
+    /// Number of turns with differences in which input values were hidden from the second version.
     #[serde(default)]
     pub differ_hidden: u64,
-    /// Values that are hidden in results of the first version and were not compared.
+    /// Number of values that are hidden in results of the first version and were not compared.
     #[serde(default)]
     pub not_compared: u64,
-    /// Turns in which only the second version failed.
+    /// Number of turns in which only the second version failed.
     pub failed: u64,
-    /// Turns with calls that the recording cannot answer.
+    /// Number of turns with calls that the recording cannot answer.
     pub unanswered: u64,
-    /// Turns by kind of difference.
+    /// Number of turns with differences, by kind of difference.
     pub differ: BTreeMap<String, u64>,
     /// Costs by hook.
     pub costs: BTreeMap<String, HookCost>,
@@ -89,7 +89,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Adds one turn: the recorded one and the replayed one. Returns true if they do not differ.
+    /// Adds one turn: the recorded run and the replayed run. Returns true if the two runs do not differ.
     pub fn add(&mut self, was: &RecordedTurn, is: &RecordedTurn, unanswered: Vec<String>) -> bool {
         self.add_shown(was, is, unanswered, &Value::to_string)
     }

@@ -34,7 +34,7 @@ pub(crate) struct TurnRecorder {
     asked: Attention,
     /// The view of the turn, from which session state, task and agent steps are recorded.
     view: Arc<dyn TurnView>,
-    /// True if the turn is too large. Nothing more is recorded then.
+    /// True if the turn is too large. In that case nothing more is recorded.
     is_full: AtomicBool,
     state: Mutex<OngoingTurn>,
 }

@@ -163,8 +163,8 @@ impl Random for RecordingRandom {
     }
 }
 
-/// Random bytes of the operating system. They must stay unpredictable in recorded turns, because extensions may derive
-/// secrets from these bytes.
+/// The source of random bytes of the operating system. The bytes must stay unpredictable in recorded turns, because
+/// extensions may derive secrets from them.
 struct SystemRandom;
 
 impl Random for SystemRandom {

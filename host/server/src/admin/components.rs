@@ -19,9 +19,9 @@ use crate::admin_api::components::{Component, List, RemovedComponent};
 /// The first bytes of every component: the magic number, the version of the format, and the layer of components.
 const BEGINNING: [u8; 8] = [0, b'a', b's', b'm', 13, 0, 1, 0];
 
-/// The most tenants whose texts are searched before a component is removed.
+/// The maximum number of tenants whose texts are searched before a component is removed.
 const MAX_LOOKED_AT: usize = 1_000;
-/// The most tenants that a refusal names.
+/// The maximum number of tenants that a refusal names.
 const MAX_NAMED: usize = 5;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {

@@ -25,7 +25,7 @@ pub(super) struct AdminError {
 #[derive(Clone)]
 pub(super) struct RefusalReason(pub(super) Arc<str>);
 
-/// The most bytes of a logged reason.
+/// The maximum size of a logged reason, in bytes.
 const MAX_REASON_BYTES: usize = 2 << 10;
 
 impl AdminError {

@@ -20,9 +20,10 @@ use crate::tenants::{Installers, Serving};
 
 mod work;
 
-/// The most tenants whose numbers are shown.
+/// The maximum number of tenants whose numbers are shown.
 const MAX_TENANTS: usize = 50;
-/// The most extensions that the page shows, over all shown tenants. One extension can take a hundred lines.
+/// The maximum number of extensions that the page shows, over all shown tenants. One extension can take a hundred
+/// lines.
 const MAX_EXTENSIONS: usize = 100;
 
 /// One installed extension.

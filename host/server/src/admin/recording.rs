@@ -24,16 +24,17 @@ use crate::admin_api::Recording;
 use crate::installation::hiding::RecordingRedactor;
 use crate::installation::installer::{Installer, Version};
 
-/// The most turns that are being recorded or wait for the writer. Each turn has at most a mebibyte.
+/// The maximum number of turns that are being recorded at the same time, and also of recorded turns that wait for the
+/// writer. Each turn has at most a mebibyte.
 const MAX_WAITING: usize = 16;
-/// The most lines that wait for the client.
+/// The maximum number of lines that wait for the client.
 const MAX_LINES: usize = 4;
 /// The interval at which a recording checks whether its version was replaced.
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for the client to read the last lines after the recording has ended.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The default and the maximum number of turns in a recording. The next two constants are the default and the maximum
-/// of its bytes and of its seconds.
+/// The default and the maximum number of turns in a recording. The next two constants have the default and the maximum
+/// number of bytes, and of seconds.
 const TURNS: (u64, u64) = (50, 100_000);
 const BYTES: (u64, u64) = (16 << 20, 1 << 30);
 const SECONDS: (u64, u64) = (60, 24 * 60 * 60);

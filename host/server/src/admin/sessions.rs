@@ -20,7 +20,7 @@ use crate::stores::state::StateOwner;
 
 /// The number of sessions or events in an answer if the query sets none.
 const SHOWN: usize = 100;
-/// The most bytes of a list of keys in a request body.
+/// The maximum size of a list of keys in a request body, in bytes.
 const MAX_KEYS_BYTES: usize = 1 << 20;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {

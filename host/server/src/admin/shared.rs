@@ -194,7 +194,7 @@ async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {
     read_raw(body, (MAX_BODY_BYTES, too_large)).await
 }
 
-/// Reads the bytes of a body. Fails if there are more than `most`.
+/// Reads the bytes of a body. Fails if the body has more than `most` bytes.
 pub(super) async fn read_raw(
     body: Body,
     (most, too_large): (usize, impl FnOnce() -> String),

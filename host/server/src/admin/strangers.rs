@@ -10,9 +10,9 @@ use super::caller::is_change;
 use crate::connections::network::Network;
 use crate::connections::warnings::Warnings;
 
-/// The most networks with log lines of their own. Refusals of further networks share one line.
+/// The maximum number of networks with log lines of their own. Refusals of further networks share one line.
 const MAX_NETWORKS: usize = 1_000;
-/// The most bytes of a method and a path that are logged.
+/// The maximum number of bytes of a method and a path that are logged.
 const MAX_TEXT: usize = 200;
 
 /// The log lines for refused changes. Each network has at most one line per period, because a stranger can send any

@@ -14,7 +14,7 @@ use crate::config::{AdminConfig, AdminTokenConfig, environment};
 
 const MIN_BYTES: usize = 16;
 const MAX_BYTES: usize = 1024;
-/// The most bytes that are read from a token file.
+/// The maximum size of a token file, in bytes.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
 /// The reasons why a token cannot be used.

@@ -19,9 +19,9 @@ pub struct Component<Text = String> {
 pub struct List<Text = String> {
     /// The components, by digest.
     pub components: Vec<Component<Text>>,
-    /// The most components that may be uploaded.
+    /// The maximum number of components that may be uploaded.
     pub max_uploads: u64,
-    /// The most bytes of all uploaded components together.
+    /// The maximum size of all uploaded components together, in bytes.
     pub max_upload_bytes: u64,
 }
 

@@ -67,11 +67,11 @@ pub struct Summary<Text = String> {
     /// The effect of a failure of the extension on a request: `reject` or `skip`.
     #[serde(default)]
     pub on_failure: Text,
-    /// The calls of the extension's hooks since its URI was first installed, over all versions.
+    /// The number of calls of the extension's hooks since the extension's URI was first installed, over all versions.
     pub calls: u64,
-    /// The calls that refused the request. A refusal is a fault of the client.
+    /// The number of calls that refused the request. A refusal is a fault of the client.
     pub refused: u64,
-    /// The calls that failed.
+    /// The number of calls that failed.
     pub failures: u64,
     /// The last failed call.
     pub last_failure: Option<FailedCall<Text>>,
@@ -119,7 +119,7 @@ pub struct Quarantine {
     /// The milliseconds until a quarantined version is tried again. Absent unless the version is quarantined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_trial_ms: Option<u64>,
-    /// Failed turns since the last successful one.
+    /// The number of failed turns since the last successful turn.
     pub failures_in_a_row: u32,
     /// The number of times that the version was quarantined.
     #[serde(default)]
@@ -163,7 +163,7 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     /// The keys that the extension may write in metadata.
     #[serde(default)]
     pub metadata_keys: Vec<Text>,
-    /// The extensions that must be active with this one.
+    /// The extensions that must be active together with this extension.
     pub depends_on: Vec<Text>,
     /// The grants, as in `[extension.grants]` of a config.
     pub grants: Grants,
@@ -187,29 +187,29 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
 /// The limits of an extension's calls, as in `[extension.limits]` of a config.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Limits {
-    /// The most linear memory of an instance, in MiB.
+    /// The maximum linear memory of an instance, in MiB.
     pub memory_mib: usize,
-    /// The most elements of all tables of an instance together.
+    /// The maximum number of elements of all tables of an instance together.
     pub table_elements: usize,
-    /// CPU time per call, in milliseconds.
+    /// The maximum CPU time per call, in milliseconds.
     pub cpu_ms: u64,
-    /// CPU time per turn, in milliseconds.
+    /// The maximum CPU time per turn, in milliseconds.
     pub turn_cpu_ms: u64,
-    /// Wall-clock time per call, in milliseconds.
+    /// The maximum wall-clock time per call, in milliseconds.
     pub wall_ms: u64,
-    /// Wall-clock time of all calls of a turn, in milliseconds.
+    /// The maximum wall-clock time of all calls of a turn together, in milliseconds.
     pub turn_wall_ms: u64,
-    /// Host calls per turn.
+    /// The maximum number of host calls per turn.
     pub host_calls: u32,
-    /// Bytes of the arguments of one hook call.
+    /// The maximum size of the arguments of one hook call, in bytes.
     pub input_bytes: usize,
-    /// Bytes that the guest may pass to the host in one call.
+    /// The maximum number of bytes that the guest may pass to the host in one call.
     pub output_bytes: usize,
-    /// Log lines per turn.
+    /// The maximum number of log lines per turn.
     pub log_lines: u32,
-    /// Bytes of log lines per turn.
+    /// The maximum size of all log lines of a turn together, in bytes.
     pub log_bytes: usize,
-    /// The most turns that may use the extension at the same time.
+    /// The maximum number of turns that may use the extension at the same time.
     pub turns: u32,
 }
 

@@ -16,18 +16,18 @@ pub struct Shadow<Text = String> {
     pub since: Text,
     /// The percentage of turns that are replayed to the shadow.
     pub share: u64,
-    /// The turns that both versions processed.
+    /// The number of turns that both versions processed.
     pub turns: u64,
-    /// The turns in which both versions gave the same results.
+    /// The number of turns in which both versions gave the same results.
     pub agreed: u64,
-    /// The turns in which the shadow failed and the installed version did not.
+    /// The number of turns in which the shadow failed and the installed version did not.
     pub failed: u64,
-    /// The turns in which the shadow made a host call that the installed version had not made. The recording of the
-    /// turn has no answer to such a call.
+    /// The number of turns in which the shadow made a host call that the installed version had not made. The recording
+    /// of the turn has no answer to such a call.
     pub unanswered: u64,
-    /// The turns that were not recorded, because they were too large or the queue was full.
+    /// The number of turns that were not recorded, because they were too large or the queue was full.
     pub left_out: u64,
-    /// The turns that were not replayed, because the shadow was quarantined or had no free instance.
+    /// The number of turns that were not replayed, because the shadow was quarantined or had no free instance.
     pub not_run: u64,
     /// The number of turns with each kind of difference.
     pub differ: Vec<Differ<Text>>,
@@ -60,11 +60,11 @@ pub struct Cost<Text = String> {
     pub hook: Text,
     /// The number of calls of the hook in the installed version.
     pub calls_in_force: u64,
-    /// Mean thread time of the installed version, in microseconds. Absent before its first call.
+    /// Mean thread time of a call of the installed version, in microseconds. Absent before the first such call.
     pub mean_us_in_force: Option<f64>,
     /// The number of calls of the hook in the shadow.
     pub calls: u64,
-    /// Mean thread time of the shadow, in microseconds. Absent before its first call.
+    /// Mean thread time of a call of the shadow, in microseconds. Absent before the first such call.
     pub mean_us: Option<f64>,
 }
 

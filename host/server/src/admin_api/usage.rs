@@ -10,22 +10,21 @@ pub struct TenantUsage<Text = String> {
     /// The number of processes that share the limits. Each process allows its fraction of the requests and the CPU
     /// time.
     pub processes: usize,
-    /// Requests in the last second.
+    /// The number of requests in the last second.
     pub requests_per_second: Figure,
     /// The CPU time of extensions and the agent in the last second, in milliseconds.
     pub cpu_ms_per_second: Figure,
-    /// Running turns.
+    /// The number of running turns.
     pub turns: Figure,
-    /// Stored sessions.
+    /// The number of stored sessions.
     pub sessions: Figure,
-    /// Bytes of the state of all sessions.
+    /// The size of the state of all sessions, in bytes.
     pub state_bytes: Figure,
-    /// Stored tasks, including finished ones. When there are more than the limit, the oldest finished tasks are
-    /// deleted.
+    /// The number of stored tasks, including finished tasks. Above the limit, the oldest finished tasks are deleted.
     pub tasks: Figure,
-    /// Stored keys of all extensions.
+    /// The number of stored keys of all extensions.
     pub keys: Figure,
-    /// Tokens of models since midnight UTC.
+    /// The number of tokens that models have counted since midnight UTC.
     pub tokens_per_day: Figure,
     /// The usage of the last 24 hours, over all processes.
     pub last_day: PeriodUsage,
@@ -56,20 +55,20 @@ pub enum CountedIn {
 /// The usage in a period, over all processes. Usage of other processes appears up to five seconds late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PeriodUsage {
-    /// All requests, including refused ones.
+    /// The number of all requests, including refused requests.
     pub requests: u64,
-    /// Requests that a quota refused.
+    /// The number of requests that a quota refused.
     pub refused: u64,
     /// The CPU time of extensions and the agent, in milliseconds.
     pub cpu_ms: u64,
-    /// Tokens of models.
+    /// The number of tokens that models have counted.
     pub tokens: u64,
 }
 
 /// The usage of all tenants, the costliest first.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Costliest<Text = String> {
-    /// The number of hours that are summed up, including the current one.
+    /// The number of hours that are summed up, including the current hour.
     pub hours: u64,
     /// The tenants by CPU time, then by requests, the largest first. Tenants without requests are missing.
     pub tenants: Vec<UsedBy<Text>>,

@@ -1,5 +1,5 @@
-//! Bodies of answers. The part of a long answer that its client has not read yet counts against the caller's memory
-//! share.
+//! Bodies of answers. The part of a long answer that the client has not read yet counts against the memory share of the
+//! caller.
 //!
 //! hyper asks for the next chunk only when its buffer has room. The part that a client does not read therefore stays in
 //! this body, and can be dropped when other callers need the memory.

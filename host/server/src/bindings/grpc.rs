@@ -140,8 +140,8 @@ fn sent(reply: Reply) -> Result<SendMessageResponse, A2aError> {
     }
 }
 
-/// Takes the events of a stream out of the reply. The returned stream holds its place in the caller's limit until it
-/// ends.
+/// Takes the events of a stream out of the reply. The returned stream holds its place in the caller's limit until the
+/// stream ends.
 fn events(reply: Reply) -> Result<EventStream, A2aError> {
     let OperationResult::Events(events) = reply.result else { return Err(other_result()) };
     let event = |event: Result<Arc<LoggedEvent>, A2aError>| event.map(|event| event.event().clone());

@@ -16,7 +16,8 @@ pub struct AdminConfig {
     pub allow_remote: bool,
     /// Host names that clients may use, in addition to loopback names and the address of `listen`. Default: none.
     pub hosts: Vec<String>,
-    /// A file with the admin token, at least 16 bytes. The log calls its holder `admin`. Excludes `token_env`.
+    /// A file with the admin token, at least 16 bytes. The log calls the holder of the token `admin`. Excludes
+    /// `token_env`.
     pub token_file: Option<PathBuf>,
     /// The environment variable with the admin token. Excludes `token_file`.
     pub token_env: Option<String>,
@@ -51,7 +52,7 @@ pub struct AdminTokenConfig {
 
 /// The name that the log shows for the token in `token_file` or `token_env`.
 const UNNAMED: &str = "admin";
-/// The most bytes of a token's name.
+/// The maximum size of a token's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 impl Default for AdminConfig {

@@ -99,7 +99,7 @@ pub struct TemplateConfig {
     pub model: ModelConfig,
     /// The MCP servers with the agent's tools.
     pub mcp: Vec<McpConfig>,
-    /// The most rounds of tool calls in one turn. Default: the agent's own limit.
+    /// The maximum number of rounds of tool calls in one turn. Default: the agent's own limit.
     pub max_tool_rounds: Option<u32>,
     /// The handling of turns whose process has died.
     pub on_lost_turn: OnLostTurn,

@@ -74,11 +74,11 @@ pub(crate) struct Document<'a> {
     path: &'a Path,
     text: &'a str,
     root: DeTable<'a>,
-    /// The most mistakes to look for. Further mistakes are not reported.
+    /// The maximum number of mistakes that are reported. Further mistakes are not looked for.
     most: usize,
     problems: Vec<Problem>,
     /// The numbers of the lines that are not TOML. Only the first error on such a line is reported, because the first
-    /// one usually causes the others.
+    /// error usually causes the others.
     broken_lines: Vec<usize>,
     lost: Vec<LostEntry>,
 }

@@ -94,7 +94,7 @@ pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) 
 const KEYS: [&str; 8] =
     ["activate", "allow", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
 
-/// The most entries of `allow`. Each request is compared with every entry.
+/// The maximum number of entries of `allow`. Each request is compared with every entry.
 const MAX_ALLOWED: usize = 100;
 
 /// When an extension is active for a request.
@@ -129,7 +129,7 @@ pub enum InstancesConfig {
     /// Each turn gets a new instance.
     #[default]
     Fresh,
-    /// One instance serves several turns, one after the other. It is reset between them.
+    /// One instance serves several turns, one after the other. The instance is reset between two turns.
     Kept,
 }
 

@@ -63,7 +63,7 @@ pub struct GrantsConfig {
 pub struct HttpGrantConfig {
     /// Rules for allowed requests.
     pub allow: Vec<HttpRuleConfig>,
-    /// The most bytes of a response body. Default 1 MiB.
+    /// The maximum size of a response body, in bytes. Default 1 MiB.
     #[serde(default = "max_response_bytes")]
     pub max_response_bytes: usize,
     /// Timeout of a request in milliseconds. Default 5,000. `limits.wall_ms` may end the waiting hook earlier.
@@ -147,15 +147,17 @@ pub enum HttpSchemeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueGrantConfig {
-    /// The most keys of one bucket. Each task, each conversation and the extension itself have a bucket. Default 1,000.
+    /// The maximum number of keys of one bucket. Each task, each conversation and the extension itself have a bucket.
+    /// Default 1,000.
     pub max_keys: usize,
-    /// The most bytes of one value. Default 64 KiB.
+    /// The maximum size of one value, in bytes. Default 64 KiB.
     pub max_value_bytes: usize,
-    /// The most bytes of all keys and values of one bucket. Default 1 MiB.
+    /// The maximum size of all keys and values of one bucket together, in bytes. Default 1 MiB.
     pub max_total_bytes: usize,
-    /// The most keys in the buckets of all tasks and conversations together. Default 100,000.
+    /// The maximum number of keys in the buckets of all tasks and conversations together. Default 100,000.
     pub max_scoped_keys: usize,
-    /// The most bytes of keys and values in the buckets of all tasks and conversations together. Default 64 MiB.
+    /// The maximum size, in bytes, of the keys and values in the buckets of all tasks and conversations together.
+    /// Default 64 MiB.
     pub max_scoped_bytes: usize,
 }
 

@@ -17,40 +17,41 @@ type Wrong = (&'static str, String);
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Linear memory in MiB, at most 64.
+    /// The maximum linear memory of an instance, in MiB. At most 64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<usize>,
-    /// Elements of all tables together, at most 20,000.
+    /// The maximum number of elements of all tables together. At most 20,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_elements: Option<usize>,
-    /// CPU time per call in milliseconds.
+    /// The maximum CPU time per call, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// CPU time per turn in milliseconds. Default 1,000, or `cpu_ms` if more.
+    /// The maximum CPU time per turn, in milliseconds. Default 1,000, or `cpu_ms` if that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_cpu_ms: Option<u64>,
-    /// Wall-clock time per call in milliseconds.
+    /// The maximum wall-clock time per call, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
-    /// Wall-clock time of all calls of a turn in milliseconds. Default 30,000, or `wall_ms` if more.
+    /// The maximum wall-clock time of all calls of a turn together, in milliseconds. Default 30,000, or `wall_ms` if
+    /// that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_wall_ms: Option<u64>,
-    /// Host calls per turn.
+    /// The maximum number of host calls per turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_calls: Option<u32>,
-    /// Bytes that the host may pass to one hook.
+    /// The maximum number of bytes that the host passes to one hook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_bytes: Option<usize>,
-    /// Bytes that the extension may pass to the host in one call.
+    /// The maximum number of bytes that the extension may pass to the host in one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<usize>,
-    /// Log lines per turn.
+    /// The maximum number of log lines per turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_lines: Option<u32>,
-    /// Bytes of all log lines per turn.
+    /// The maximum size of all log lines of a turn together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<usize>,
-    /// Turns that the extension may take part in at once.
+    /// The maximum number of turns that the extension takes part in at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
 }

@@ -8,7 +8,8 @@ use super::tasks::TasksConfig;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PostgresConfig {
-    /// The most connections to one database at once. All stores of the process in this database share them. Default 10.
+    /// The maximum number of connections to one database at the same time. All stores of the process in this database
+    /// share the connections. Default 10.
     pub max_connections: u32,
     /// Name of the environment variable with a second URL of the tasks' database. LISTEN must work over this URL.
     /// Needed if the URL of `tasks.postgres_env` leads to a pooler. Default: the URL of `tasks.postgres_env`.

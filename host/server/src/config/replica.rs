@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::environment;
 use super::tasks::TasksConfig;
 
-/// The most bytes of a name.
+/// The maximum size of a name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The table `[replica]`: the name of this process among several on one database.

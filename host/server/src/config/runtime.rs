@@ -11,18 +11,18 @@ use super::tasks::TasksConfig;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeSection {
-    /// The most component instances at once. Default 1,000.
+    /// The maximum number of component instances at the same time. Default 1,000.
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
-    /// The most bytes of compiled components in `cache_dir`. Components that were not used for the longest time are
-    /// deleted first. Default 1 GiB.
+    /// The maximum size of all compiled components in `cache_dir`, in bytes. The components that were unused for
+    /// longest are deleted first. Default 1 GiB.
     pub cache_bytes: u64,
     /// Time limit in seconds for compiling one component. Default 60.
     pub compile_seconds: u64,
     /// Memory limit in bytes for compiling one component. Default 512 MiB.
     pub compile_memory_bytes: u64,
-    /// The most components that are compiled at the same time, each in its own process. Default 2.
+    /// The maximum number of components that are compiled at the same time, each in its own process. Default 2.
     pub compile_processes: u32,
     /// Logs file and line of each trap, for components with debug information. Only for trusted components, because the
     /// host reads their debug information without a limit. Default: no.
@@ -34,7 +34,7 @@ pub struct RuntimeSection {
     pub extensions_dir: Option<PathBuf>,
     /// Reloads a component file when it changes. Default: yes.
     pub watch: bool,
-    /// The number of replaced versions that are kept per extension for a rollback. Default 3.
+    /// The maximum number of replaced versions that are kept per extension for a rollback. Default 3.
     pub keep_versions: usize,
     /// The highest limits that any extension may have.
     pub ceiling: LimitsConfig,

@@ -13,7 +13,7 @@ use crate::connections::listener::ConnectionLimits;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Address and port. Port 0 lets the kernel choose a free one. Default `127.0.0.1:9999`.
+    /// Address and port. Port 0 lets the kernel choose a free port. Default `127.0.0.1:9999`.
     pub listen: SocketAddr,
     /// The base URL under which clients reach the server, for the card. Default: `http://` and the address of the
     /// listener.
@@ -24,7 +24,7 @@ pub struct ServerConfig {
     pub cors_origins: CorsOrigins,
     /// Serves clients of A2A 0.3 too. Default: yes.
     pub a2a_0_3: bool,
-    /// The largest request body in bytes. Default 1 MiB.
+    /// The maximum size of a request body, in bytes. Default 1 MiB.
     pub max_body_bytes: usize,
     /// Time limit in seconds for a client to send a request body. Default 30.
     pub body_seconds: u64,
@@ -33,30 +33,33 @@ pub struct ServerConfig {
     pub head_seconds: u64,
     /// Seconds after which a connection is closed if the client reads nothing. Default 60.
     pub write_seconds: u64,
-    /// Connections at once. Further clients wait until one closes. Default 16,384.
+    /// The maximum number of connections at the same time. Further clients wait until a connection closes. Default
+    /// 16,384.
     pub max_connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6. Further connections are closed. Default 4,096.
+    /// The maximum number of connections at the same time from one address, or from one /64 of IPv6. Further
+    /// connections are closed. Default 4,096.
     pub max_connections_per_address: usize,
-    /// Requests at once on one HTTP/2 connection. Default 32.
+    /// The maximum number of requests at the same time on one HTTP/2 connection. Default 32.
     pub max_requests_per_connection: u32,
-    /// The most bytes of request bodies that have not arrived completely. One caller gets a quarter. Default 64 MiB.
+    /// The maximum size, in bytes, of all request bodies that have not arrived completely. One caller gets a quarter.
+    /// Default 64 MiB.
     pub max_reading_bytes: usize,
-    /// The most bytes of answers over 16 KiB that clients have not read yet. All answers of one caller together may
+    /// The maximum size, in bytes, of all unread answers over 16 KiB together. All answers of one caller together may
     /// take a quarter of these bytes. A single answer may be longer. Default 256 MiB.
     pub max_answer_bytes: usize,
-    /// Event streams at once. Default 10,000.
+    /// The maximum number of event streams at the same time. Default 10,000.
     pub max_streams: usize,
-    /// Event streams at once per caller. Default 1,000.
+    /// The maximum number of event streams at the same time per caller. Default 1,000.
     pub max_streams_per_caller: usize,
     /// Seconds for running turns to finish after SIGTERM. Default 10.
     pub drain_seconds: u64,
     /// Time limit in seconds for one turn of the agent. Default 600.
     pub max_turn_seconds: u64,
-    /// Turns of one conversation that may wait for the running turn. Default 64.
+    /// The maximum number of turns of one conversation that wait for the running turn. Default 64.
     pub max_waiting_turns: usize,
-    /// Turns at once, including waiting ones. Further turns are refused. Default 1,000.
+    /// The maximum number of turns at the same time, including waiting turns. Further turns are refused. Default 1,000.
     pub max_running_turns: usize,
-    /// Turns at once per authenticated caller. Default 100.
+    /// The maximum number of turns at the same time per authenticated caller. Default 100.
     pub max_running_turns_per_caller: usize,
 }
 

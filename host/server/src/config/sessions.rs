@@ -16,23 +16,28 @@ pub struct SessionsConfig {
     pub postgres_env: Option<String>,
     /// Days for which a session is kept after its last change. Default 30.
     pub keep_days: u64,
-    /// Sessions kept per tenant. Those unchanged for the longest time are deleted first. Default 100,000.
+    /// The maximum number of stored sessions per tenant. The sessions that were unchanged for longest are deleted
+    /// first. Default 100,000.
     pub keep_count: u64,
-    /// Sessions kept in memory. Those idle for the longest time are dropped first. Default 10,000.
+    /// The maximum number of sessions in memory. The sessions that were idle for longest are dropped first. Default
+    /// 10,000.
     pub max_sessions: usize,
-    /// The most bytes of all sessions in memory. Default 256 MiB.
+    /// The maximum size of all sessions in memory together, in bytes. Default 256 MiB.
     pub max_bytes: usize,
-    /// The most bytes of one scope of a session's state. Default 256 KiB.
+    /// The maximum size of one scope of a session's state, in bytes. Default 256 KiB.
     pub max_state_bytes: usize,
-    /// The most keys of one scope of a session's state. Default 1,000.
+    /// The maximum number of keys of one scope of a session's state. Default 1,000.
     pub max_state_keys: usize,
-    /// The deepest nesting of a value in the state. Default 35, which is also the maximum.
+    /// The maximum depth to which arrays and objects nest in a value of the state. Default 35. A higher number counts
+    /// as 35.
     pub max_state_depth: usize,
-    /// Artifacts kept per session. Those written longest ago are dropped first. Default 100.
+    /// The maximum number of artifacts per session. The artifacts that were written longest ago are dropped first.
+    /// Default 100.
     pub max_artifacts: usize,
-    /// The most bytes of a session's artifacts. Default 8 MiB.
+    /// The maximum size of all artifacts of a session together, in bytes. Default 8 MiB.
     pub max_artifact_bytes: usize,
-    /// Events kept per session. Older events are dropped, but their changes of the state stay. Default 1,000.
+    /// The maximum number of events per session. Older events are dropped, but their changes of the state stay. Default
+    /// 1,000.
     pub max_events: usize,
     /// Treats `null` in a state delta as the removal of its key. Default: no, `null` is a value.
     pub null_removes: bool,

@@ -26,11 +26,12 @@ pub struct StoredTenantsConfig {
     /// contains is always allowed. Default: none.
     #[serde(deserialize_with = "super::allowed")]
     pub allow_private: Vec<AllowedDestination>,
-    /// Tenants that are loaded at once. Those idle for the longest time are unloaded first. Default 1,000.
+    /// The maximum number of tenants that are loaded at the same time. The tenants that were idle for longest are
+    /// unloaded first. Default 1,000.
     pub max_loaded: usize,
-    /// The most uploaded components. 0 disables uploads. Default 100.
+    /// The maximum number of uploaded components. 0 disables uploads. Default 100.
     pub max_uploads: u64,
-    /// The most bytes of all uploaded components together. Default 1 GiB.
+    /// The maximum size of all uploaded components together, in bytes. Default 1 GiB.
     pub max_upload_bytes: u64,
     /// Seconds without a request after which a tenant is unloaded. Default 600.
     pub idle_seconds: u64,

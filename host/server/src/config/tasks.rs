@@ -14,23 +14,24 @@ pub struct TasksConfig {
     pub postgres_env: Option<String>,
     /// Days for which a finished task is kept. Default 30.
     pub keep_days: u64,
-    /// Finished tasks kept per tenant. The oldest are deleted first. Default 100,000.
+    /// The maximum number of finished tasks per tenant. The oldest finished tasks are deleted first. Default 100,000.
     pub keep_count: u64,
-    /// Tasks kept in memory. Above the limit, the caller with the most tasks loses its oldest finished task. If no
-    /// finished task can be dropped, a caller loses its oldest waiting task. Default 10,000.
+    /// The maximum number of tasks in memory. Above the limit, the caller with the most tasks loses its oldest finished
+    /// task. If no finished task can be dropped, a caller loses its oldest waiting task. Default 10,000.
     pub max_tasks: usize,
-    /// The most bytes of all tasks in memory and their events, including the overhead of their values. Default 256 MiB.
+    /// The maximum size, in bytes, of all tasks in memory and their events, including the overhead of their values.
+    /// Default 256 MiB.
     pub max_bytes: usize,
-    /// The most bytes of one task, including the overhead of its values. Default 8 MiB.
+    /// The maximum size of one task in bytes, including the overhead of its values. Default 8 MiB.
     pub max_task_bytes: usize,
-    /// The most messages in a task's history. Default 1,000.
+    /// The maximum number of messages in a task's history. Default 1,000.
     pub max_task_messages: usize,
-    /// The most artifacts of a task. Default 100.
+    /// The maximum number of artifacts of a task. Default 100.
     pub max_task_artifacts: usize,
     /// Days after which a task that waits for its client fails. Default 7.
     pub keep_waiting_days: u64,
-    /// Tasks of one caller that may wait for the client at once. Above the limit, the task that has waited longest
-    /// fails. All anonymous callers share one limit, which is `max_tasks`. Default 1,000.
+    /// The maximum number of tasks of one caller that wait for the client. Above the limit, the task that has waited
+    /// longest fails. All anonymous callers share one limit, which is `max_tasks`. Default 1,000.
     pub max_waiting_per_caller: usize,
     /// Lets every anonymous client list all tasks. Only for servers in tests of clients. Default: no.
     pub list_all_anonymous: bool,

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use super::document::Document;
 use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, extension};
 
-/// The most bytes of a tenant's name.
+/// The maximum size of a tenant's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// The most bytes of a tenant's file.
+/// The maximum size of a tenant's file, in bytes.
 const MAX_FILE_BYTES: usize = 4 << 20;
 /// The names that no tenant may have, because requests name a tenant in the first segment of the path. The server's own
 /// paths, and the paths of the HTTP+JSON binding below its base path, begin with these names.
@@ -26,7 +26,7 @@ const TAKEN: [&str; 7] = ["a2a", "extendedAgentCard", "extensions", "livez", "re
 pub struct TenantConfig {
     /// The name in requests: lower-case letters, digits, `-` and `_`.
     pub name: String,
-    /// A file with `[card]`, `[agent]` and `[[extension]]`. Relative paths in the file start at its folder.
+    /// A file with `[card]`, `[agent]` and `[[extension]]`. Relative paths in the file start at the folder of the file.
     pub config: PathBuf,
     /// Ids of the principals that may call the tenant. Default: all authenticated principals.
     pub callers: Option<Vec<String>>,

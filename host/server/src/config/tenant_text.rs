@@ -22,11 +22,12 @@ pub(crate) use mistakes::with_hint;
 /// The maximum size of a tenant's text in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// The most extensions of a text. Loading the tenant compiles each extension or reads it from the cache, and tries it
-/// out.
+/// The maximum number of extensions of a text. Loading the tenant compiles each extension or reads its code from the
+/// cache, and tries the extension out.
 const MAX_EXTENSIONS: usize = 64;
 
-/// The most entries of `allow` in all extensions of a text. Each request is compared with every entry.
+/// The maximum number of entries of `allow` in all extensions of a text together. Each request is compared with every
+/// entry.
 const MAX_ALLOWED: usize = 1_000;
 
 /// A mistake in a text, with its place.

@@ -20,8 +20,8 @@ pub(crate) struct Budget {
     /// The name of the counted bytes, for error texts, such as `unread answers`.
     what: &'static str,
     bounds: Mutex<Bounds>,
-    /// A part is evicted for a new part of the same caller only if it is more than `edge` times as large as the new
-    /// part.
+    /// A part is evicted for a new part of the same caller only if the old part is more than `edge` times as large as
+    /// the new part.
     edge: usize,
     state: Mutex<Allocations>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Budget {
 #[derive(Clone, Copy)]
 struct Bounds {
     max: usize,
-    /// The most bytes of all parts of one caller together. A single part may be larger.
+    /// The maximum size of all parts of one caller together, in bytes. A single part may be larger.
     share: usize,
 }
 
@@ -216,7 +216,7 @@ impl Holding {
             state.next += 1;
             self.number = Some(number);
         } else if !state.callers.get(&self.caller).is_some_and(|held| held.parts.contains_key(&number)) {
-            // It was given up between the look above and the lock.
+            // The part was evicted between the check above and the lock.
             return Err(self.budget.full());
         }
         let held = state.callers.entry(self.caller.clone()).or_default();

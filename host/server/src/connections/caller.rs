@@ -16,17 +16,17 @@ pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 /// Limits on the memory and streams of all callers together, and of each caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShareLimits {
-    /// The most bytes of unfinished request bodies, over all callers.
+    /// The maximum size of all unfinished request bodies together, in bytes, over all callers.
     pub(crate) reading_bytes: usize,
-    /// The most bytes of unfinished request bodies of one caller.
+    /// The maximum size of all unfinished request bodies of one caller together, in bytes.
     pub(crate) reading_bytes_per_caller: usize,
-    /// The most bytes of answers that clients have not read yet, over all callers.
+    /// The maximum size, in bytes, of all answers that clients have not read yet, over all callers.
     pub(crate) answer_bytes: usize,
-    /// The most bytes of answers of one caller that the client has not read yet.
+    /// The maximum size, in bytes, of all answers of one caller that the client has not read yet.
     pub(crate) answer_bytes_per_caller: usize,
-    /// The most open streams, over all callers.
+    /// The maximum number of open streams, over all callers.
     pub(crate) streams: usize,
-    /// The most open streams of one caller.
+    /// The maximum number of open streams of one caller.
     pub(crate) streams_per_caller: usize,
 }
 

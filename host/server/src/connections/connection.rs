@@ -24,7 +24,7 @@ use crate::connections::write_limit::WriteLimited;
 use activity::Activity;
 pub(crate) use beginning::Beginning;
 
-/// The most bytes of an answer that wait in memory for a slow client, for each request over HTTP/2.
+/// The maximum number of bytes of an answer that wait in memory for a slow client, for each request over HTTP/2.
 const SEND_BUFFER: usize = 16 << 10;
 /// The maximum size of the buffer of an HTTP/1 connection, in bytes. The buffer holds the head of a request or an
 /// unread answer.

@@ -56,7 +56,7 @@ impl ServerLimits {
         });
     }
 
-    /// The largest request body in bytes.
+    /// The maximum size of a request body, in bytes.
     pub(crate) fn max_body_bytes(&self) -> usize {
         self.max_body_bytes.load(Ordering::Relaxed)
     }

@@ -28,15 +28,16 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// The limits on the clients of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
-    /// Connections at once. Further clients wait until one closes.
+    /// The maximum number of connections at the same time. Further clients wait until a connection closes.
     pub(crate) connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6. Further connections are closed.
+    /// The maximum number of connections at the same time from one address, or from one /64 of IPv6. Further
+    /// connections are closed.
     pub(crate) per_address: usize,
-    /// Time limit for a client to send the head of a request. A connection idle for as long is closed.
+    /// Time limit for a client to send the head of a request. A connection that is idle for this time is closed.
     pub(crate) head: Duration,
-    /// Time limit for a client to read. A client that reads nothing for as long is disconnected.
+    /// Time limit for a client to read. A client that reads nothing for this time is disconnected.
     pub(crate) write: Duration,
-    /// Requests at once on one HTTP/2 connection.
+    /// The maximum number of requests at the same time on one HTTP/2 connection.
     pub(crate) streams: u32,
 }
 
@@ -168,7 +169,7 @@ struct Address {
 }
 
 impl Addresses {
-    /// Counts a connection from `peer`. `None` if its network has `most` connections already.
+    /// Counts a connection from `peer`. `None` if the network of `peer` has `most` connections already.
     fn enter(self: &Arc<Self>, peer: IpAddr, most: usize) -> Option<Address> {
         let network = Network::of(peer);
         let mut open = self.lock();

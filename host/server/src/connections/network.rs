@@ -3,8 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The network of an address. For IPv4 this is the address itself, for IPv6 its /64, which belongs to one customer.
-/// Addresses in one /64 are equal.
+/// The network of an address. For IPv4 the network is the address itself. For IPv6 it is the /64 of the address, which
+/// belongs to one customer. Two IPv6 addresses in the same /64 give equal networks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Network {
     part: IpAddr,

@@ -18,7 +18,7 @@ use crate::locations::Locations;
 const OTHERS_ENTER: u32 = 0o001;
 /// The permission bit that lets other users read a file.
 const OTHERS_READ: u32 = 0o004;
-/// The most files of one folder that a check examines.
+/// The maximum number of files of one folder that a check examines.
 const MAX_FILES: usize = 10_000;
 /// The magic bytes at the beginning of an SQLite file.
 const SQLITE: &[u8] = b"SQLite format 3\0";

@@ -18,8 +18,8 @@ pub(super) fn examine(config: &Config) -> Vec<Finding> {
     vec![files, memory(config), addresses(), processors()]
 }
 
-/// The most bytes that tasks, sessions, request bodies, answers and compilers may use under this config. The memory of
-/// instances and of the program itself is not included.
+/// The maximum memory, in bytes, that tasks, sessions, request bodies, answers and compilers together may use under
+/// this config. The memory of instances and of the program itself is not included.
 fn promised(config: &Config) -> u64 {
     let in_memory = config.tasks.data_dir.is_none() && config.tasks.postgres_env.is_none();
     let tasks = if in_memory { config.tasks.max_bytes } else { 0 };

@@ -18,7 +18,7 @@ use crate::config::{AgentConfig, Config};
 use crate::locations::Locations;
 use crate::stores::postgres::PostgresDatabases;
 
-/// The most upstream agents that are checked at the same time.
+/// The maximum number of upstream agents that are checked at the same time.
 const AT_ONCE: usize = 8;
 /// Time limit for an upstream agent to answer with its card.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -47,7 +47,7 @@ fn own_clock() -> Finding {
 }
 
 /// Compares the clock of `whose` with this machine's clock. Returns a warning if they differ by more than
-/// [`DIFFERENCE`]. `theirs` is the time of the other clock. It may have been read up to `between` before this call.
+/// [`DIFFERENCE`]. `theirs` is the time of the other clock, which may have been read up to `between` before this call.
 fn difference(whose: &str, theirs: SystemTime, between: Duration) -> Option<Finding> {
     let ours = SystemTime::now();
     let apart = ours.duration_since(theirs).unwrap_or_else(|behind| behind.duration()).saturating_sub(between);

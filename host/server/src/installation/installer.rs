@@ -51,7 +51,7 @@ pub(crate) use version::Version;
 use loader::{Loader, Occasion, OperatorOverride, Plan, Present};
 use prepared::PreparedChange;
 
-/// The most failures that are remembered, one per source.
+/// The maximum number of failures that are remembered, one per source.
 const MAX_FAILURES: usize = 100;
 
 /// The parts from which [`Installer::start`] makes an installer.
@@ -191,7 +191,7 @@ impl Installer {
     /// changes.
     ///
     /// # Errors
-    /// When the config is invalid or one of its extensions does not load. Nothing has changed then.
+    /// When the config is invalid or one of its extensions does not load. In that case nothing has changed.
     pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
         // An async mutex, because a change holds it while it waits for disks and compilers.
         let _door = self.door.lock().await;

@@ -65,8 +65,8 @@ struct UnsignedCards {
     extended: Option<AgentCard>,
 }
 
-/// The most bytes of a card, with its signatures and the fields of both versions. Clients read cards of up to twice
-/// this length.
+/// The maximum size of a card in bytes, with its signatures and the fields of both versions. Clients read cards of up
+/// to twice this size.
 const MAX_CARD_BYTES: usize = 512 << 10;
 
 impl Issuer {
@@ -219,8 +219,8 @@ impl UnsignedCards {
     }
 }
 
-/// Refuses a card that is larger than [`MAX_CARD_BYTES`]. Clients do not read such a card, so they could not reach the
-/// agent.
+/// Refuses a card that is larger than [`MAX_CARD_BYTES`]. Clients do not read a card of this size, so they could not
+/// reach the agent.
 fn check_size(which: &'static str, size: usize, card: &AgentCard) -> Result<(), IssueError> {
     if size <= MAX_CARD_BYTES {
         return Ok(());

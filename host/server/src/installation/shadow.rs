@@ -17,7 +17,8 @@ use crate::config::ExtensionConfig;
 use crate::installation::hiding::RecordingRedactor;
 use crate::redaction::Redaction;
 
-/// The most turns that are being recorded or wait for the replay. Each has at most a mebibyte.
+/// The maximum number of turns that are being recorded at the same time, and also of recorded turns that wait for the
+/// replay. Each turn has at most a mebibyte.
 const MAX_WAITING: usize = 16;
 
 /// The shadow of one installed version.
@@ -46,9 +47,9 @@ pub(crate) struct Candidate {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) comparison: Comparison,
-    /// Turns that were too large or did not fit into the queue.
+    /// The number of turns that were too large or did not fit into the queue.
     pub(crate) left_out: u64,
-    /// Turns that were not replayed, because the shadow was quarantined or busy.
+    /// The number of turns that were not replayed, because the shadow was quarantined or busy.
     pub(crate) not_run: u64,
 }
 

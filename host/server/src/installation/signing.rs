@@ -10,7 +10,7 @@ use annex_protocol::v0_3::MergedAgentCard;
 
 use crate::config::{SigningConfig, environment};
 
-/// The most bytes of a key file.
+/// The maximum size of a key file, in bytes.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
 /// Why cards cannot be signed.

@@ -71,7 +71,7 @@ pub(crate) struct Readiness {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     degraded: Vec<&'static str>,
     /// The number of tenants that are not served, or have a failed source, a quarantined extension or a silent upstream
-    /// agent. `/readyz` is public, so their names are not shown.
+    /// agent. `/readyz` is public, so the names of these tenants are not shown.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
 }
@@ -211,8 +211,8 @@ impl ReadinessGate {
         (is_ready && stores_answer && readiness.barred.is_none(), readiness)
     }
 
-    /// The phase and all impairments. `/readyz` is public, so the answer does not have the reasons. They are in the
-    /// log.
+    /// The phase and all impairments. `/readyz` is public, so the answer does not have the reasons. The reasons are in
+    /// the log.
     fn shown(&self, stores_answer: bool) -> Readiness {
         let app = self.app.get();
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();

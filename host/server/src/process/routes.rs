@@ -35,7 +35,7 @@ use crate::process::cross_origin::is_preflight;
 use crate::process::hosts::Hosts;
 use crate::process::readiness_gate::{NoCard, ReadinessGate};
 
-/// The most characters of a client's `Content-Encoding` that an error text repeats.
+/// The maximum number of characters of a client's `Content-Encoding` that an error text repeats.
 const MAX_SHOWN_ENCODING: usize = 64;
 
 /// The service of the A2A listener.

@@ -22,12 +22,12 @@ use crate::redaction::Redaction;
 use crate::stores::conversation_store::{self, ConversationStoreError};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The most sessions or events in one answer.
+/// The maximum number of sessions or events in one answer.
 pub const MAX_SHOWN: usize = 1_000;
-/// The most users that an error names.
+/// The maximum number of users that an error names.
 const MAX_USERS_SHOWN: usize = 20;
 
-/// The most bytes of events in one answer.
+/// The maximum size of all events in one answer together, in bytes.
 const SHOWN_BYTES: usize = 8 << 20;
 
 /// Shows and deletes sessions.
@@ -225,8 +225,8 @@ impl Sessions {
         }
     }
 
-    /// Enters the queue of the session, so that no turn can begin. Returns the fence of this entry. Fails if a turn is
-    /// in the queue.
+    /// Takes a place in the queue of the session, so that no turn can begin. Returns the conversation with the fence of
+    /// this place. Fails if a turn is in the queue.
     async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Conversation, SessionsError> {
         let submission = Submission::of_process(process.replica(), TaskId::generate());
         let store: Arc<dyn ConversationStore> = self.store.clone();

@@ -36,7 +36,7 @@ impl Sessions {
         Ok(SharedState { agent: key.app.to_string(), user, state })
     }
 
-    /// Deletes keys by their full names. A running turn still sees the deleted keys until it ends.
+    /// Deletes keys by their full names. A running turn still sees the deleted keys until the turn ends.
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::NoOwner`], [`SessionsError::NoKeys`], [`SessionsError::Store`].

@@ -32,7 +32,7 @@ use failures::Failures;
 /// The interval at which this process reads the changes of other processes. This process stops serving a tenant less
 /// than a second after another process has removed the tenant.
 const LOOK: Duration = Duration::from_millis(500);
-/// The most changes that one query reads.
+/// The maximum number of changes that one query reads.
 const PAGE: usize = 1_000;
 /// The time after which all entries are dropped if no query for changes succeeds, because the process may have missed a
 /// change. The store keeps removals for twice this time.
@@ -73,7 +73,7 @@ pub(crate) struct Bounds {
 pub(crate) struct AddedTenants<T> {
     stores: TenantStores,
     loader: Box<dyn TenantLoader<T>>,
-    /// The limits on loaded tenants. A reload of the config replaces them.
+    /// The limits on loaded tenants. A reload of the config replaces the limits.
     bounds: Mutex<Bounds>,
     known: Mutex<KnownTenants<T>>,
 }
@@ -85,8 +85,8 @@ struct KnownTenants<T> {
     unknown: HashMap<String, Instant>,
     /// The recent failed loads. A change of a tenant's text does not clear the failures of the tenant.
     failures: Failures,
-    /// The last revision of the store whose changes were read. `looked` is the time of the last successful query for
-    /// changes.
+    /// The number of the last change in the store that this process has read. Queries read the changes after this
+    /// number. `looked` is the time of the last successful query.
     seen: u64,
     looked: Instant,
 }

@@ -68,7 +68,8 @@ impl TenantFailure {
 
 /// The tenants that a new config removes or changes.
 pub(crate) struct Changes {
-    /// The names of tenants that were served and are not in the config any more. [`ServingParts::leave`] was called for each.
+    /// The names of tenants that were served and are not in the config any more. [`ServingParts::leave`] was called for
+    /// each of these tenants.
     pub(crate) removed: Vec<String>,
     /// The names of changed tenants. Each changed tenant is served with its old config until it is loaded again.
     pub(crate) changed: Vec<String>,

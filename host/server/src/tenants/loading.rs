@@ -53,8 +53,9 @@ impl Stage {
         Self { quick: FairPlaces::new(quick), slow: FairPlaces::new(slow) }
     }
 
-    /// Runs a part of a tenant's load in a quick place. If the part takes long, it moves to a slow place as soon as one
-    /// is free. The part runs on during the move. If the previous load failed, the part starts in a slow place.
+    /// Runs a part of a tenant's load in a quick place. If the part takes long, it moves to a slow place as soon as a
+    /// slow place is free. The part runs on during the move. If the previous load failed, the part starts in a slow
+    /// place.
     pub(crate) async fn run<T>(&self, tenant: &Arc<str>, failed_before: bool, part: impl Future<Output = T>) -> T {
         if failed_before {
             let _place = self.slow.take(tenant).await;

@@ -43,7 +43,7 @@ impl ComponentStore for MemoryComponents {
 
     async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, TenantStoreError> {
         let bytes = self.lock().get(digest).map(|component| Arc::clone(&component.bytes));
-        // Copied when the others may go on.
+        // The copy is made without the lock.
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 

@@ -43,7 +43,7 @@ const REMOVED: &str = "removed";
 #[async_trait]
 impl<D: Database> TenantStore for SqlTenantStore<D> {
     async fn find(&self, name: &str) -> Result<Option<StoredTenant>, TenantStoreError> {
-        // Requests name tenants.
+        // A request may name anything as a tenant.
         if !is_key(name) {
             return Ok(None);
         }
@@ -124,7 +124,7 @@ impl<D: Database> SqlTenantStore<D> {
         };
         if changed == 0 {
             let there = D::query(&mut transaction, SELECT, &[Value::Text(name)]).await?;
-            // The transaction is rolled back, and the number with it.
+            // Dropping the transaction rolls it back, including the new revision number.
             return Ok(TenantChange::Other(there.first().map(|row| row.int(0)).transpose()?.map(from_sql)));
         }
         if state == REMOVED {

@@ -8,7 +8,7 @@ use annex_protocol::{Artifact, ArtifactId, Part, PartContent};
 
 use crate::links::Link;
 
-/// The most digests of artifacts that are stored for later turns. Older artifacts would be relayed again.
+/// The maximum number of digests of artifacts that are stored for later turns. Older artifacts would be relayed again.
 const MAX_DIGESTS: usize = 1_000;
 
 /// The pieces of an artifact that were relayed so far.
@@ -94,7 +94,7 @@ impl Artifacts {
     /// True if an earlier turn relayed the same artifact with the same contents, and this turn has relayed no piece of
     /// this artifact.
     pub(super) fn is_earlier(&self, artifact: &Artifact) -> bool {
-        // Most turns have none from before, and make no digest.
+        // Most turns have no artifacts of earlier turns, and compute no digest.
         !self.earlier.is_empty()
             && !self.knows(&artifact.artifact_id)
             && self.earlier.contains(&RelayedArtifact::of(artifact).digests())

@@ -5,12 +5,12 @@ use annex_protocol::StreamResponse;
 use super::measure::{replace_unreadable, size};
 use crate::failure::Deviation;
 
-/// The most artifacts of one turn.
+/// The maximum number of artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
 
 /// The number and the size of the events so far. Both are limited, so that an upstream that never stops cannot fill the task.
 pub(super) struct Intake {
-    /// The most bytes of events that the turn may have.
+    /// The maximum size of all events of the turn together, in bytes.
     room: usize,
     /// The approximate bytes of all events so far.
     bytes: usize,
@@ -46,8 +46,8 @@ impl Intake {
         self.count(bytes, artifacts)
     }
 
-    /// Counts a whole task that was read again. Only its growth since the last whole task counts. Fails if a limit is
-    /// exceeded.
+    /// Counts a whole task that was read again. Only the growth of the task since the last whole task counts. Fails if
+    /// a limit is exceeded.
     pub(super) fn take_asked(&mut self, event: &mut StreamResponse, artifacts: usize) -> Result<(), Deviation> {
         let bytes = self.read(event);
         let before = self.task_bytes;

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use annex_protocol::{Message, MessageId, Part, PartContent, Role};
 
-/// The most messages that are relayed from a task's history when the task is read once.
+/// The maximum number of messages that are relayed from a task's history when the task is read once.
 const MAX_HISTORY: usize = 100;
 
 #[derive(Default)]

@@ -20,8 +20,8 @@ pub(super) struct Reader<'a> {
     depth: usize,
 }
 
-/// The most protobuf messages that a value may nest. Readers of protobuf allow a hundred, and in an answer up to ten
-/// messages are around the value.
+/// The maximum depth to which protobuf messages nest in a value. Readers of protobuf allow a hundred, and in an answer
+/// up to ten messages are around the value.
 const MAX_DEPTH: usize = 90;
 /// The number of messages that an object adds around its values: the value, the struct, the entry.
 const OBJECT: usize = 3;

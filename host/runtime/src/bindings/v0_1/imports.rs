@@ -1,5 +1,5 @@
-//! The interfaces of this version that a component can import: the grant that each needs, and the host functions that
-//! implement them.
+//! The interfaces of this version that a component can import: for each interface, the grant that it needs and the host
+//! functions that implement it.
 
 use wasmtime::component::{HasSelf, Resource};
 

@@ -28,7 +28,7 @@ fn asked(request: &Request<WasiBody>) -> String {
     format!("{method} {scheme}://{authority}{}", uri.path())
 }
 
-/// Tells the operator why a request was denied, in the extension's own log and within its limits.
+/// Tells the operator why a request was denied, in the extension's own log and within the limits of that log.
 fn log_denial(log: &Log, asked: &str, error: &Error) {
     let reason = match error {
         Error::HttpRequestDenied => "no rule of its grant allows it",

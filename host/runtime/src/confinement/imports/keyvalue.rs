@@ -1,5 +1,5 @@
-//! `wasi:keyvalue`: the buckets of an extension. There are three: a lasting one, one for the task of the turn, and one
-//! for its conversation.
+//! `wasi:keyvalue`: the three buckets of an extension. One is lasting, one belongs to the task of the turn, and one
+//! belongs to the conversation of the turn.
 
 use std::sync::Arc;
 

@@ -160,7 +160,7 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
-/// Regions listed per system call. More regions need more calls.
+/// Maximum number of regions that one system call lists. More regions need more calls.
 const REGIONS: usize = 64;
 
 /// True if the kernel supports listing pages.

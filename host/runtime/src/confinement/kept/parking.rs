@@ -22,7 +22,7 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Parking<I> {
     parked: Mutex<VecDeque<ParkedInstance<I>>>,
     /// Number of instances that serve a turn now. `most_now` is the maximum of this number since the last clean-up.
-    /// `most_before` is its maximum between the two clean-ups before now.
+    /// `most_before` is the maximum of this number between the last clean-up and the clean-up before.
     in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
     most_before: AtomicUsize,
@@ -76,7 +76,7 @@ impl<I> Parking<I> {
 
     /// Parks an instance. Drops it if there is no room, or if a turn waits for a slot.
     pub(crate) fn park(&self, instance: I) {
-        // Counted before it can be taken, so that the count never falls below zero.
+        // The instance is counted before a turn can take it, so that the count never falls below zero.
         if self.all.count.fetch_add(1, Ordering::SeqCst) >= self.all.most {
             self.all.count.fetch_sub(1, Ordering::SeqCst);
             return;
@@ -172,7 +172,7 @@ pub(crate) struct AllParked {
     count: AtomicUsize,
     /// Maximum number of parked instances in the process.
     most: usize,
-    /// Turns that wait for a slot in the pool.
+    /// Number of turns that wait for a slot in the pool.
     waiting: AtomicUsize,
     cores: usize,
     /// True if the clean-up thread runs.

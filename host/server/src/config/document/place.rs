@@ -172,7 +172,7 @@ pub(super) fn table_mut<'t, 'i>(root: &'t mut DeTable<'i>, steps: &[Step]) -> Op
     }
 }
 
-/// Removes an entry. Returns false if it does not exist.
+/// Removes an entry. Returns false if the entry does not exist.
 pub(super) fn take_out(root: &mut DeTable<'_>, steps: &[Step]) -> bool {
     match steps.split_last() {
         None => false,

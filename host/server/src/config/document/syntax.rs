@@ -25,7 +25,7 @@ const STAND_IN: &str = "annex-repeated-key";
 pub(in crate::config) struct SyntaxMistake {
     /// The first byte of the key or the value.
     pub(in crate::config) start: usize,
-    /// The key. Empty if it is unknown.
+    /// The key. Empty if the key is unknown.
     pub(in crate::config) key: String,
     /// The reason. It does not repeat the value, which may be a secret.
     pub(in crate::config) reason: String,
@@ -82,7 +82,7 @@ fn repeated(text: &str, span: &Range<usize>) -> (String, String) {
 struct Unquoted {
     /// The first byte of the value.
     start: usize,
-    /// The key as a dotted path. Empty if it is unknown.
+    /// The key as a dotted path. Empty if the key is unknown.
     key: String,
     reason: &'static str,
     /// The corrected entry, such as `name = "Ada"`.

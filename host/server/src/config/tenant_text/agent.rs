@@ -102,15 +102,15 @@ fn authorization() -> String {
     "authorization".to_owned()
 }
 
-/// The most MCP servers. Loading the tenant connects to each one.
+/// The maximum number of MCP servers. Loading the tenant connects to each server.
 const MAX_MCP: usize = 16;
-/// The most tool names per MCP server. Each name is compared with all tools of the server.
+/// The maximum number of tool names per MCP server. Each name is compared with all tools of the server.
 const MAX_NAMED_TOOLS: usize = 256;
-/// The most rounds of tool calls in one turn.
+/// The maximum number of rounds of tool calls in one turn.
 const MAX_TOOL_ROUNDS: u32 = 64;
-/// The most rules of a script agent. Each message is compared with all rules.
+/// The maximum number of rules of a script agent. Each message is compared with all rules.
 const MAX_RULES: usize = 1_000;
-/// The most steps of a rule. Each step is an event.
+/// The maximum number of steps of a rule. Each step is an event.
 const MAX_STEPS: usize = 1_000;
 
 impl TextAgent {

@@ -48,7 +48,7 @@ impl<'a> Admission<'a> {
         self.wrong.push((key.into(), reason.into()));
     }
 
-    /// The most tenants that are loaded at once.
+    /// The maximum number of tenants that are loaded at the same time.
     pub(super) fn max_loaded(&self) -> usize {
         self.allowed.map_or_else(|| StoredTenantsConfig::default().max_loaded, |allowed| allowed.max_loaded)
     }

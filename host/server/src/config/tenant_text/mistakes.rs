@@ -10,9 +10,10 @@ use super::super::document::syntax::{self, SyntaxMistake};
 use super::super::document::{Document, without_indices};
 use super::super::problems::Problem;
 
-/// The most mistakes that are reported per text. Each mistake costs one more decoding.
+/// The maximum number of mistakes that are reported per text. Each mistake costs one more decoding.
 const MAX_MISTAKES: usize = 20;
-/// The most bytes of a reported mistake. A mistake may quote keys and values of the text, which can be long.
+/// The maximum size of a reported mistake, in bytes. A mistake may quote keys and values of the text, which can be
+/// long.
 const MAX_LINE_BYTES: usize = 1 << 10;
 /// The hint for unknown keys. Some unknown keys are allowed in the config of a server, but not in a text.
 const NAMES_NO_FILES: &str = "a tenant that is added names no files, variables, programs or paths: name components by \

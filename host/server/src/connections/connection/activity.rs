@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Duration, Instant};
 
-/// The most bytes per chunk that is handed to HTTP/2.
+/// The maximum size of a chunk that is handed to HTTP/2, in bytes.
 const CHUNK: usize = 16 << 10;
 
 /// The open requests of one connection.
@@ -53,7 +53,7 @@ impl Activity {
         Open { activity: Arc::clone(self), number: state.next }
     }
 
-    /// True if no request has been open for at least `time`.
+    /// True if the connection has had no open request for at least `time`.
     pub(super) fn is_idle_for(&self, time: Duration) -> bool {
         let state = self.lock();
         state.open == 0 && state.idle_since.elapsed() >= time

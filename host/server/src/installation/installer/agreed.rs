@@ -124,7 +124,7 @@ impl Installer {
     }
 
     /// True if this process need not propose its config. Either the current edition has the config, or an earlier
-    /// edition had the config and other processes serve a later one.
+    /// edition had the config and other processes serve a later edition.
     async fn is_settled(&self, editions: &Editions, current: &Edition, config: &str) -> Result<bool, InstallError> {
         if current.number == 0 || current.config == config {
             return Ok(current.number > 0);
@@ -188,7 +188,7 @@ impl Installer {
         Ok(changed)
     }
 
-    /// Waits until all other processes consent. Withdraws the proposal if one refuses or does not answer in time.
+    /// Waits until all other processes consent. Withdraws the proposal if a process refuses or does not answer in time.
     async fn obtain(
         &self,
         agreement: &Agreement,

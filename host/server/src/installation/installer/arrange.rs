@@ -35,8 +35,8 @@ pub(super) struct Arrangement {
     pub(super) refused: Vec<(Version, LoadError)>,
 }
 
-/// Puts all versions in order. If a new component of the folder does not fit, the version that is installed from its
-/// file takes its place.
+/// Puts all versions in order. If a new component of the folder does not fit, the version that is already installed
+/// from the same file is used instead.
 ///
 /// # Errors
 /// When the versions do not fit together even without the new components.

@@ -9,7 +9,7 @@ use annex_files::Purpose;
 
 use crate::config::ExtensionConfig;
 
-/// The most bytes of a settings file.
+/// The maximum size of a settings file, in bytes.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The longest name of a file, without its ending.
 const MAX_NAME_BYTES: usize = 100;
@@ -96,7 +96,7 @@ impl Folder {
         }
     }
 
-    /// Writes a component into the folder and replaces the component with its name. If `settings` is `None`, the
+    /// Writes a component into the folder and replaces the component with the same name. If `settings` is `None`, the
     /// existing settings stay.
     pub(super) fn write(&self, name: &str, component: &[u8], settings: Option<&str>) -> io::Result<()> {
         let file = self.component(name);

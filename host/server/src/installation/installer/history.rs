@@ -6,7 +6,7 @@ use annex_protocol::{ExtensionUri, Timestamp};
 
 use super::version::Version;
 
-/// The most changes that are remembered, over all extensions.
+/// The maximum number of changes that are remembered, over all extensions.
 const MAX_CHANGES: usize = 200;
 
 /// Why the installed set changed.

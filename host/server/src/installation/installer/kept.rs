@@ -1,6 +1,6 @@
 //! The extensions of an edition as the database stores them for all processes. Each extension is stored with its
 //! source, its settings as TOML, and the digest of its component. Secrets are stored by name, and each process reads
-//! their values itself.
+//! the values of the secrets itself.
 
 use annex_runtime::Digest;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use super::version::Version;
 use crate::installation::published::PublishedSet;
 
-/// A change that has passed every check. Applying it cannot fail.
+/// A change that has passed every check. Applying the change cannot fail.
 pub(super) struct PreparedChange {
     pub(super) versions: Vec<Version>,
     pub(super) published: PublishedSet,

@@ -18,7 +18,7 @@ impl Installer {
     /// Reloads with a config that was read before. Thus all parts of the server apply the same text.
     ///
     /// # Errors
-    /// When one of the config's extensions does not load. Nothing has changed then.
+    /// When one of the config's extensions does not load. In that case nothing has changed.
     pub(crate) async fn reload_read(
         &self,
         (file, extensions): (ConfigFile, Vec<ExtensionConfig>),

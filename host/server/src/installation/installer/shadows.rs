@@ -60,7 +60,8 @@ impl Installer {
     }
 
     /// Installs the shadow in place of the version that the shadow observes. The promotion is permanent if the
-    /// version's file is in the managed folder. Otherwise it lasts until the source changes or the server restarts.
+    /// version's file is in the managed folder. Otherwise the promotion lasts until the source changes or the server
+    /// restarts.
     pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(Consent::OfAll);
@@ -91,7 +92,7 @@ impl Installer {
         Ok(version)
     }
 
-    /// Ends the shadow of an extension and returns it with its results.
+    /// Ends the shadow of an extension and returns the shadow with its results.
     pub(crate) async fn end_shadow(&self, uri: &ExtensionUri) -> Result<Arc<Shadow>, InstallError> {
         let _door = self.door.lock().await;
         let ended = self.lock().shadows.remove(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;

@@ -17,7 +17,7 @@ impl Installer {
         self.publisher.current().extensions.installed.clone()
     }
 
-    /// The number of loaded components of this installer, and the number of refused ones.
+    /// The number of loaded components of this installer, and the number of refused components.
     pub(crate) fn loads(&self) -> (u64, u64) {
         (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
     }

@@ -189,7 +189,8 @@ impl Followers {
         }
     }
 
-    /// Notes the state of a polled file or folder. Notifies its followers if the state has changed.
+    /// Notes the state of a polled file or folder. Notifies the followers of the file or folder if the state has
+    /// changed.
     fn see(&mut self, place: &PolledPath, sight: Sight) {
         let Some(seen) = self.places.get_mut(place).filter(|seen| seen.sight != sight) else { return };
         seen.sight = sight;

@@ -23,7 +23,7 @@ pub(super) struct Entry<T> {
     pub(super) flight: OnceLock<Flight<T>>,
     /// The time of the last request for the tenant.
     used: Mutex<Instant>,
-    /// True once a caller has sent a request to the tenant. Reading its Agent Card does not count.
+    /// True once a caller has sent a request to the tenant. Reading the tenant's Agent Card does not count.
     called: AtomicBool,
     /// The earliest time of the next load. Empty unless loading has failed.
     try_again: OnceLock<Instant>,

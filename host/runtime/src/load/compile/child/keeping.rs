@@ -1,8 +1,9 @@
 //! Decides whether instances of a component can be kept between turns, and rewrites the component for that.
 //!
-//! At the beginning of each turn a kept instance must be in exactly its initial state. The host can write its memory,
-//! but neither globals nor tables. So each core module gets shadows of its mutable globals, and functions that copy
-//! between them. A component that can change any other state is refused. The decision depends only on the bytes.
+//! At the beginning of each turn a kept instance must be in exactly its initial state. The host can write the memory of
+//! an instance, but neither globals nor tables. So each core module gets shadows of its mutable globals, and functions
+//! that copy between them. A component that can change any other state is refused. The decision depends only on the
+//! bytes.
 
 use std::borrow::Cow;
 
