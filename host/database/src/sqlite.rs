@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 pub use self::statements::SqliteRow;
 
 use self::connection::{Access, Connection, Work};
-use self::error::{BUSY, CANTOPEN, READONLY, code_of};
+use self::error::{BUSY, CANTOPEN, READONLY, code_of, lasts};
 use self::migrate::Unlisted;
 use self::readers::Readers;
 use self::statements::{Batch, Outcome};
@@ -44,10 +44,10 @@ pub struct SqliteDatabase {
 struct Writer {
     /// The connection. `None` when the database is closed, and after the connection's thread ended, until the next transaction.
     connection: Option<Connection>,
-    /// True if a change was refused because the file was read-only when the connection was opened. SQLite does not notice
-    /// that the file becomes writable later. Connections of one process share a part of their state, which stays read-only
-    /// until all of them are closed.
-    was_read_only: bool,
+    /// True if the next transaction needs another connection, because of an error that an open connection may return for
+    /// ever. SQLite does not notice that a read-only file has become writable, or that its volume is mounted again.
+    /// Connections of one process share a part of their state, which stays read-only until all of them are closed.
+    is_stale: bool,
     is_closed: bool,
 }
 
@@ -93,7 +93,7 @@ impl SqliteDatabase {
             Connection::open(Arc::clone(&file), Access::Write).await.map_err(|error| not_opened(path, error))?;
         let migrated = connection.run(Work::Migrate(migrations, unlisted)).await;
         migrated.map_err(|error| not_opened(path, error))?;
-        let writer = Writer { connection: Some(connection), was_read_only: false, is_closed: false };
+        let writer = Writer { connection: Some(connection), is_stale: false, is_closed: false };
         Ok(Self { readers: Readers::of(Arc::clone(&file)), file, writer: Arc::new(Mutex::new(writer)) })
     }
 
@@ -104,12 +104,12 @@ impl SqliteDatabase {
         if writer.is_closed {
             return Err(sqlx::Error::PoolClosed);
         }
-        if writer.was_read_only {
+        if writer.is_stale {
             self.readers.close_idle().await;
             if let Some(connection) = writer.connection.take() {
                 connection.close().await;
             }
-            writer.was_read_only = false;
+            writer.is_stale = false;
         }
         if writer.connection.is_none() {
             writer.connection = Some(Connection::open(Arc::clone(&self.file), Access::Write).await?);
@@ -134,7 +134,7 @@ impl SqliteTransaction {
         match &outcome {
             // The next transaction opens another connection.
             Err(sqlx::Error::WorkerCrashed) => writer.connection = None,
-            Err(error) => writer.was_read_only |= code_of(error) == Some(READONLY),
+            Err(error) => writer.is_stale |= code_of(error).is_some_and(lasts),
             Ok(_) => {}
         }
         outcome
@@ -152,16 +152,19 @@ impl SqliteTransaction {
 /// add up.
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
-        if let Some(mut writer) = self.writer.take_if(|_| self.is_open)
-            && let Some(Ok(rolled_back)) = writer.connection.as_ref().map(|connection| connection.send(Work::RollBack))
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn(async move {
-                // The thread has ended, and with it the transaction.
-                if rolled_back.await.is_err() {
-                    writer.connection = None;
-                }
-            });
+        let Some(mut writer) = self.writer.take_if(|_| self.is_open) else { return };
+        // If the thread has ended, so has the transaction.
+        match writer.connection.as_ref().map(|connection| connection.send(Work::RollBack)) {
+            Some(Ok(rolled_back)) => {
+                let Ok(runtime) = Handle::try_current() else { return };
+                runtime.spawn(async move {
+                    if rolled_back.await.is_err() {
+                        writer.connection = None;
+                    }
+                });
+            }
+            Some(Err(_)) => writer.connection = None,
+            None => {}
         }
     }
 }

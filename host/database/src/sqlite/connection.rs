@@ -1,12 +1,13 @@
 //! A connection to a file, on a thread of its own. A caller sends one piece of work and receives one answer, so that the work
 //! costs two context switches, however many statements and rows it has.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::OpenFlags;
+use rusqlite::{InterruptHandle, OpenFlags};
 use tokio::sync::oneshot;
 
 use super::error::failed;
@@ -17,11 +18,28 @@ use crate::Migrations;
 type Answer = sqlx::Result<Outcome>;
 
 /// A connection to a file. Dropping it ends its thread after the work that was sent.
-#[derive(Debug)]
 pub(super) struct Connection {
     work: mpsc::Sender<(Work, oneshot::Sender<Answer>)>,
+    interrupt: InterruptHandle,
     /// Resolves when the thread has ended.
     ended: oneshot::Receiver<()>,
+}
+
+/// Interrupts the running statement when it is dropped, unless it contains `None`.
+struct InterruptOnDrop<'c>(Option<&'c InterruptHandle>);
+
+impl Drop for InterruptOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(interrupt) = self.0 {
+            interrupt.interrupt();
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, shown: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown.debug_struct("Connection").finish_non_exhaustive()
+    }
 }
 
 /// The purpose of a connection.
@@ -84,8 +102,8 @@ impl Connection {
             let _end = end;
             serve(&file, access, opened, &received);
         })?;
-        is_open.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
-        Ok(Self { work, ended })
+        let interrupt = is_open.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
+        Ok(Self { work, interrupt, ended })
     }
 
     /// Sends work. If the receiver is dropped before the thread begins the work, only [`Work::RollBack`] is still done. The
@@ -101,6 +119,14 @@ impl Connection {
         self.send(work)?.await.map_err(|_| sqlx::Error::WorkerCrashed)?
     }
 
+    /// Runs a query. If the caller drops the future, the query is interrupted.
+    pub(super) async fn read(&self, query: Batch) -> Answer {
+        let mut interrupt = InterruptOnDrop(Some(&self.interrupt));
+        let answer = self.run(Work::Alone(query)).await;
+        interrupt.0 = None;
+        answer
+    }
+
     /// Closes the connection after the work that was sent.
     pub(super) async fn close(self) {
         drop(self.work);
@@ -114,7 +140,7 @@ impl Connection {
 fn serve(
     file: &Path,
     access: Access,
-    opened: oneshot::Sender<sqlx::Result<()>>,
+    opened: oneshot::Sender<sqlx::Result<InterruptHandle>>,
     received: &mpsc::Receiver<(Work, oneshot::Sender<Answer>)>,
 ) {
     let connection = match open(file, access) {
@@ -126,7 +152,7 @@ fn serve(
         }
     };
     // Sending fails if the caller was dropped. Then no work is sent either.
-    let _ = opened.send(Ok(()));
+    let _ = opened.send(Ok(connection.get_interrupt_handle()));
     let mut session = Session { connection: &connection, statements: Statements::of(&connection), is_broken: false };
     while let Ok((work, answer)) = received.recv() {
         if answer.is_closed() && !matches!(work, Work::RollBack) {

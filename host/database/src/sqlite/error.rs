@@ -9,8 +9,14 @@ use sqlx::error::{DatabaseError, ErrorKind};
 pub(super) const BUSY: i32 = 5;
 /// The file was read-only when the connection was opened.
 pub(super) const READONLY: i32 = 8;
+/// The operating system could not read or write the file.
+const IOERR: i32 = 10;
+/// The file is damaged.
+const CORRUPT: i32 = 11;
 /// The file cannot be opened.
 pub(super) const CANTOPEN: i32 = 14;
+/// The file is not a database.
+const NOTADB: i32 = 26;
 
 /// An error that SQLite returned.
 #[derive(Debug, thiserror::Error)]
@@ -63,4 +69,9 @@ pub(super) fn failed(error: rusqlite::Error) -> sqlx::Error {
 pub(super) fn code_of(error: &sqlx::Error) -> Option<i32> {
     let error = error.as_database_error()?.try_downcast_ref::<SqliteError>()?;
     Some(error.code & 0xff)
+}
+
+/// True for the code of an error that an open connection may return for ever, although a new connection would not.
+pub(super) fn lasts(code: i32) -> bool {
+    matches!(code, READONLY | IOERR | CORRUPT | NOTADB)
 }

@@ -8,7 +8,7 @@ use annex_fairness::{FairPlaces, current_tenant};
 use tokio::sync::Mutex;
 
 use super::ACQUIRE_TIMEOUT;
-use super::connection::{Access, Connection, Work};
+use super::connection::{Access, Connection};
 use super::statements::{Batch, SqliteRow};
 use crate::Value;
 
@@ -42,12 +42,11 @@ impl Readers {
         let free = self.connections.iter().find_map(|connection| connection.try_lock().ok());
         // No free connection although a place was free: the database was closed in the meantime.
         let mut place = free.ok_or(sqlx::Error::PoolClosed)?;
-        // A connection may still read for a caller that has gone.
         let connection = match &mut *place {
             Some(connection) => connection,
             closed => closed.insert(Connection::open(Arc::clone(&self.file), Access::Read).await?),
         };
-        let found = connection.run(Work::Alone(Batch::fixed(sql, values))).await;
+        let found = connection.read(Batch::fixed(sql, values)).await;
         // After an error the next read opens a new connection.
         if found.is_err() {
             *place = None;

@@ -10,9 +10,10 @@ use rusqlite::{Connection, PrepFlags, Statement, types};
 use crate::database::{Row, Step, Value};
 use crate::text::text_of;
 
-/// Maximum number of texts whose prepared statements a connection caches. One kind of change needs several texts: one for a
-/// single change, one for two changes together, and so on. A full cache is cleared, so that rare texts do not stay for ever.
-const TEXTS: usize = 256;
+/// The maximum length of all cached texts together, in bytes. The prepared statements of a text take about fifty times as much
+/// memory as the text. One kind of change needs several texts: one for a single change, one for two changes together, and so on.
+/// A full cache is cleared, so that rare texts do not stay for ever.
+const MAX_TEXTS: usize = 256 * 1024;
 /// Statements that take as long as this are logged. sqlx has the same limit for PostgreSQL.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -44,6 +45,8 @@ pub(super) struct Statements<'c> {
     connection: &'c Connection,
     /// The statements of each text.
     texts: HashMap<Box<str>, Vec<Prepared<'c>>>,
+    /// The length of all texts together, in bytes.
+    length: usize,
 }
 
 struct Prepared<'c> {
@@ -87,7 +90,7 @@ impl Deref for Text {
 
 impl<'c> Statements<'c> {
     pub(super) fn of(connection: &'c Connection) -> Self {
-        Self { connection, texts: HashMap::new() }
+        Self { connection, texts: HashMap::new(), length: 0 }
     }
 
     /// Executes the statements in order. Ends with the first error.
@@ -107,8 +110,10 @@ impl<'c> Statements<'c> {
         }
         let mut statements = prepare(self.connection, &batch.text)?;
         let outcome = execute(self.connection, &mut statements, &batch.values);
-        if self.texts.len() >= TEXTS {
+        self.length += batch.text.len();
+        if self.length > MAX_TEXTS {
             self.texts.clear();
+            self.length = batch.text.len();
         }
         self.texts.insert(Box::from(&*batch.text), statements);
         outcome

@@ -47,6 +47,19 @@ async fn a_caller_that_is_dropped_while_it_begins_leaves_no_transaction() {
 }
 
 #[tokio::test]
+async fn a_read_whose_caller_has_gone_is_interrupted() {
+    // Counts for hours.
+    const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let folder = Folder::create();
+    let database = folder.entries().await;
+    assert_eq!(committed(&database).await, []);
+    let read = tokio::time::timeout(Duration::from_millis(100), database.read(ENDLESS, &[])).await;
+    assert!(read.is_err());
+    let next = tokio::time::timeout(Duration::from_secs(60), committed(&database)).await;
+    assert_eq!(next.expect("the connection is free"), []);
+}
+
+#[tokio::test]
 async fn a_file_whose_migrations_sqlx_has_listed_is_opened() {
     let folder = Folder::create();
     let connection = Connection::open(folder.file()).unwrap();
