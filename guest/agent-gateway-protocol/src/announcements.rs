@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use crate::parameters::Parameters;
 use crate::routing::{Route, Table, cost, out_of_order};
 
-/// Time from the expiry of an announcement until it may be removed, in milliseconds. The arrival of another
-/// announcement removes it.
+/// An announcement may be removed when this much time has passed since its expiry, in milliseconds. Removals happen
+/// when another announcement arrives.
 const FORGOTTEN_AFTER_MILLIS: u64 = 86_400_000;
 /// The maximum number of announcements that are checked for removal when another one arrives.
 const LOOKED_AT: usize = 100;
@@ -160,7 +160,8 @@ fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<
     Ok(forgotten)
 }
 
-/// The announced routes at the time when a turn begins to route. All intents of the turn use the same list of keys.
+/// The announced routes at the time when a turn begins to choose routes. All intents of the turn use the same list of
+/// keys.
 #[derive(Debug, Default)]
 pub struct AnnouncedRoutes {
     keys: Vec<String>,

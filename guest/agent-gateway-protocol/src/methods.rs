@@ -6,7 +6,7 @@ use crate::parameters::Parameters;
 
 /// The method for announcing a route.
 pub const ANNOUNCE: &str = "agp/announce";
-/// The method for asking for the route of an intent without sending the intent.
+/// The method that asks for the route of an intent, without sending the intent to the route's squad.
 pub const ROUTE: &str = "agp/route";
 
 const ANNOUNCE_PARAMS: &str = r#"{

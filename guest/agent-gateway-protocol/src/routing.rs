@@ -19,8 +19,8 @@ pub const OUT_OF_ORDER: i32 = -32_209;
 /// The maximum number of intents in one message. Each intent makes the extension read the routes.
 const MAX_INTENTS: usize = 8;
 
-/// The name of a constraint on a number. A route meets it if the number in the route's policy is the same or larger.
-/// Every other constraint needs the same value in the policy.
+/// The name of a constraint on a number. A route meets the constraint if its policy has the same number or a larger
+/// one. Any other constraint requires the same value in the policy.
 const SECURITY_LEVEL: &str = "security_level";
 
 /// A task for a squad, with its conditions.
@@ -32,7 +32,7 @@ pub struct Intent {
     /// Arguments for the squad.
     #[serde(rename = "payload")]
     _payload: Map<String, Value>,
-    /// The entries that the policy of a route must have. The published code calls them `metadata`.
+    /// The values that the policy of a route must have, by name. The published code calls this field `metadata`.
     #[serde(default, alias = "metadata")]
     pub policy_constraints: Map<String, Value>,
 }
@@ -61,7 +61,7 @@ pub struct Route {
 pub struct Table {
     /// The usable routes, the operator's first.
     pub live: Vec<Route>,
-    /// True if there are further routes of the capability, which were announced and have expired.
+    /// True if the capability has further routes, whose announcements have expired.
     pub has_stale: bool,
 }
 

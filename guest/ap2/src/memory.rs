@@ -28,8 +28,8 @@ pub struct Method {
     pub total: Money,
 }
 
-/// The maximum number of expired entries that are removed in one turn. Each removal is a host call, and the calls of a
-/// turn are limited.
+/// The maximum number of expired records of ids and tokens that are removed in one turn. Each removal is a host call,
+/// and the calls of a turn are limited.
 const MAX_REMOVALS: usize = 64;
 
 /// The trust in a cart. A received cart never replaces a stored cart with more trust.
@@ -101,28 +101,29 @@ fn read(bytes: &[u8]) -> Option<Cart> {
 pub struct SingleUse {
     /// The JSON pointer to the id or token in the request.
     pub pointer: String,
-    /// The time in seconds since 1970 from which a request with this id or token is too old to be accepted. The entry
-    /// can be removed at that time.
+    /// The time in seconds since 1970 from which a request with this id or token is too old to be accepted. The record
+    /// of the id or token can be removed at that time.
     pub until: u64,
     hash: String,
 }
 
 impl SingleUse {
-    /// Creates an entry. `of` has the kind of the entry, the issuer and the id.
+    /// Creates a record that is not stored yet. `of` is the kind of the id or token, its issuer, and the id or token
+    /// itself.
     pub fn new(pointer: String, until: u64, of: [&str; 3]) -> Self {
         // Encoded as JSON, so that different triples have different texts.
         let hash = jws::hash(&json::text(&of).unwrap_or_default());
         Self { pointer, until, hash }
     }
 
-    /// The key of the entry: `once/<until>/<hash>`. The key shows when the entry expires, so the value need not be
-    /// read.
+    /// The key under which the id or token is recorded: `once/<until>/<hash>`. The key shows when the record expires,
+    /// so the value need not be read.
     fn key(&self) -> String {
         format!("once/{:012}/{}", self.until, self.hash)
     }
 }
 
-/// Records all entries. Returns the entries that were recorded earlier.
+/// Records all these ids and tokens. If some were recorded earlier, returns those, and records nothing.
 ///
 /// # Errors
 /// The store is not available or is full. The request must then be refused, because it could be accepted twice.

@@ -144,7 +144,7 @@ impl Parameters {
     /// Checks the roles and the keys.
     ///
     /// # Errors
-    /// There is no role, or a key cannot be used. The extension is not loaded then.
+    /// There is no role, or a key cannot be used. The error fails the load of the extension.
     pub fn check(&self) -> Result<(), String> {
         if self.roles.is_empty() {
             return Err("`roles` must name at least one role".to_owned());

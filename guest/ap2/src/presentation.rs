@@ -43,7 +43,7 @@ struct Binding {
     transaction_data: Vec<String>,
 }
 
-/// Verifies a `user_authorization` of the payment with this hash, for this cart.
+/// Verifies a `user_authorization`: it must authorize the payment with this hash, and this cart.
 ///
 /// # Errors
 /// The authorization has a fault. The error names the fault, as a lower-case fragment.

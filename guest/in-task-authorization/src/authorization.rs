@@ -1,7 +1,7 @@
 //! The course of a task: it waits, a verifier decides, and the task continues or ends.
 //!
-//! A decision is stored among the extension's own keys until the task resumes, because a method has no task of its own.
-//! Afterwards the task's own keys record the authorization.
+//! A call of a method belongs to no task, so it cannot use a task's keys. A decision is therefore stored among the
+//! extension's own keys until its task resumes. Afterwards the task's own keys record the authorization.
 
 use annex_sdk::keyvalue::Keys;
 use annex_sdk::{Entry, Interruption, Json, Rejection, Violation, Waiting, json, tasks};

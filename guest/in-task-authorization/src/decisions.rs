@@ -1,8 +1,8 @@
 //! The decisions of verifiers, stored until their tasks resume.
 //!
-//! A waiting task may be cancelled. It never resumes, and the extension is not notified. Therefore only the latest
-//! decisions are kept, so that old ones cannot use up the extension's keys. A key consists of the decision's number and
-//! the task's id, with a space between them, so that keys sort by age.
+//! A waiting task that is cancelled never resumes, and the extension is not notified of the cancellation. Therefore
+//! only the latest decisions are kept, so that old ones cannot use up the extension's keys. A key consists of the
+//! decision's number and the task's id, with a space between them, so that keys sort by age.
 
 use annex_sdk::keyvalue::Keys;
 

@@ -69,7 +69,7 @@ impl Parameters {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// A parameter is invalid. The extension is not loaded then.
+    /// A parameter is invalid. The error fails the load of the extension.
     pub fn check(&self) -> Result<(), String> {
         // Without it the verifier could not tell which task it decides on.
         if !self.request_uri.contains(PLACEHOLDER) {

@@ -36,7 +36,7 @@ fn is_letter(byte: u8) -> bool {
 #[derive(Default)]
 struct Run {
     digits: Vec<u8>,
-    /// The end of each group in `digits`.
+    /// For each group, the number of digits up to its end.
     ends: Vec<usize>,
 }
 

@@ -52,7 +52,7 @@ impl MethodDeclaration {
 }
 
 impl Addition {
-    /// An addition with no entries and without the URI: the extension does not take part in the call.
+    /// An addition without entries and without the extension's URI: the extension does not take part in the call.
     #[must_use]
     pub fn none() -> Self {
         Self { activate: false, metadata: Vec::new() }

@@ -119,8 +119,8 @@ fn enter<E: ExportFacts>() -> Result<&'static E::Parameters, String> {
     E::parameters().get_or_init(read).as_ref().map_err(Clone::clone)
 }
 
-/// Like `enter`, for hooks whose errors go to the client. A failure to read the parameters traps with a text, because
-/// it is a fault of the host or of `Deserialize`: parameters that do not fit fail the load before such a hook runs.
+/// Like `enter`, for hooks whose errors go to the client. Parameters that do not fit fail the load before such a hook
+/// runs. A later failure to read the parameters is a fault of the host or of `Deserialize`, so it traps, with a text.
 #[expect(clippy::panic, reason = "a trap is how a component reports a fault that is not the client's")]
 fn enter_checked<E: ExportFacts>() -> &'static E::Parameters {
     enter::<E>().unwrap_or_else(|error| panic!("{error}"))

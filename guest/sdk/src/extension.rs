@@ -20,7 +20,8 @@ pub trait Extension: Sized + 'static {
     fn descriptor(parameters: &Self::Parameters) -> Result<Descriptor, String>;
 }
 
-/// The hook `card`: the extension's entry on the Agent Card. Without it the entry has the descriptor's description.
+/// The hook `card`: the extension's entry on the Agent Card. Without this hook, the entry has the descriptor's
+/// description.
 pub trait Card: Extension {
     /// Called once per load, after [`Extension::descriptor`]. An error fails the load with its text.
     fn declare(parameters: &Self::Parameters) -> Result<Declaration, String>;
@@ -36,8 +37,9 @@ pub trait Activation: Extension {
 
 /// The hook `state`: session state that the client sends with its message.
 pub trait State: Extension {
-    /// Called once per active request. Returns the state delta as a JSON object, or `None` for no change. `metadata`
-    /// has the request's entries whose keys the descriptor owns. A rejection refuses the request.
+    /// Called once per request for which the extension is active. Returns the state delta as a JSON object, or `None`
+    /// for no change. `metadata` has those metadata entries of the request whose keys are in the descriptor's
+    /// `metadata_keys`. A rejection refuses the request.
     fn validate(
         parameters: &Self::Parameters,
         request: Request,
@@ -54,8 +56,9 @@ pub trait Response: Extension {
 
 /// The hook `message`: checks and rewrites the client's message.
 pub trait Message: Extension {
-    /// Called once per active request, before [`State::validate`]. `message` is the message as JSON. An empty list
-    /// leaves the message unchanged; rewriting needs the grant `rewrite-message`. A rejection refuses the request.
+    /// Called once per request for which the extension is active, before [`State::validate`]. `message` is the message
+    /// as JSON. An empty list leaves the message unchanged; rewriting needs the grant `rewrite-message`. A rejection
+    /// refuses the request.
     fn check(parameters: &Self::Parameters, request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection>;
 }
 

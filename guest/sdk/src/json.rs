@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::Json;
 
-/// The JSON text of a value. Fails if its `Serialize` implementation does, or if a map key is not a string.
+/// The JSON text of a value. Fails if the `Serialize` implementation of the value fails, or if a map key is not a
+/// string.
 pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<Json, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }

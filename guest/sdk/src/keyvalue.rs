@@ -1,7 +1,7 @@
 //! The extension's own keys, which outlive a turn (imports `wasi:keyvalue/store` and `atomics`, need the grant
 //! `keyvalue`). Other extensions cannot see these keys.
 //!
-//! The grant limits their number and size. A write beyond the limit fails and changes nothing.
+//! The grant limits the number and the size of the keys. A write beyond the limit fails and changes nothing.
 
 use crate::imports::{atomics, store};
 

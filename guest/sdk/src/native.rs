@@ -1,6 +1,7 @@
 //! The host's functions outside of a component, with the signatures of the generated bindings.
 //!
-//! They use the host that a test has entered on its thread. Without the feature `testing` no host can be entered.
+//! The functions use the host that a test has entered on its thread. Without the feature `testing` no host can be
+//! entered.
 
 #![cfg_attr(not(feature = "testing"), expect(dead_code, unreachable_pub, reason = "only `testing` makes a host"))]
 

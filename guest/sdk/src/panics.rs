@@ -1,4 +1,5 @@
-//! Reports panics. A panic traps without a text; this module sends its message and place to the host's log first.
+//! Reports panics. A panic traps without a text. This module first sends the message and the location of the panic to
+//! the host's log.
 
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;

@@ -3,7 +3,8 @@
 use crate::{Location, MetadataEntry};
 
 impl MetadataEntry {
-    /// The pointer to the entry in the request: `/message/metadata/<key>` or `/metadata/<key>`, with the key escaped.
+    /// The pointer to this metadata entry in the request: `/message/metadata/<key>` or `/metadata/<key>`, with the key
+    /// escaped.
     pub fn pointer(&self) -> String {
         metadata(self.location, &self.key)
     }

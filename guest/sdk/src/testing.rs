@@ -150,13 +150,13 @@ impl Host {
         self.with(|state| state.buckets.of(bucket).fault = Some(Fault::Missing))
     }
 
-    /// Makes a bucket fail: it can be opened, but each operation fails with `reason`. Its keys stay, for
+    /// Makes a bucket fail: it can be opened, but each operation fails with `reason`. Its keys can be used again after
     /// [`Host::working`].
     pub fn failing(self, bucket: Bucket, reason: impl Into<String>) -> Self {
         self.with(|state| state.buckets.of(bucket).fault = Some(Fault::Failing(reason.into())))
     }
 
-    /// Repairs a bucket.
+    /// Makes a bucket work again after [`Host::failing`] or [`Host::without`].
     pub fn working(self, bucket: Bucket) -> Self {
         self.with(|state| state.buckets.of(bucket).fault = None)
     }
@@ -246,7 +246,7 @@ impl Host {
     }
 }
 
-/// Methods that run calls and read their effects.
+/// Methods that run hooks or functions, and methods that return what the extension did.
 impl Host {
     /// Runs `calls` on this thread with this host. Within another host's `run`, this host replaces the outer one until
     /// `calls` returns.
@@ -277,7 +277,8 @@ impl Host {
         self.state.borrow().log.clone()
     }
 
-    /// The ids of resumed tasks. A real host resumes them after the hook has returned without an error.
+    /// The ids of the tasks that the extension resumed. A real host resumes them after the hook has returned without an
+    /// error.
     pub fn resumed(&self) -> Vec<String> {
         self.state.borrow().resumed.clone()
     }

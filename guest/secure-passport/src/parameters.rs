@@ -103,7 +103,7 @@ pub struct KnownClient {
     pub client_id: String,
     /// The algorithm of the client's signatures.
     pub algorithm: Algorithm,
-    /// The name of the secret with the key.
+    /// The name of the secret that holds the key.
     pub secret: Option<String>,
     /// The public key of Ed25519 in base64.
     pub public_key: Option<String>,

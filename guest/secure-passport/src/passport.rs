@@ -23,9 +23,9 @@ pub struct Passport {
 /// The reason why a text is not a passport: a JSON pointer into the text, and a lower-case fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassportError {
-    /// The place of the fault, relative to the passport.
+    /// The JSON pointer to the fault, relative to the passport.
     pub pointer: String,
-    /// The fault at that place.
+    /// The fault, as a lower-case fragment.
     pub message: String,
 }
 

@@ -1,7 +1,7 @@
 //! The caller's record of which events each agent has: a list of conversations per agent, of limited length.
 //!
 //! If a conversation is missing from the list, all of its events are shared again, and the agent ignores the events
-//! that are not new. An entry may be lost because of the limit or a concurrent call. The loss only costs bytes.
+//! that are not new. A conversation may be missing because of the limit or a concurrent call. This only costs bytes.
 
 use annex_sdk::json;
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ impl Entry {
     }
 }
 
-/// The conversations of an agent, the most recently used one last. Unreadable entries count as missing.
+/// The conversations of an agent, the most recently used one last. A list that cannot be read counts as empty.
 fn read(agent: &str, keys: &impl ClientKeys) -> Vec<Entry> {
     let value = keys.get(&key_of(agent)).ok().flatten();
     value.and_then(|value| serde_json::from_slice(&value).ok()).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! The caller's side: shares the events that an agent does not have, and records the last one.
+//! The caller's side: shares the events that an agent does not have, and records up to which event the agent has them.
 //!
-//! The boundary moves when the agent acknowledges the shared events in an answer that ends successfully. After any
-//! other answer the boundary stays, and the next call shares the same events again. If a call gets no answer, the agent
-//! may have lost the conversation and refused the call. Then the next call shares all events.
+//! This record is the boundary. It moves when the agent acknowledges the shared events in an answer that ends
+//! successfully. After any other answer the boundary stays, and the next call shares the same events again. If a call
+//! gets no answer, the agent may have lost the conversation and refused the call. Then the next call shares all events.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation, json};
@@ -90,7 +90,7 @@ fn check_limits(shared: &SharedEvents, limits: &[Limits]) -> Result<(), Violatio
 /// Reads an answer. If the boundary moved, returns the context and the new boundary for the program.
 ///
 /// # Errors
-/// The agent answers in a context other than the message's. Nothing is stored then.
+/// The agent answers in a context other than the message's. No boundary is stored for such an answer.
 pub fn after(
     parameters: &Parameters,
     call: &mut Call,

@@ -134,7 +134,7 @@ impl boundaries::ClientKeys for CallerKeys {
     }
 }
 
-/// Logs an error of the caller's keys. The call continues without the keys.
+/// Logs the error of an operation on keys. Returns the result unchanged.
 fn told<T>(result: Result<T, String>) -> Result<T, String> {
     result.inspect_err(|error| log::warn(&format!("the keys cannot be used: {error}")))
 }

@@ -1,4 +1,4 @@
-//! JSON from a peer, with its place in the request, so that each violation can name its place.
+//! JSON from a peer, with its JSON pointer in the request, so that each violation can name where the fault is.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Violation, pointer};
@@ -66,7 +66,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A JSON object, with its place in the request.
+/// A JSON object, with its JSON pointer in the request.
 #[derive(Debug)]
 pub struct Object<'a> {
     members: Members<'a>,

@@ -1,4 +1,4 @@
-//! The agent's side: adds the events that a message shares to the conversation, once, and acknowledges them.
+//! The agent's side: adds the shared events of a message to the conversation, each once, and acknowledges them.
 //!
 //! The conversation contains the shared events as soon as the message's turn begins, because the host stores the
 //! message whether or not the turn succeeds. The extension therefore records them at that time. Events of a refused
@@ -16,7 +16,7 @@ use crate::parameters::Parameters;
 use crate::quoting;
 use crate::wire::{Acknowledgement, Mode, SharedEvents, shared_in};
 
-/// The error code if the agent lacks events that the client assumes it to have.
+/// The error code if the client assumes that the agent has events which the agent does not have.
 pub const GAP: i32 = -32_301;
 /// The error code if the agent does not know the conversation.
 pub const UNKNOWN_CONTEXT: i32 = -32_302;
@@ -129,8 +129,8 @@ pub fn is_good_end(state: &str) -> bool {
     matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
 }
 
-/// The agent's record for a peer. `None` if the conversation begins with this message. In that case an empty record is
-/// stored now, so that the later record of the shared events cannot fail for lack of room.
+/// The agent's record for a peer. If the conversation begins with this message, returns `None` and stores an empty
+/// record, so that the later record of the shared events cannot fail for lack of room.
 fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<PeerProgress>, Rejection> {
     let not_kept = |_: String| {
         error(NOT_KEPT, "the agent cannot store which events it has; share the conversation in the mode \"full\"", None)

@@ -133,7 +133,7 @@ pub fn read_peer(node: &Node<'_>) -> Result<String, Violation> {
     }
 }
 
-/// The value of the entry `key` of a message (JSON).
+/// The value of the metadata entry `key` in a message (JSON).
 pub fn shared_in<'a>(message: &'a str, key: &str) -> Option<&'a str> {
     let message = Members::of(message)?;
     Members::of(message.get("metadata")?)?.get(key)

@@ -47,8 +47,8 @@ pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> 
         .find_map(|(location, key)| metadata.iter().find(|entry| entry.location == *location && entry.key == **key))
 }
 
-/// The state delta of a request, exactly as received. `None` if the request has no state and may omit it, because there
-/// is no schema, or because the session has the required state from an earlier turn.
+/// The state delta of a request, exactly as received. `None` if the request has no state and need not have any: there
+/// is no schema, or the session has the required state from an earlier turn.
 pub fn get_state(
     parameters: &Parameters,
     metadata: &[MetadataEntry],

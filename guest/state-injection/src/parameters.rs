@@ -37,7 +37,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Reads each parameter with `get`, which returns a string or JSON text. Therefore the JSON object with all
+    /// Reads the parameters. `get` returns a single parameter as a string or JSON text, so the JSON object with all
     /// parameters need not be parsed.
     pub fn look_up(get: impl Fn(&str) -> Result<Option<String>, String>) -> Result<Self, String> {
         let uri = get("uri")?.unwrap_or_else(|| DEFAULT_URI.to_owned());
@@ -65,8 +65,8 @@ pub struct StateSchema {
     outline: OnceLock<Outline>,
 }
 
-/// Facts about a schema that the validator does not report. They are read on demand, because most requests do not need
-/// these facts.
+/// Facts about a schema that the validator does not report. They are determined on demand, because most requests do not
+/// need them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
     /// The names in the schema's top-level `required`.

@@ -28,7 +28,7 @@ pub fn check(parameters: &Parameters, message: &str) -> Vec<Violation> {
     violations
 }
 
-/// The parts of a message, whose form the host has checked.
+/// The parts of a message. The host has checked the form of the message.
 fn parts(message: &str) -> Vec<&RawValue> {
     let message = Members::of(message).unwrap_or_default();
     message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default()

@@ -64,7 +64,7 @@ pub struct Parameters {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// The `mediaType` that a part must have for this rule to apply. `None` if any will do.
+    /// The `mediaType` that a part must have for this rule to apply. `None`: the rule applies to all media types.
     pub media_type: Option<String>,
     /// The metadata entries that a part must have for this rule to apply.
     #[serde(default)]

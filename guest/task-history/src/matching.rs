@@ -51,11 +51,11 @@ struct Part {
 pub struct SearchConditions {
     /// The searched text, in lower case.
     pub query: Option<String>,
-    /// The state's name (`TASK_STATE_COMPLETED`).
+    /// The name of the state that the task must have, such as `TASK_STATE_COMPLETED`.
     pub state: Option<String>,
-    /// The earliest time of the status, in milliseconds since 1970-01-01T00:00:00Z.
+    /// The earliest time that the status may have, in milliseconds since 1970-01-01T00:00:00Z.
     pub from: Option<u64>,
-    /// The end of the time range, exclusive.
+    /// The status must have a time before this one, in milliseconds since 1970-01-01T00:00:00Z.
     pub to: Option<u64>,
 }
 

@@ -45,8 +45,8 @@ pub const RESULT: &str = r#"{
 /// The maximum number of tasks that a call examines, so that the call ends in time. The next page of the answer
 /// continues with the next task.
 const MAX_LOOKED_AT: usize = 200;
-/// The limit on the bytes of tasks that a call reads. A call that has read as many bytes reads no further page. The
-/// last page may exceed the limit.
+/// The number of bytes of tasks after which a call reads no further page. The last page that it reads may exceed this
+/// number.
 const MAX_BYTES: usize = 512 << 10;
 
 /// The requests to ListTasks that are tried in this order: the page size, and whether artifacts and history are
@@ -140,7 +140,7 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
 }
 
 struct PageProgress {
-    /// The number of tasks of the page that are done, including skipped tasks. If tasks were deleted since the previous
+    /// The number of tasks on the page that are done, including skipped tasks. If tasks were deleted since the previous
     /// call, the number may exceed the number of tasks on the page.
     up_to: usize,
     /// True if all following tasks are too old.

@@ -19,7 +19,7 @@ const LATER_KEY: &str = "test/later";
 /// The metadata key that `respond` writes.
 const RESULT_KEY: &str = "test/result";
 
-/// The commands for `respond`. An instance serves one turn.
+/// The commands that `validate` read for `respond`. An instance serves one turn.
 static LATER: Mutex<Vec<Command>> = Mutex::new(Vec::new());
 
 struct TestCapabilities;

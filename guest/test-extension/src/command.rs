@@ -57,8 +57,8 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Parses a command. A command that ends, such as a flood of log lines, a schema or a loop, is run here. The hook
-    /// then continues as if it had no command.
+    /// Parses a command. A command that comes to an end by itself, such as a flood of log lines, a schema or a loop, is
+    /// run here. The hook then continues as if it had no command.
     pub(crate) fn of(hook: &'static str, text: Option<&'a str>) -> Self {
         let text = text.unwrap_or("ok");
         let (name, amount) = text.split_once(' ').unwrap_or((text, ""));
@@ -83,7 +83,7 @@ impl<'a> Command<'a> {
         format!("{} was told to fail", self.hook)
     }
 
-    /// An error with the extension's own code, or with a code that it may not use.
+    /// An error with a code of the extension's own, or with a code that no extension may use.
     pub(crate) fn extension_error(&self) -> ExtensionError {
         // The codes of A2A belong to the host, which must refuse this one.
         let code = if self.name == "forged-code" { FORGED_CODE } else { OWN_CODE };

@@ -69,8 +69,8 @@ fn ends_turn(event: &Event) -> bool {
     !matches!(event.task_state.as_deref(), None | Some("TASK_STATE_SUBMITTED" | "TASK_STATE_WORKING"))
 }
 
-/// Converts the host's record (JSON) to a ResponseTrace (JSON) with the task's id. The trace of a message without a
-/// task has the conversation's id.
+/// Converts the host's record (JSON) to a ResponseTrace (JSON). The trace has the task's id, or the conversation's id
+/// if it is about a message without a task.
 ///
 /// # Errors
 /// When the record does not have the contract's form.

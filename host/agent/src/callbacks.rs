@@ -38,9 +38,9 @@ pub trait Callbacks: Send + Sync {
         Ok(None)
     }
 
-    /// Called once per turn, after the answer. A returned text replaces the answer for the client and under the output key. The
-    /// session then has both texts, first the answer and then the returned text. If no text is returned, the changes of the
-    /// state are stored as a separate event.
+    /// Called once per turn, after the answer. A returned text replaces the answer, both for the client and in the
+    /// state under the output key. The session then has both texts: first the answer, then the returned text. If no
+    /// text is returned, the changes of the state are stored as a separate event.
     async fn after_agent(&self, _context: &mut CallbackContext) -> Result<Option<String>, AgentError> {
         Ok(None)
     }

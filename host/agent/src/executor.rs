@@ -24,7 +24,7 @@ pub trait AgentExecutor: Send + Sync {
     /// may add to the delta that is stored with the message, or refuse the request.
     ///
     /// # Errors
-    /// The client gets the error unchanged; nothing of the request is stored.
+    /// The client gets the error unchanged. Nothing of the request is stored.
     fn before_turn(
         &self,
         _request: &SendMessageRequest,
@@ -123,8 +123,8 @@ pub enum AgentEvent {
         /// True if no more pieces of the artifact follow.
         last_chunk: bool,
     },
-    /// An event of a remote agent. The server replaces that agent's ids with its own. A whole task cannot be relayed,
-    /// because it is not an event.
+    /// An event of a remote agent. The server replaces the remote agent's ids with the ids of this server. A whole task
+    /// cannot be relayed, because it is not an event.
     Relayed(Box<StreamResponse>),
     /// A remote agent has accepted the message and works on its task, but has sent no event yet. The client gets this
     /// server's task at once.
@@ -190,8 +190,8 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Converts the error of an event that the conversation did not store. The user gets the reason, except for internal
-    /// errors.
+    /// Converts the error of an append: the conversation has not stored an event of the agent. The user gets the
+    /// reason, unless the error is an internal one.
     pub fn unstored(error: AppendError) -> Self {
         let message = match &error {
             AppendError::TooLarge(_) | AppendError::Name(_) => {

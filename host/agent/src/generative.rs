@@ -37,8 +37,8 @@ pub struct GenerativeConfig {
     pub adapter: Adapter,
     /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the public API of the provider.
     pub endpoint: Option<String>,
-    /// The environment variable with the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`. With an
-    /// `endpoint` the default is no key.
+    /// The environment variable with the API key. Default without an `endpoint`: the provider's usual variable, such as
+    /// `OPENAI_API_KEY`. Default with an `endpoint`: no key is sent.
     pub api_key_env: Option<String>,
     /// The screen that checks each address before a connection is opened. Set if a tenant chose the endpoint, and
     /// `None` if the operator chose it.
@@ -169,7 +169,8 @@ impl fmt::Debug for GenerativeModel {
 }
 
 impl GenerativeConfig {
-    /// Finds the errors of [`GenerativeModel::new`] without building the HTTP client, which takes most of the time.
+    /// Checks the config as [`GenerativeModel::new`] does. Does not build the HTTP client, because building it takes
+    /// most of the time.
     ///
     /// # Errors
     /// All errors of [`GenerativeModel::new`] except [`GenerativeError::Client`].

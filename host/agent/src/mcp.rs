@@ -1,7 +1,7 @@
 //! Tools from MCP servers: programs that the agent starts, or servers that it calls over HTTP.
 //!
-//! Tools are listed once, when the agent starts. A server that ends is restarted automatically. Calls of its tools fail
-//! until the restart.
+//! Tools are listed once, when the agent starts. If a server ends, it is restarted. While it is down, calls of its
+//! tools fail.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! The model sees only the prompt, as a real model does. A rule can pick values out of the message, the rendered
 //! instruction and the result of a tool, never out of the session. An answer that contains the user's name therefore
-//! proves that the instruction contained it.
+//! proves that the instruction contained the name.
 //!
 //! A script may come from a tenant that is not trusted. The cost of its patterns is known before they are compiled, and
 //! the cost of an answer before the search begins. Larger work runs on a thread of its own (`work.rs`), and excessive
@@ -238,7 +238,7 @@ impl ScriptedModel {
         aside(move || Self::new(config)).await
     }
 
-    /// Checks that a script compiles, without reserving memory for it.
+    /// Checks that a script compiles, without reserving memory for the script.
     ///
     /// # Errors
     /// The errors of [`Self::compile`] except [`ScriptError::NoRoom`].

@@ -59,7 +59,7 @@ impl TokenCount {
 pub struct OpenStep {
     steps: Steps,
     kind: StepKind,
-    /// The start of the step; `None` if its duration is not counted.
+    /// The start of the step; `None` if no histogram needs its duration.
     began: Option<Instant>,
     is_finished: AtomicBool,
     has_failed: AtomicBool,
@@ -71,7 +71,7 @@ pub struct OpenStep {
     uncounted: AtomicUsize,
 }
 
-/// The number of bytes that count as one token, for a call that is broken off before its model has counted.
+/// The number of bytes that count as one token. Used if a call is broken off before its model has counted.
 const BYTES_OF_TOKEN: usize = 4;
 
 /// The kind of a step: a call to a model, to another agent or to a tool.

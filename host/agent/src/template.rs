@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use annex_protocol::Json;
 use regex::Regex;
 
-/// The prefix that marks the name of an artifact, between braces and in the keys that `lookup` gets.
+/// The prefix that marks the name of an artifact between braces. The keys that `lookup` gets have it too.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
 /// The prefix of a text that is inserted with its braces and not looked up.
 const LITERAL_PREFIX: &str = "literal:";
@@ -35,9 +35,9 @@ pub enum TemplateError {
     /// The template has too many variables or artifacts.
     #[error("The template asks for {given} {what}; at most {most} are allowed.")]
     TooMany {
-        /// The kind of placeholder that is too frequent: variables or artifacts.
+        /// What the template has too many of: variables or artifacts.
         what: &'static str,
-        /// The number of such placeholders in the template.
+        /// The number of variables or artifacts in the template.
         given: usize,
         /// The largest allowed number.
         most: usize,

@@ -37,7 +37,7 @@ tokio::task_local! {
 pub struct CpuTime(Arc<dyn Fn(Duration) + Send + Sync>);
 
 impl CpuTime {
-    /// Creates a counter. At the end of each piece of work it calls `add` with the duration of the work.
+    /// Creates a counter. At the end of each piece of work the counter calls `add` with the duration of the work.
     pub fn new(add: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Self(Arc::new(add))
     }
@@ -104,7 +104,7 @@ pub(crate) async fn aside<T: Send + 'static>(
     working.await
 }
 
-/// Sets the flag when it is dropped.
+/// Sets the flag when this value is dropped.
 #[derive(Default)]
 struct DropFlag(Arc<AtomicBool>);
 

@@ -46,8 +46,8 @@ impl ApiKeys {
         Ok(Self { header: header_name(&header.name)?, entries })
     }
 
-    /// The principal of a key; `None` for an unknown key. The key is compared with all entries in constant time, so
-    /// that the duration reveals nothing about the keys.
+    /// The principal of a key; `None` for an unknown key. The key is compared with all configured keys in constant
+    /// time, so that the duration reveals nothing about the keys.
     pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
         // All keys are shorter, so no digest is computed for a longer header.
         if key.len() > MAX_KEY_BYTES {

@@ -29,7 +29,7 @@ pub struct Authenticator {
 pub struct SecurityDeclaration {
     /// The value of `securitySchemes`.
     pub schemes: IndexMap<String, SecurityScheme>,
-    /// The value of `securityRequirements`: an entry for each scheme, because any one scheme suffices.
+    /// The value of `securityRequirements`. It has one requirement for each scheme, because any one scheme suffices.
     pub requirements: Vec<SecurityRequirement>,
 }
 
@@ -43,8 +43,8 @@ impl Authenticator {
         Self::made(config, config.jwt.as_ref().map(JwtVerifier::load).transpose()?)
     }
 
-    /// Creates an authenticator from a reloaded config. Keys that were fetched from the same URL stay known, so that
-    /// callers are accepted while the issuer is down.
+    /// Creates an authenticator from a reloaded config. If the JWKS URL is the same as before, the issuer's keys that
+    /// were fetched from it stay in use, so that callers are accepted while the issuer is down.
     ///
     /// # Errors
     /// When the configuration cannot work.

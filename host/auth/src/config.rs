@@ -56,10 +56,10 @@ pub struct JwtConfig {
     pub issuer: String,
     /// The accepted audiences. A token's claim `aud` must contain at least one.
     pub audience: Vec<String>,
-    /// The URL where the issuer publishes its keys (RFC 7517). HTTPS, or plain HTTP on this machine. Exactly one of
-    /// this and `jwks_file` is set.
+    /// The URL where the issuer publishes its keys (RFC 7517). HTTPS, or plain HTTP on this machine. Either this or
+    /// `jwks_file` is set, never both.
     pub jwks_url: Option<String>,
-    /// A file with the issuer's keys, read once. Exactly one of this and `jwks_url` is set.
+    /// A file with the issuer's keys, read once. Either this or `jwks_url` is set, never both.
     pub jwks_file: Option<PathBuf>,
     /// The accepted algorithms of a token's signature: all of [`Algorithm`] by default.
     #[serde(default = "all_algorithms")]

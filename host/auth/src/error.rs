@@ -53,7 +53,7 @@ pub enum AuthConfigError {
         /// The invalid name.
         principal: String,
     },
-    /// An entry must set exactly one of `key_env`, `key_file` and `key_sha256`, and this one does not.
+    /// A table `[[auth.api_key]]` does not set exactly one of `key_env`, `key_file` and `key_sha256`.
     #[error("api key of {principal}: exactly one of key_env, key_file and key_sha256 is required")]
     KeySource {
         /// The principal of the key.
@@ -94,10 +94,10 @@ pub enum AuthConfigError {
         /// The principal of the key.
         principal: String,
     },
-    /// Two entries have the same key.
+    /// Two tables `[[auth.api_key]]` have the same key.
     #[error("api key of {principal} is configured twice")]
     DuplicateKey {
-        /// The principal of the later entry with this key.
+        /// The principal in the later of the two tables.
         principal: String,
     },
     /// The configured header for API keys has an invalid name, or is the header of tokens.
@@ -154,14 +154,14 @@ pub enum KeyError {
     NotPem {
         /// The label of the expected block.
         expected: &'static str,
-        /// The openssl command that converts other forms.
+        /// The openssl command that makes such a block from a key in another format.
         command: &'static str,
     },
     /// The key is damaged or of an unsupported type. Supported are Ed25519, P-256, and RSA of 2048 to 4096 bits, or up
     /// to 8192 bits for public keys.
     #[error("not a supported Ed25519, P-256 or RSA key")]
     UnsupportedKey,
-    /// The key is for another algorithm than the requested one.
+    /// The key is for one algorithm, and another algorithm was requested.
     #[error("the key is for {actual}, not for {asked}")]
     OtherAlgorithm {
         /// The algorithm of the key.

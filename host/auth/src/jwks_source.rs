@@ -1,4 +1,4 @@
-//! The source of an issuer's keys: a file, read at start, or a URL, fetched when needed.
+//! Where the keys of an issuer come from: a file, read at start, or a URL, fetched when needed.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
-/// The shortest time between two fetches of the key set. All tokens share this limit, and it applies after a failed fetch too.
+/// The shortest time between two fetches of the key set, also if the first one failed. All tokens share this limit.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-/// The age at which a key set is fetched again before it is used. Keys that the issuer has revoked then stop working.
+/// A key set of this age is fetched again before it is used. So keys that the issuer has revoked stop working.
 const MAX_AGE: Duration = Duration::from_secs(600);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -116,8 +116,8 @@ impl RemoteJwks {
         state.find(kid, algorithm).ok_or(missing)
     }
 
-    /// Fetches the key set. Does nothing if another call has tried within [`MIN_REFRESH_INTERVAL`], even if that was while this
-    /// call waited.
+    /// Fetches the key set. Does nothing if another call has fetched it, or tried to, within [`MIN_REFRESH_INTERVAL`].
+    /// This includes a fetch for which this call had to wait.
     async fn refresh(&self) {
         let _turn = self.fetching.lock().await;
         if !self.state().may_fetch() {

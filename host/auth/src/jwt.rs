@@ -34,7 +34,8 @@ impl JwtVerifier {
         Ok(Self { keys: keys(config)?, config: config.clone() })
     }
 
-    /// Loads a reloaded config. Keys that `before` has fetched from the same URL stay known.
+    /// Loads a reloaded config. If the JWKS URL is the same as in `before`, the keys that `before` has fetched stay in
+    /// use.
     pub(crate) fn load_after(config: &JwtConfig, before: &Self) -> Result<Self, AuthConfigError> {
         check(config)?;
         let known = match &before.keys {

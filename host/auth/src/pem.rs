@@ -12,7 +12,7 @@ const P256: &[u8] =
     b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00";
 const RSA_ALGORITHM: &[u8] = b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
 
-/// Reads the public key in a PEM text. Also returns the only algorithm that the key is for.
+/// Reads the public key in a PEM text. Also returns the algorithm of the key. A key is for one algorithm only.
 pub(crate) fn public_key(pem: &str) -> Result<(Algorithm, DecodingKey), KeyError> {
     let info = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes())
         .map_err(|_| KeyError::NotPem { expected: "PUBLIC KEY", command: "pkey -pubout" })?;
@@ -26,8 +26,8 @@ pub(crate) fn public_key(pem: &str) -> Result<(Algorithm, DecodingKey), KeyError
     rsa_key(der).map(|key| (Algorithm::RS256, DecodingKey::from_rsa_der(key))).ok_or(KeyError::UnsupportedKey)
 }
 
-/// The RSAPublicKey inside a SubjectPublicKeyInfo. Keys of 2048 to 8192 bits have lengths of two bytes, so only such
-/// lengths are read. ring parses the key strictly when it verifies a signature.
+/// The RSAPublicKey inside a SubjectPublicKeyInfo. In keys of 2048 to 8192 bits the length fields have two bytes, so
+/// length fields of other sizes are refused. ring parses the key strictly when it verifies a signature.
 fn rsa_key(der: &[u8]) -> Option<&[u8]> {
     let bits = two_byte_length(der, 0x30)?.strip_prefix(RSA_ALGORITHM)?;
     two_byte_length(bits, 0x03)?.strip_prefix(&[0])

@@ -5,7 +5,7 @@ use annex_protocol::JsonObject;
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Principal {
-    /// The name of the principal. For an API key it is the configured name, and for a token `<issuer>#<claim>`. It is
+    /// The name of the principal: for an API key the configured name, and for a token `<issuer>#<claim>`. The name is
     /// unique across all configured schemes, because names of API keys and issuers contain no `#`.
     pub id: String,
     /// The name of the scheme in the Agent Card: [`crate::API_KEY_SCHEME`] or [`crate::JWT_SCHEME`].

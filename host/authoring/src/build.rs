@@ -20,7 +20,7 @@ mod tools;
 pub struct BuiltComponent {
     /// The bytes of the component.
     pub component: Vec<u8>,
-    /// The time that the build took, without its set-up commands.
+    /// The time that the build took, not counting the set-up commands.
     pub took: Duration,
 }
 

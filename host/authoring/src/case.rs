@@ -32,7 +32,7 @@ pub(crate) use toml_json::of as toml_of;
 pub struct CaseRun {
     /// The path of the case's file.
     pub path: PathBuf,
-    /// The result of comparing the outcome with the expected one.
+    /// The result of comparing the actual outcome with the expected outcome.
     pub verdict: Verdict,
     /// The time that the run took.
     pub took: Duration,
@@ -52,7 +52,7 @@ pub enum Verdict {
         /// The extension's error and log lines that are not in `found`.
         words: Words,
     },
-    /// The expected outcome in the file was replaced.
+    /// The actual outcome has replaced the expected outcome in the file.
     Updated,
     /// The case cannot be run.
     Broken(CaseError),
@@ -61,7 +61,8 @@ pub enum Verdict {
 /// The extension's error and log lines. They help an author whose case fails.
 #[derive(Debug, Default)]
 pub struct Words {
-    /// The error with the stack of functions and their places; `None` if the extension did not fail.
+    /// The extension's error, with the stack of functions and their positions in the sources; `None` if the extension
+    /// did not fail.
     pub fault: Option<String>,
     /// The log lines, each with its level.
     pub log: Vec<String>,
@@ -75,8 +76,8 @@ impl Words {
     }
 }
 
-/// Splits the outcome for printing. If the extension failed unexpectedly, its error and log lines are moved to [`Words`], where
-/// each line is printed separately. Otherwise the outcome stays whole.
+/// Splits the outcome for printing. If the extension failed unexpectedly, its error and log lines are moved to
+/// [`Words`], where each line is printed separately. Otherwise the outcome stays whole.
 fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Words) {
     if expected.contains_key("fault") || !found.contains_key("fault") {
         return (found, Words::default());

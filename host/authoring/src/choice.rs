@@ -7,7 +7,7 @@ use annex_runtime::Hook;
 /// The options of a new project.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The name of the project, its folder and its component.
+    /// The name of the project. The project's folder and component have the same name.
     pub name: ProjectName,
     /// The language of the sources.
     pub language: Language,
@@ -220,7 +220,7 @@ impl Capability {
         Self::Logging,
     ];
 
-    /// The name of the capability on the command line. If the capability needs a grant, it is the name of that grant.
+    /// The name of the capability on the command line. If the capability needs a grant, the grant has the same name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use crate::error::ProjectError;
 /// The name of the manifest file.
 pub const FILE: &str = "annex-extension.toml";
 
-/// The largest manifest, in bytes.
+/// The maximum size of a manifest, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 /// The folder for generated bindings. A build replaces the whole folder.
 pub(crate) const GENERATED: &str = "generated";
@@ -126,7 +126,7 @@ impl Project {
     }
 
     /// The files and folders that a build creates. If such a file is in a folder without sources, such as `target`, the
-    /// whole folder counts.
+    /// result has that folder instead of the file.
     fn made(&self) -> Vec<PathBuf> {
         let Build { output, setup_makes, bindings, watch, .. } = &self.manifest.build;
         let has_sources = |folder: &Path| watch.iter().any(|path| plain(path).starts_with(folder));
@@ -208,7 +208,8 @@ impl Walk<'_> {
         }
     }
 
-    /// True if the walk enters `folder`: it was not visited yet, and is not a link to a parent of the project.
+    /// True if the walk must enter `folder`: the walk has not visited this folder yet, and the folder is no link to a
+    /// parent of the project.
     fn enters(&mut self, folder: &Path) -> bool {
         let Ok(real) = fs::canonicalize(folder) else { return false };
         let leads_up =
@@ -217,7 +218,7 @@ impl Walk<'_> {
     }
 }
 
-/// The path with its names only, without components such as `.`, `..` and `/`.
+/// The path with only those components that are names, so without `.`, `..` and `/`.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::case::file::CaseError;
 
-/// The longest line, in bytes. A turn has at most a megabyte, and escapes in JSON make its line longer.
+/// The maximum size of a line, in bytes. A turn has at most a megabyte, and escapes in JSON make its line longer.
 pub const MAX_RECORDING_LINE: usize = 4 << 20;
 
 /// The reason why a recording cannot be replayed.
@@ -94,7 +94,7 @@ pub enum RecordingError {
 pub struct Recording {
     /// The head, which names the recorded extension.
     pub head: RecordingHead,
-    /// The last line of the recording. `None` before that line is read, and if the recording broke off.
+    /// The last line of the recording. `None` until that line was read, and always if the recording broke off.
     pub end: Option<RecordingEnd>,
     lines: Lines,
 }

@@ -10,15 +10,15 @@ use toml::Table;
 use crate::case::Runner;
 use crate::recording::RecordingError;
 
-/// The most calls in [`Replay::questions`].
+/// The maximum number of different calls in [`Replay::questions`].
 const MAX_QUESTIONS: usize = 100;
 
 /// The comparison of the turns that were replayed so far.
 pub struct Replay {
     /// The comparison of all turns.
     pub comparison: Comparison,
-    /// The component's calls of the host that the recording cannot answer. The number of each call says in how many turns the
-    /// component made the call.
+    /// The component's calls of the host that the recording cannot answer, each with the number of turns in which the
+    /// component made it.
     pub questions: BTreeMap<String, u64>,
     extension: Arc<Extension>,
 }

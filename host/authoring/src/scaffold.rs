@@ -160,8 +160,8 @@ mod tests {
     use crate::choice::ProjectName;
     use crate::manifest::Project;
 
-    /// Options for test projects: with each hook alone, with each capability alone, and with all that the language
-    /// supports.
+    /// The options of several test projects: each hook and each capability in a project of its own, and combinations of
+    /// them. Options that the language does not support are left out.
     fn choices(language: Language) -> Vec<Choice> {
         let name = ProjectName::parse("word-count").expect("a name");
         let choice = |hooks: &[Hook], capabilities: &[Capability]| Choice {

@@ -22,7 +22,8 @@ pub(crate) fn write(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("Cargo.toml"), manifest)
 }
 
-/// The SDK's manifest without keys that need the workspace. `None` if a manifest cannot be read.
+/// The SDK's manifest, changed so that it works without the workspace. `None` if one of the two manifests cannot be
+/// parsed or lacks a table that is needed.
 fn manifest() -> Option<String> {
     let workspace: Table = toml::from_str(WORKSPACE).ok()?;
     let workspace = workspace.get("workspace")?.as_table()?;
@@ -40,7 +41,8 @@ fn manifest() -> Option<String> {
     Some(format!("# Of the Annex that made this project.\n\n{manifest}"))
 }
 
-/// Replaces each `workspace = true` by the entry of the workspace. A dependency keeps its own features and options.
+/// Replaces each `workspace = true` by the value that the workspace's manifest has for the same key. A dependency also
+/// keeps the features and options that it sets itself.
 fn inherit(table: &mut Table, workspace: &Table) {
     for (name, value) in table {
         let Some(own) = value.as_table().filter(|own| own.get("workspace") == Some(&Value::Boolean(true))) else {

@@ -25,7 +25,7 @@ type Store = Arc<dyn ConversationStore>;
 
 const EVENTS: [u64; 3] = [10, 1_000, 100_000];
 const STATES: [usize; 2] = [1 << 10, 256 << 10];
-/// The part of a conversation that is read. Its number of events is usual for a model's prompt.
+/// The window that is read of a conversation. Its number of events is usual for a model's prompt.
 const RECENT: Window = Window::latest(20);
 const CONTEXTS: usize = 64;
 /// The number of events that are stored in one step while a conversation is filled.

@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SWAPS: usize = 10_000;
 const ROUNDS: usize = 10;
 const CLIENTS: usize = 4;
-/// The growth of memory from the first round to the last that counts as noise, in MiB.
+/// If memory grows by less than this many MiB from the first round to the last, the growth counts as noise.
 const NOISE_MIB: f64 = 16.0;
 
 fn main() -> anyhow::Result<()> {

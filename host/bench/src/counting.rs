@@ -34,7 +34,7 @@ pub fn begin() {
     COUNTS.store(true, Ordering::Relaxed);
 }
 
-/// Records the stack of each counted allocation from now on. This takes far longer than the allocation.
+/// From now on, records the stack of each counted allocation. This takes far longer than the allocation itself.
 pub fn show_places() {
     SHOWS_PLACES.store(true, Ordering::Relaxed);
 }
@@ -45,7 +45,8 @@ pub fn end() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// Returns the recorded places with their numbers of allocations, the most frequent first, and clears them.
+/// Returns where allocations were recorded, each with the number of allocations, the most frequent first. Clears the
+/// record.
 pub fn places() -> Vec<(u64, String)> {
     let places = std::mem::take(&mut *PLACES.lock().unwrap_or_else(PoisonError::into_inner));
     let mut places: Vec<(u64, String)> = places.into_iter().map(|(place, count)| (count, place)).collect();

@@ -1,4 +1,4 @@
-//! The parts that all benches of this crate use: the filter on their command line, and an allocator that counts.
+//! What all benches of this crate use: the filter on their command line, and an allocator that counts.
 
 pub mod counting;
 

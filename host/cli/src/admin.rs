@@ -89,7 +89,8 @@ impl Admin {
         self.target.client()
     }
 
-    /// Prints the answer as JSON with `--json`, otherwise the text that `text` makes from the parsed answer.
+    /// With `--json`, prints the answer as JSON. Otherwise parses the answer and prints the text that `text` makes of
+    /// it.
     pub(crate) fn print<T: DeserializeOwned>(
         &self,
         answer: &str,
@@ -156,8 +157,8 @@ impl Client {
         text(self.send(request.header(CONTENT_TYPE, "application/wasm").body(bytes)).await?).await
     }
 
-    /// Like [`Client::call`], but the caller reads the answer as it streams. The whole answer must arrive within
-    /// `within`; [`PATIENCE`] does not apply.
+    /// Like [`Client::call`], but the caller reads the answer as it streams. The timeout for the whole answer is
+    /// `within` instead of [`PATIENCE`].
     pub(crate) async fn stream(
         &self,
         method: Method,

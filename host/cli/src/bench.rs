@@ -102,7 +102,7 @@ fn shown(cost: &Cost) -> String {
     text
 }
 
-/// Writes the costs of the first component as fractions of the costs of the second component.
+/// Writes each cost of the first component as a fraction of the same cost of the second component.
 fn compared(own: &Cost, other: &Cost) -> String {
     let time = micros(percentile(&own.turns, 0.5)) / micros(percentile(&other.turns, 0.5)).max(f64::MIN_POSITIVE);
     let mut text = format!("\nThe first by the second: {time:.2} of the time of a turn");
@@ -139,8 +139,8 @@ fn mean(times: &[Duration]) -> Duration {
     times.iter().sum::<Duration>() / count
 }
 
-/// The percentile of `times` at `part`, which is 0.5 for the median and 1.0 for the maximum. `times` are in ascending
-/// order.
+/// The percentile of `times` that `part` selects: 0.5 selects the median, and 1.0 the maximum. `times` must be in
+/// ascending order.
 fn percentile(times: &[Duration], part: f64) -> Duration {
     #[expect(
         clippy::cast_possible_truncation,

@@ -154,8 +154,8 @@ impl Talk {
         outcome.verdict()
     }
 
-    /// Records a failed request in the session. If a task waited for input, prints how to answer that task, because the
-    /// next message no longer continues it.
+    /// Records a failed request in the session. The next message then no longer continues a task that waits for input.
+    /// If there was such a task, prints how to answer it.
     fn note_failure(&mut self, error: &ClientError) {
         let session = &mut self.conversation.session;
         let waited = session.awaits_input();

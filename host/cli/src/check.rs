@@ -71,7 +71,7 @@ async fn check_tenant(tenant: &Path, config: Option<&Path>) -> anyhow::Result<()
     report(tenant, counts, left_out)
 }
 
-/// Prints the warnings of a check, and returns its counts or its errors. A check with errors can have warnings too.
+/// Prints the warnings of a check, which a check with errors can have too. Then returns the counts, or the errors.
 fn counts(checked: CheckReport) -> anyhow::Result<Counts> {
     for warning in &checked.warnings {
         output::warning(&warning.to_string());

@@ -20,8 +20,8 @@ pub(crate) enum Color {
 static CHOICE: OnceLock<Color> = OnceLock::new();
 
 impl Color {
-    /// Finds the value of `--color` before clap parses the arguments, because clap's errors are coloured too. An
-    /// invalid value counts as `auto` here; clap reports the error later.
+    /// Finds the value of `--color` before clap parses the arguments, because clap's errors are coloured too. Here an
+    /// invalid value counts as `auto`, because clap reports it later.
     pub(crate) fn among(words: impl Iterator<Item = String>) -> Self {
         let mut words = words.take_while(|word| word != "--");
         let mut choice = None;
@@ -61,12 +61,12 @@ pub(crate) enum Tint {
 }
 
 impl Tint {
-    /// Returns the text in this colour if standard output is coloured, otherwise unchanged.
+    /// Returns the text in this colour if standard output is coloured. Otherwise returns it unchanged.
     pub(crate) fn on_standard_output(self, text: &str) -> String {
         self.paint(text, is_chosen(io::stdout().is_terminal()))
     }
 
-    /// Returns the text in this colour if standard error is coloured, otherwise unchanged.
+    /// Returns the text in this colour if standard error is coloured. Otherwise returns it unchanged.
     pub(crate) fn on_standard_error(self, text: &str) -> String {
         self.paint(text, on_standard_error())
     }
@@ -92,7 +92,8 @@ fn is_chosen(is_terminal: bool) -> bool {
     })
 }
 
-/// Decides whether a stream is coloured. `forbids` returns true for the name of an environment variable that turns colours off.
+/// Decides whether a stream is coloured. `forbids` returns true for the name of an environment variable that turns
+/// colours off.
 fn is_wanted(color: Color, is_terminal: bool, forbids: impl Fn(&str) -> bool) -> bool {
     match color {
         Color::Always => true,

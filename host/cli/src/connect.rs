@@ -37,14 +37,14 @@ pub(crate) struct CallArgs {
 }
 
 impl Location {
-    /// Creates a client that trusts only the keys in the file of `--verify`. Without that option the client does not verify
-    /// cards.
+    /// Creates a client that trusts only the keys in the file of `--verify`. Without that option the client does not
+    /// verify cards.
     pub(crate) fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
         let trusted_keys = self.verify.as_deref().map(read_keys).transpose()?;
         Ok(Client::new(ClientConfig { trusted_keys, ..config })?)
     }
 
-    /// Connects to the agent over the bindings of `calling`. The `interceptors` run around each call.
+    /// Connects to the agent over the bindings in `calling`. Each call passes through the `interceptors`.
     pub(crate) async fn agent(
         &self,
         calling: &CallArgs,

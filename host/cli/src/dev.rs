@@ -73,8 +73,8 @@ impl Dev {
         }
     }
 
-    /// Serves the first build and each later build until SIGINT or SIGTERM. The watch begins once the first build is
-    /// installed.
+    /// Serves the first build and each later build until SIGINT or SIGTERM. Once the first build is installed, each
+    /// change of the sources leads to a new build.
     async fn serve(
         &self,
         (project, built): (Project, BuiltComponent),

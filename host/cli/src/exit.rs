@@ -55,7 +55,7 @@ pub(crate) fn by_cause(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Marks the error as [`by_cause`] does, and adds a line below the error that says what to do.
+/// Marks the error as [`by_cause`] does, and adds `hint` as a line below the error's text. The hint says what to do.
 pub(crate) fn with_hint(error: &anyhow::Error, hint: &str) -> anyhow::Error {
     let text = format!("{error:#}\n{hint}");
     match of_cause(error) {
@@ -78,7 +78,7 @@ fn failure(error: &anyhow::Error) -> Option<Failure> {
     marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
 }
 
-/// The kind of failure of a client's error. `None` if the kind has no exit code of its own.
+/// The kind of failure that a client's error is. `None` if the error has no kind with an exit code of its own.
 fn of_client(error: &ClientError) -> Option<Failure> {
     match error {
         ClientError::Address { .. } | ClientError::Parameter(_) => Some(Failure::Usage),

@@ -56,8 +56,8 @@ impl Inspect {
         trial.loaded.map(drop).context("the component cannot be loaded").map_err(|error| Failure::Refused.of(error))
     }
 
-    /// The component as a config names it: by its bare name, or by an absolute path, because the config may be in any
-    /// folder.
+    /// The component as a config names it: by its bare name or by an absolute path. The path is absolute because the
+    /// config may be in any folder.
     fn in_config(&self, path: &Path, locations: &Locations) -> String {
         if path.starts_with(&locations.components) {
             return self.component.clone();
@@ -77,7 +77,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) settings: toml::Table,
 }
 
-/// Loads a component on trial and prints the report. The returned trial tells whether the component loaded.
+/// Loads a component on trial, prints the report, and returns the trial, which tells whether the component loaded.
 ///
 /// # Errors
 /// When the file does not contain an extension.

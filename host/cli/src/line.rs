@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use serde::Deserialize;
 
-/// Text that was escaped with [`annex_text::line`] when it was read. A caller can show the text as it is.
+/// Text that was escaped with [`annex_text::line`] when it was read, so that a caller can show it unchanged.
 #[derive(Default, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Line(String);

@@ -29,8 +29,8 @@ use json::JsonLine;
 /// The maximum size of one field, in bytes. Longer fields are cut.
 const MAX_FIELD: usize = 8 << 10;
 
-/// The filter that hides a notice of PostgreSQL. The notice says at each start that the tables of the migrations already exist.
-/// `ANNEX_LOG` can show the notice by its target, `sqlx::postgres::notice`.
+/// The filter that hides a notice of PostgreSQL. The notice says at each start that the tables of the migrations
+/// already exist. `ANNEX_LOG` can show the notice by its target, `sqlx::postgres::notice`.
 const QUIET: &str = "sqlx::postgres::notice=warn";
 
 /// Starts logging for the rest of the process.
@@ -69,8 +69,9 @@ where
     lines.fmt_fields(JsonFields::new()).event_format(JsonLine).finish()
 }
 
-/// Sets the options that text and JSON lines share. A line that cannot be written, for instance because the disk is full, is
-/// lost. By default `tracing_subscriber` would report the failure on standard error and panic if that write fails too.
+/// Sets the options that text and JSON lines share. A line that cannot be written, for instance because the disk is
+/// full, is lost. Without these options, `tracing_subscriber` would report the failure on standard error, and panic if
+/// that failed too.
 fn lines() -> SubscriberBuilder {
     tracing_subscriber::fmt().log_internal_errors(false)
 }

@@ -4,7 +4,7 @@ use annex_authoring::EXAMPLE_URI;
 
 use crate::output;
 
-/// The remark about a component whose URI is still the example of `annex new`.
+/// The remark that the URI of a component is still the example URI of `annex new`.
 pub(crate) fn example_uri(uri: &str) -> String {
     format!("the URI {} is an example: give the extension one of your own before others use it", annex_text::line(uri))
 }

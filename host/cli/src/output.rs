@@ -10,8 +10,8 @@ use crate::{progress, wrap};
 /// The indent of the second and later lines of a remark, so that they do not look like separate remarks.
 const INDENT: &str = "  ";
 
-/// The error when the reader of standard output has closed it, as in `annex card URL | head`. The command then ends
-/// without an error.
+/// The error of a write to standard output whose reader is gone, as in `annex card URL | head`. The command then ends,
+/// prints no error, and reports success.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub(crate) struct OutputClosed;
@@ -27,8 +27,8 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes text from an untrusted source, and keeps its line breaks. A caller that puts untrusted text into a line of the
-/// program first escapes that text with [`annex_text::line`].
+/// Writes text from an untrusted source, and keeps the line breaks in the text. A caller that inserts untrusted text
+/// into a line of its own must first escape that text with [`annex_text::line`].
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     write(&annex_text::block(text))
 }
@@ -61,7 +61,7 @@ pub(crate) fn error(text: &str) {
     labelled("error:", Tint::Bad, text);
 }
 
-/// Prints a warning on standard error, about something that does not make the command fail.
+/// Prints a warning on standard error. What it warns about does not make the command fail.
 pub(crate) fn warning(text: &str) {
     labelled("warning:", Tint::Warning, text);
 }
@@ -74,8 +74,8 @@ fn labelled(label: &str, tint: Tint, text: &str) {
     let _ = writeln!(io::stderr(), "{}{rest}", tint.on_standard_error(label));
 }
 
-/// Breaks long lines for the terminal of standard output. The continuation of a line is indented by `indent` more
-/// columns.
+/// Breaks long lines so that they fit the terminal of standard output. The continuation of a line is indented by
+/// `indent` columns more than the line.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     wrap::hanging(text, indent, wrap::columns(&io::stdout()))
 }

@@ -1,5 +1,5 @@
-//! A line on a terminal that names a slow operation and its duration so far. If standard error is not a terminal, no
-//! line is written.
+//! A line on the terminal that names a slow operation, and how long this operation has run so far. If standard error is
+//! not a terminal, no line is written.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,8 @@ pub(crate) fn of_compiling() -> Progress {
     })
 }
 
-/// Erases the line, and keeps it away until the returned guard is dropped. Callers hold the guard while they write.
+/// Erases the line. The line does not come back until the returned guard is dropped. Callers hold the guard while they
+/// write.
 pub(crate) fn pause() -> MutexGuard<'static, bool> {
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *shown) {
@@ -52,8 +53,8 @@ pub(crate) fn pause() -> MutexGuard<'static, bool> {
 }
 
 impl Progress {
-    /// Starts a thread that shows the line. `what` returns the text of the line and the duration of the operation so
-    /// far; with `None` there is no line.
+    /// Starts a thread that shows the line. `what` returns the text of the line, and how long the operation has run. If
+    /// it returns `None`, no line is shown.
     fn start(what: impl Fn() -> Option<(String, Duration)> + Send + 'static) -> Self {
         if !io::stderr().is_terminal() {
             return Self(None);

@@ -76,7 +76,7 @@ impl Proxy {
         })
     }
 
-    /// Writes the config that the options describe. Its paths are relative to `folder`.
+    /// Writes the config that the options describe as TOML. The paths in this config are for a config file in `folder`.
     async fn config(&self, folder: &Path) -> anyhow::Result<String> {
         let card = Url::parse(&self.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let card = card.ok_or_else(|| ClientError::Address { address: self.url.clone() })?;
@@ -110,14 +110,15 @@ fn section(name: &str, table: Value) -> String {
     Table::from_iter([(name.to_owned(), table)]).to_string()
 }
 
-/// The default address to listen on. Its port differs from the port of the agent whose card is at `card`.
+/// The default address to listen on. Its port is not the port of the agent, whose card is at `card`.
 fn free_of(card: &Url) -> SocketAddr {
     let [first, second] = PORTS;
     let port = if card.port_or_known_default() == Some(first) { second } else { first };
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Writes the config to a new file. An existing file is not overwritten; if its text differs, that is an error.
+/// Writes the config to a new file. An existing file is never overwritten: if it has another text than `text`, this is
+/// an error.
 fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
     let shown = file.display();
     match OpenOptions::new().write(true).create_new(true).open(file) {

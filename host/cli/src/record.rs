@@ -18,7 +18,7 @@ use crate::admin::{OfTenant, Target};
 use crate::line::Line;
 use crate::output;
 
-/// The time that the whole request may take beyond the time limit of the recording.
+/// The time that the whole request may take in addition to the time limit of the recording.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Record turns of an extension of a running server
@@ -65,8 +65,8 @@ fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write it as 16MiB, 512KiB or a number of bytes".to_owned())
 }
 
-/// Parses a positive number with one of `units` behind it. Returns the number times the factor of its unit. `None` for any
-/// other text.
+/// Parses a positive number that is followed by one of `units`. Returns the number multiplied by the factor of this
+/// unit. `None` for any other text.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     number.parse::<u64>().ok()?.checked_mul(*unit).filter(|product| *product > 0)
@@ -124,7 +124,7 @@ enum EndReason {
     Bounded,
     /// Ctrl-C stopped the recording.
     Stopped,
-    /// The connection ended, with this error if there is one.
+    /// The connection ended before the recording did. If an error ended it, this is the error.
     Broken(Option<reqwest::Error>),
 }
 
@@ -148,8 +148,8 @@ struct SeenTurn {
 }
 
 impl ReceivedRecording {
-    /// Writes the recording until the recording or the connection ends. Only whole lines are written, so the file stays valid
-    /// if this future is dropped.
+    /// Writes the recording until the recording or the connection ends. Only whole lines are written, so the file stays
+    /// valid if this future is dropped.
     async fn copy(&mut self, mut answer: Response) -> anyhow::Result<EndReason> {
         let mut line = Vec::new();
         loop {

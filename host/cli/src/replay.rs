@@ -15,7 +15,7 @@ use crate::{component, output, progress, serve};
 
 /// The maximum size of a file with settings, in bytes.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
-/// If a recorded and a new value differ, each of them is shown with at most this many bytes.
+/// If a recorded value differs from the new value, at most this many bytes of each are shown.
 const MAX_SIDE: usize = 400;
 
 /// Replay recorded turns with another version of the extension, and show the differences
@@ -82,7 +82,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns the settings for the component: from the file of `--settings`, or without that option from the recording.
+    /// Returns the settings for the component: from the file of `--settings`, or without that option from the
+    /// recording.
     fn settings(&self, head: &RecordingHead) -> anyhow::Result<Table> {
         let Some(file) = &self.settings else {
             return recorded_settings(head).map_err(|reason| anyhow!("{}: settings: {reason}", self.file.display()));
@@ -93,7 +94,7 @@ impl Replay {
     }
 }
 
-/// Prints the remarks on a new case, or the reason why the case is incomplete or was not written.
+/// Prints the remarks about a new case. If the case is incomplete or was not written, prints the reason instead.
 fn tell(number: u64, case: &NewCase) {
     match case {
         NewCase::Passes { name, remarks } => {

@@ -50,7 +50,7 @@ impl Serve {
 /// The example message in the command that `annex serve` suggests.
 struct Example {
     question: String,
-    /// The option of `annex send` with credentials; `None` if the config has no `[auth]`.
+    /// The `annex send` option that passes the credentials, as text; `None` if the config has no `[auth]`.
     credentials: Option<String>,
 }
 

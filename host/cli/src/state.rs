@@ -29,8 +29,8 @@ impl Injection {
         Ok(Self { uri: extension(requested, card)?, state: state.to_json()? })
     }
 
-    /// Validates the state with the schema on the card of the agent at `address`. A schema that cannot be used leads to
-    /// a remark only, because the agent validates the state too.
+    /// Validates the state with the schema on the card of the agent at `address`. If the schema cannot be used, this
+    /// function only prints a remark, because the agent validates the state too.
     ///
     /// # Errors
     /// When the state violates the schema. The error lists each violation with its JSON pointer.
@@ -63,7 +63,8 @@ impl Injection {
         &self.uri
     }
 
-    /// Adds the state to a message, and the extension that receives the state to `requested`.
+    /// Adds the state to `message`. Adds the extension that receives the state to `requested`, unless it is there
+    /// already.
     pub(crate) fn put(&self, message: &mut Message, requested: &mut Vec<ExtensionUri>) {
         message.metadata.insert(key(&self.uri), self.state.clone());
         // Metadata alone does not activate an extension, so its URI is asked for too.
@@ -105,8 +106,9 @@ pub(crate) fn key(uri: &ExtensionUri) -> String {
     format!("{path}/state")
 }
 
-/// Chooses the extension that receives the state. Extensions that declare a state schema on the card come first. If several
-/// declare one, a requested extension is chosen. If none does, the first requested extension receives the state.
+/// Chooses the extension that receives the state. Extensions that declare a state schema on the card come first. If
+/// several declare one, a requested extension is chosen. If none does, the first requested extension receives the
+/// state.
 ///
 /// # Errors
 /// When no extension was requested and the card declares no state schema.
@@ -120,8 +122,8 @@ pub(crate) fn extension(requested: &[ExtensionUri], card: &AgentCard) -> anyhow:
     uri.cloned().context(missing)
 }
 
-/// The schema of the state that the extension `uri` takes. `None` if the card does not list the extension, or the extension
-/// declares no schema.
+/// The schema of the state that the extension `uri` takes. `None` if the card does not list the extension, or the
+/// extension declares no schema.
 pub(crate) fn schema<'a>(card: &'a AgentCard, uri: &ExtensionUri) -> Option<&'a Json> {
     card.extension(uri.as_str())?.params.as_ref()?.get(SCHEMA)
 }

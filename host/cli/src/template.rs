@@ -1,7 +1,7 @@
 //! `annex send --template`: a skeleton of the state that an agent takes, from the JSON Schema on its card.
 //!
 //! The schema comes from an untrusted agent, so it is checked before it is walked. No reference may lead back to
-//! itself, and the schema must have a limited size with every reference expanded.
+//! itself, and the schema must not be too large after every reference is expanded.
 
 use annex_protocol::{AgentCard, ExtensionUri, Json, JsonObject};
 use annex_schema::Schema;
@@ -26,8 +26,8 @@ pub(crate) fn print(card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Res
     Ok(())
 }
 
-/// A sample value for a schema. Where the schema has neither a default nor an example, the value has a placeholder such
-/// as `"<string>"`.
+/// A sample value for a schema. For a part of the schema with neither a default nor an example, it has a placeholder
+/// such as `"<string>"`.
 #[derive(Debug)]
 struct Template {
     /// The sample value as indented JSON.
@@ -90,8 +90,8 @@ impl Walk<'_> {
         format!("{{{}}}", members.join(","))
     }
 
-    /// The properties of an object. If the schema has `allOf`, the properties of each of its schemas are included. Of `anyOf`
-    /// and `oneOf`, only the first schema is used.
+    /// The properties of an object. If the schema has `allOf`, the properties of each of its schemas are included. Of
+    /// `anyOf` and `oneOf`, only the first schema is used.
     fn properties(&self, members: &JsonObject) -> Vec<Property> {
         let required: Vec<String> = member(members, "required").unwrap_or_default();
         let own: JsonObject = member(members, "properties").unwrap_or_default();
@@ -138,8 +138,8 @@ struct Property {
     is_required: bool,
 }
 
-/// A value that the schema states: its `default` or `const`, or its first example or `enum` value. `None` if the schema states
-/// no value.
+/// A value that the schema itself contains: its `default`, its `const`, its first example or its first `enum` value.
+/// `None` if it contains none.
 fn known_value(members: &JsonObject) -> Option<Json> {
     let first = |name: &str| member::<Vec<Json>>(members, name).and_then(|values| values.into_iter().next());
     let whole = members.get("default").or_else(|| members.get("const")).cloned();

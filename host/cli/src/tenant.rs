@@ -147,7 +147,7 @@ impl Tenant {
 }
 
 impl TenantArgs {
-    /// The value of `If-Match`: the number from `--rev`, otherwise the tenant's current number.
+    /// The value of `If-Match`: the revision from `--rev`, or without this option the tenant's current revision.
     async fn tag(&self, client: &Client) -> anyhow::Result<String> {
         let rev = match self.rev {
             Some(rev) => rev,

@@ -19,11 +19,11 @@ mod transcript;
 pub(crate) use outcome::Outcome;
 pub(crate) use transcript::Transcript;
 
-/// The maximum number of bytes that are shown of the details of an agent's error.
+/// The maximum size of the details of an agent's error that are shown, in bytes.
 const MAX_DETAILS: usize = 16 << 10;
 
-/// Sends a message. With `streams`, calls `take` with each event of the answer, otherwise once with the whole answer. Returns
-/// the extensions that the agent reports as active.
+/// Sends a message. With `streams`, calls `take` with each event of the answer, otherwise once with the whole answer.
+/// Returns the extensions that the agent reports as active.
 ///
 /// # Errors
 /// When the call fails, or `take` returns an error.
@@ -59,8 +59,8 @@ pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri])
     }
 }
 
-/// Extends an agent's error. If credentials or extensions are missing, adds the options of this command that supply
-/// them. Otherwise adds the details of the agent's answer.
+/// Extends the text of an agent's error. If credentials or extensions are missing, adds the options with which this
+/// command sends them. Otherwise adds the details in the agent's answer.
 pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Error {
     if error.downcast_ref::<ClientError>().is_some_and(wants_credentials) {
         let options: Vec<String> = credentials(card).iter().map(|option| format!("\n  {option}")).collect();
@@ -98,13 +98,14 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     Failure::Refused.error(format!("{error:#}\nadd to this command:{options}"))
 }
 
-/// True if the agent refused the call because it is not authenticated.
+/// True if the agent refused the call because the caller is not authenticated.
 fn wants_credentials(error: &ClientError) -> bool {
     let is_status = matches!(error, ClientError::Status { status, .. } if status.as_u16() == 401);
     is_status || error.agent().is_some_and(|answered| answered.reason.as_deref() == Some("UNAUTHENTICATED"))
 }
 
-/// The options of this command for the credentials that the card lists and that go into a header field.
+/// The options with which this command sends the credentials that the card asks for. Credentials that go into no header
+/// field are left out.
 fn credentials(card: &AgentCard) -> Vec<String> {
     let mut options = Vec::new();
     for option in card.security_schemes.values().filter_map(credential) {
@@ -115,7 +116,8 @@ fn credentials(card: &AgentCard) -> Vec<String> {
     options
 }
 
-/// The option of `annex send` for credentials of this kind. `None` for credentials that go into no header field.
+/// The `annex send` option that passes credentials of this kind, with a placeholder. `None` for credentials that go
+/// into no header field.
 pub(crate) fn credential(scheme: &SecurityScheme) -> Option<String> {
     let field = match scheme {
         SecurityScheme::ApiKey(key) if key.location == "header" => format!("{}: KEY", key.name),
@@ -126,7 +128,7 @@ pub(crate) fn credential(scheme: &SecurityScheme) -> Option<String> {
     Some(format!("--header {}", shell::word(&field)))
 }
 
-/// True for a detail whose content the error's own text already contains.
+/// True for a detail of an error that the error's own text already reports.
 fn is_told(detail: &Json) -> bool {
     #[derive(Deserialize)]
     struct DetailType {

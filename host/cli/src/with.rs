@@ -32,7 +32,7 @@ pub(crate) struct With {
 pub(crate) struct Companions {
     /// The runtime, which interrupts components that loop.
     _runtime: Option<Runtime>,
-    /// Each interceptor with the URI of its extension.
+    /// The interceptors of the components, each with the URI of the component's extension.
     interceptors: Vec<(ExtensionUri, Arc<dyn Interceptor>)>,
     notes: Notes,
 }

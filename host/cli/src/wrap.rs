@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 
-/// The fewest columns after the indent. If the terminal has fewer, this program does not break lines, and the terminal breaks
-/// them itself.
+/// The least number of columns after the indent. If the terminal has fewer, this program leaves it to the terminal to
+/// break lines.
 const LEAST_ROOM: usize = 20;
 
 /// The number of columns of the terminal. `None` if the stream is not a terminal, or the terminal reports no size.
@@ -15,8 +15,8 @@ pub(crate) fn columns(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Breaks lines at spaces so that each line has at most `columns` columns. The continuation of a broken line is indented by
-/// `indent` columns more than the line itself. Without `columns` the text is returned unchanged.
+/// Breaks lines at spaces so that each line has at most `columns` columns. The continuation of a broken line is
+/// indented by `indent` columns more than the line itself. Without `columns` the text is returned unchanged.
 pub(crate) fn hanging(text: &str, indent: usize, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     text.split_inclusive('\n').map(|line| broken(line, indent, columns)).collect()

@@ -291,7 +291,7 @@ impl Agent {
         Ok(Answer { value: stream::try_unfold(answer.value, next_result).boxed(), active: answer.active })
     }
 
-    /// Makes a call whose answer is neither a task nor a message.
+    /// Makes a call that is answered neither by a task nor by a message.
     async fn read<R: Params, T: DeserializeOwned>(
         &self,
         operation: Operation,

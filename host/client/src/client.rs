@@ -25,8 +25,8 @@ impl Client {
         Ok(Self { config, http, cards })
     }
 
-    /// Reads the card of an agent: from the cache during its `max-age`, afterwards with a conditional request.
-    /// `address` is the agent's base URL, or the URL of the card if it ends in `.json`.
+    /// Reads the card of an agent. A cached card is used during its `max-age`, and is afterwards revalidated by a
+    /// conditional request. `address` is the agent's base URL, or the URL of the card if it ends in `.json`.
     ///
     /// # Errors
     /// When the address is no URL, cannot be reached, or gives no card. When the client has trusted keys and none of these

@@ -1,4 +1,4 @@
-//! Components as interceptors: the component file of an extension runs the client's side of the extension.
+//! Interceptors that run an extension's side in the client, from the component file of the extension.
 //!
 //! Compiled with the feature `components` only, because it needs the runtime.
 
@@ -41,7 +41,8 @@ struct KeyTaken {
     key: String,
 }
 
-/// The running call of each component. The context of the outgoing call stores this list until the answers arrive.
+/// The started calls of hooks, one for each component. The context of the outgoing call stores this list, so that each
+/// component finds its call when an answer arrives.
 #[derive(Clone, Default)]
 struct UnderWay(Vec<(Arc<Extension>, Arc<Mutex<ClientCall>>)>);
 

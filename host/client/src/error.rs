@@ -70,7 +70,7 @@ pub enum ClientError {
         /// The server's error text, shortened to one line; empty without one.
         words: String,
     },
-    /// The server answered the request for the card with status 429 or 503, so it may send the card later.
+    /// The server answered the request for the card with status 429 or 503. A later request may get the card.
     #[error("{url} answered {status}: {}", not_served(.words))]
     NotServed {
         /// The URL of the card.

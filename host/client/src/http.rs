@@ -119,8 +119,8 @@ impl Endpoint {
         Self { http, url, direct }
     }
 
-    /// Sends a request to `url`, which is at this interface, and waits for the head of the response. `headers` contains
-    /// all header fields of the request.
+    /// Sends a request to `url`, which has the origin of this interface, and waits for the head of the response.
+    /// `headers` contains all header fields of the request.
     pub(crate) async fn send(
         &self,
         (method, url): (Method, &Url),

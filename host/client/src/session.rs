@@ -104,7 +104,7 @@ impl ClientSession {
         self.task.as_ref().map(|(_, state)| *state).filter(|state| *state != TaskState::Unspecified)
     }
 
-    /// Tells whether the next message answers a task that waits for input.
+    /// True if the latest task waits for input, so that the next message continues that task.
     pub fn awaits_input(&self) -> bool {
         self.task_state() == Some(TaskState::InputRequired)
     }

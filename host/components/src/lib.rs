@@ -1,4 +1,5 @@
-//! The paths of the components that are built from this repository: shipped extensions, and components for tests and examples.
+//! The paths of the components that are built from this repository: shipped extensions, and components for tests and
+//! examples.
 //!
 //! The build script builds all components. It also copies the shipped extensions to `components/` next to the `annex`
 //! executable.

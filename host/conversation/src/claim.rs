@@ -28,8 +28,8 @@ pub(crate) fn check_names(owner: &Owner, message: &MessageKey, task: &TaskId) ->
 /// The result of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// The caller processes the message for this task. It is the task of the call, unless a dead process had claimed
-    /// the message for another task. Only one of several concurrent callers gets this result.
+    /// The caller processes the message for this task. This is the task that the caller has named, unless a dead
+    /// process had claimed the message for another task. Only one of several concurrent callers gets this result.
     New(TaskId),
     /// Another caller is deciding about the message. If that caller accepts the message, the message belongs to this task.
     Open(TaskId),

@@ -54,9 +54,9 @@ pub struct QueuedTurn {
 /// The conversation of one running turn, with the `temp:` keys of that turn.
 ///
 /// The state is read once, when the turn begins, and then includes the appends of this turn. If another conversation
-/// changes a shared scope, the next turn sees the change. All clones are the same turn. If the last clone is dropped
-/// before [`end`](Self::end), the turn goes to other processes. If the turn has appended nothing, the turn leaves no
-/// trace.
+/// changes a shared scope, the next turn sees the change. All clones stand for the same turn. If the last clone is
+/// dropped before [`end`](Self::end), the turn goes to other processes. If the turn has appended nothing, the turn
+/// leaves no trace.
 #[derive(Clone)]
 pub struct Conversation {
     inner: Arc<Inner>,
@@ -66,7 +66,7 @@ struct Inner {
     hold: Hold,
     limits: TaskLimits,
     view: Mutex<View>,
-    /// Locked during an append, so that entries are stored and shown in one order.
+    /// Locked during an append, so that entries are stored and become visible in the same order.
     writing: tokio::sync::Mutex<Writing>,
 }
 
@@ -243,8 +243,8 @@ impl Conversation {
         (writing.task, writing.number) = (task, number);
     }
 
-    /// Shows an event to this turn now, and stores the event with the next entries. Used for the last event of an
-    /// agent, which is stored in one step with the end of the turn.
+    /// Makes an event visible to this turn now, and stores the event with the next entries. Used for the last event of
+    /// an agent, which is stored in one step with the end of the turn.
     ///
     /// # Errors
     /// The reason for which an append would be refused. The total size of the state is only checked by the append.
@@ -377,8 +377,9 @@ fn window(history: usize) -> Window {
 }
 
 impl Inner {
-    /// Locks the end of the log. Does not take part in tokio's cooperative scheduling: a future that got the lock and then had
-    /// to yield would keep the lock, and the turn that waits for the lock does not poll its agent meanwhile.
+    /// Locks the end of the log. The future does not take part in tokio's cooperative scheduling. Otherwise a future
+    /// that got the lock could have to yield, and would keep the lock. The turn that waits for the lock does not poll
+    /// its agent meanwhile.
     async fn writing(&self) -> tokio::sync::MutexGuard<'_, Writing> {
         tokio::task::unconstrained(self.writing.lock()).await
     }

@@ -29,7 +29,7 @@ pub struct PushCursor {
     pub(crate) sender: Replica,
 }
 
-/// The outcome of sending an event, as it is stored.
+/// The progress of a sender after an event, in the form in which the store keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushProgress {
     /// The number of the last event that was sent or given up.

@@ -56,9 +56,9 @@ pub enum Excess {
     Task {
         /// The measure that exceeds its limit.
         measure: Measure,
-        /// The value after the change.
+        /// The value of the measure after the change.
         found: usize,
-        /// The limit.
+        /// The limit on this measure.
         limit: usize,
     },
 }

@@ -87,7 +87,7 @@ impl ConversationSnapshot {
         self.number != 0
     }
 
-    /// The position of the conversation in a list.
+    /// The position of this conversation in a list of conversations.
     #[must_use]
     pub fn cursor(&self) -> ConversationCursor {
         let user = self.key.user.clone();

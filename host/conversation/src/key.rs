@@ -15,8 +15,8 @@ pub const MAX_KEY_BYTES: usize = 600;
 
 /// The name of one conversation. The same context id under another user, agent or tenant is another conversation.
 ///
-/// Clones share the names. A turn looks its conversation up many times, so the key contains the hash of its names.
-/// Clients choose the names, so the hash differs in each process.
+/// Clones share the names. A turn looks its conversation up many times, so the key contains the hash of its names. The
+/// hash differs in each process, so that clients, who choose the names, cannot find names with the same hash.
 ///
 /// ```
 /// use annex_conversation::{ConversationKey, Owner};
@@ -42,8 +42,8 @@ pub struct ConversationNames {
     pub tenant: Arc<str>,
     /// The agent's name.
     pub app: Arc<str>,
-    /// The user, who owns the `user:` state. It is `principal:` and the principal for an authenticated client. An
-    /// anonymous client gets a user of its own in each conversation.
+    /// The user, who owns the `user:` state. For an authenticated client this is `principal:` followed by the
+    /// principal. An anonymous client gets a user of its own in each conversation.
     pub user: Arc<str>,
     /// The A2A context.
     pub context: ContextId,

@@ -34,8 +34,7 @@ pub struct Limits {
 /// Limits on one task. The turn checks the limits before each append. The stores do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// The limit on the memory of the task, in bytes. This memory contains the texts of the task and the values around the
-    /// texts.
+    /// The limit on the memory of the task, in bytes: its texts, and the structures that hold the texts.
     pub bytes: usize,
     /// The limit on the messages of the task, including the message of its status.
     pub messages: usize,
@@ -46,7 +45,7 @@ pub struct TaskLimits {
 /// The size of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSize {
-    /// The memory of the task, in bytes. This memory contains the texts of the task and the values around the texts.
+    /// The memory of the task, in bytes: its texts, and the structures that hold the texts.
     pub bytes: usize,
     /// The number of messages, including the message of the status.
     pub messages: usize,
@@ -154,7 +153,7 @@ fn check_seen(field: &'static str, text: &str) -> Result<(), InvalidName> {
     if text.contains(annex_text::steers) { Err(InvalidName::Unseen { field, text: text.to_owned() }) } else { Ok(()) }
 }
 
-/// The entries of a task may together have this many times the maximum bytes of the task.
+/// The factor for the limit on all entries of a task together: this many times [`TaskLimits::bytes`].
 const LOG_FACTOR: usize = 4;
 /// The divisor for the room that a message of the client leaves to the answer: one sixteenth of each limit.
 const ANSWER_PART: usize = 16;

@@ -37,7 +37,7 @@ use annex_leases::Replica;
 use bounds::MemoryBounds;
 use change::Contents;
 
-/// The limit on the overdue tasks of one sweep.
+/// The maximum number of overdue tasks that one sweep returns.
 const OVERDUE: usize = 100;
 
 /// Conversations and tasks in memory.

@@ -1,7 +1,7 @@
 //! The queue of turns of one conversation, and the turns of dead processes.
 //!
-//! Turns run one at a time, in the order of their arrival. The message of a waiting turn is accepted: its task is stored as
-//! SUBMITTED, and any process can run the turn by the text of its submission.
+//! Turns run one at a time, in the order of their arrival. The message of a waiting turn is accepted: its task is
+//! stored as SUBMITTED, and any process can run the turn from its stored [`Submission::request`].
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ pub struct Submission {
     pub since: Timestamp,
     /// The claim of the message of the turn. The message is accepted when the turn waits, or at the first append.
     pub message: Option<MessageKey>,
-    /// The text by which any process can run the turn, stored while the turn waits. `None` for a turn that no
-    /// other process may run.
+    /// What any process needs to run the turn, as text. Stored while the turn waits. `None` for a turn that no other
+    /// process may run.
     pub request: Option<Arc<str>>,
-    /// The text by which another process can continue a turn that has begun. `None` for a turn that fails when its process
-    /// ends.
+    /// What another process needs to continue the turn after it has begun, as text. `None` for a turn that fails when
+    /// its process ends.
     pub resume: Option<Arc<str>>,
     /// The limit on the turns that wait behind the running turn.
     pub max_waiting: usize,
@@ -90,8 +90,8 @@ pub struct LostTurn {
     pub task: TaskId,
     /// The new fence of the turn.
     pub fence: Fence,
-    /// The text of the submission: [`Submission::resume`] for a turn that has begun, [`Submission::request`] for a turn
-    /// that has only waited.
+    /// What the turn was stored with: [`Submission::resume`] for a turn that has begun, [`Submission::request`] for a
+    /// turn that has only waited.
     pub resume: Option<Arc<str>>,
     /// True if the message of the turn is in the log. Otherwise `resume` contains the message.
     pub has_begun: bool,
@@ -105,11 +105,12 @@ pub struct LostTurn {
 impl LostTurn {
     /// The maximum number of times that a turn is begun.
     pub const MAX_ATTEMPTS: u32 = 2;
-    /// The maximum number of times that a turn which has not begun is taken over. Its processes may have ended by chance, or
-    /// because of its message.
+    /// The maximum number of times that a turn which has not begun is taken over. The number allows for processes that
+    /// end by chance, and stops a message that ends each process that takes its turn.
     pub const MAX_TAKES: u32 = 5;
 
-    /// True if another process may continue the turn: the turn has a text, was not cancelled, and has attempts left.
+    /// True if another process may continue the turn: `resume` is set, the turn was not cancelled, and it has attempts
+    /// left.
     ///
     /// A second attempt may repeat effects of the first attempt. A turn that has only waited has had no effect.
     #[must_use]

@@ -66,7 +66,7 @@ impl Retention {
     /// The rules that keep every record and let every task wait.
     pub const ALL: Self = Self { conversations: Keep::ALL, tasks: Keep::ALL, waiting: WaitingBounds::UNBOUNDED };
 
-    /// A time, in milliseconds since 1970-01-01T00:00:00Z. Claims that are older and have no result are deleted. A claim
+    /// The time before which claims without a result are deleted, in milliseconds since 1970-01-01T00:00:00Z. A claim
     /// without a result is kept for one day, or for as long as a task if tasks are kept for less than a day.
     pub(crate) fn claimed_before(&self, now: i64) -> i64 {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);

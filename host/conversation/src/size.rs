@@ -9,7 +9,8 @@ use annex_protocol::{
 
 use crate::entry::{Entry, Note};
 
-/// Bytes of entries in the log and in their task. A task is the sum of its entries, so each entry counts twice.
+/// Bytes of entries in the log and in their task. A task is the sum of its entries, so each entry counts twice: once in
+/// the log and once in the task.
 pub(crate) fn of_entries(entries: &[Entry]) -> usize {
     2 * entries.iter().map(of_entry).sum::<usize>()
 }

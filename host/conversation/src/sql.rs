@@ -104,8 +104,8 @@ impl<D: Leased> SqlStore<D> {
     }
 }
 
-/// Takes back a claim that may be made although its caller got an error: nobody else would take the claim from a process that
-/// lives. Later claims of the message have other numbers.
+/// Takes back a claim after an error that does not tell whether the database has made the claim. While this process
+/// lives, no other process would remove the claim. Later claims of the same message have other numbers and stay.
 fn give_claim_back<D: Leased>(database: Arc<D>, (owner, message): (Owner, MessageKey), (by, number): (Replica, u64)) {
     late::undo(by.clone(), move || {
         let (database, owner, message, by) = (Arc::clone(&database), owner.clone(), message.clone(), by.clone());

@@ -41,7 +41,7 @@ pub struct Append<'a> {
     /// the conversation.
     pub by: Option<&'a Fence>,
     /// The submission with which the turn entered the queue. The store marks the message of the submission as accepted,
-    /// and keeps the text of the submission until the turn ends.
+    /// and keeps [`Submission::resume`] until the turn ends.
     pub submission: Option<&'a Submission>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
     pub entries: &'a [Entry],

@@ -18,7 +18,8 @@ pub(crate) struct View {
     pub(crate) is_unanswered: bool,
     /// The ids of the conversation at the upstream agent.
     pub(crate) upstream: Option<Arc<str>>,
-    /// The events that were read with the conversation, and the later events of the turn. The first reader takes them.
+    /// The events that were read with the conversation, and the later events of the turn. `None` once a reader has
+    /// taken them, or once an append has failed.
     pub(crate) history: Option<KnownHistory>,
 }
 

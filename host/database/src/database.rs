@@ -38,8 +38,8 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
     /// Executes independent statements in order, in one round trip if the database can do that. Returns the number of
-    /// changed rows of each statement. If a number differs from [`Step::changes`], the result may end with that
-    /// statement.
+    /// changed rows of each statement. If a statement changes another number of rows than its [`Step::changes`], the
+    /// result may end with the number of that statement.
     fn execute_all(
         transaction: &mut Self::Transaction,
         steps: &[Step<'_>],
@@ -53,9 +53,9 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// statements do not fit into one round trip, or if a [`Sql::Whole`] does not change exactly one row.
     fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns the rows that the statement
-    /// returns. On SQLite, the text may be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, whose statements contain no
-    /// semicolon. In this case, the result contains the rows that all of its statements return.
+    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns the rows that the
+    /// statement returns. On SQLite, the text may be a whole transaction, from `BEGIN IMMEDIATE;` to `COMMIT`, whose
+    /// statements contain no semicolon. The result of such a text contains the rows that all of its statements return.
     fn change(
         &self,
         sql: &'static str,
@@ -149,8 +149,8 @@ pub struct OfFirst {
     /// Number of leading parameters that identify the row of the first step. If each step is a statement of its own, these
     /// parameters find the `id` of that row.
     pub key: usize,
-    /// One row without its first column, in parentheses. Its parameters are the parameters after the first `key` ones, counted
-    /// from `$1`.
+    /// One row without its first column, in parentheses. It takes the parameters of a row except the first `key` ones,
+    /// numbered from `$1`.
     pub row: &'static str,
 }
 

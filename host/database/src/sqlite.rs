@@ -42,7 +42,8 @@ pub struct SqliteDatabase {
 /// The connection for writing.
 #[derive(Debug)]
 struct Writer {
-    /// The connection. `None` when the database is closed, and after the connection's thread ended, until the next transaction.
+    /// The connection. `None` after the database was closed. Also `None` after the connection's thread ended, until the
+    /// next transaction opens a new connection.
     connection: Option<Connection>,
     /// True if the next transaction needs another connection, because of an error that an open connection may return for
     /// ever. SQLite does not notice that a read-only file has become writable, or that its volume is mounted again.
@@ -60,7 +61,7 @@ pub struct SqliteTransaction {
     is_open: bool,
 }
 
-/// Longest wait for a connection of this process.
+/// Longest wait until a connection of this process is free.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl SqliteDatabase {

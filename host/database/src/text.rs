@@ -104,7 +104,7 @@ impl Text {
         }
     }
 
-    /// Appends SQL whose parameters count from `$1`. In the text, they count on from the parameters before.
+    /// Appends SQL whose parameters count from `$1`. In the text, their numbers continue those of the SQL before.
     fn push(&mut self, sql: &str) {
         for (index, piece) in sql.split('$').enumerate() {
             if index == 0 {

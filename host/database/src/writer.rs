@@ -1,5 +1,5 @@
-//! Groups changes of a store into transactions. If the database has one writer, changes that arrive while it is busy are queued
-//! and stored in one transaction, which costs little more than one change.
+//! Groups changes of a store into transactions. If the database has one writer, changes that arrive while this writer
+//! is busy are queued and stored in one transaction, which costs little more than one change.
 //!
 //! Most changes are a fixed list of statements. The statements of many changes go to the database in one round trip, assuming
 //! that each statement changes the expected number of rows. If a statement changes another number of rows, the transaction is
@@ -37,8 +37,8 @@ pub trait Change: Send + Sync + 'static {
     /// The database error, after which the transaction cannot continue. `None` if the change was refused.
     fn failure(error: &Self::Error) -> Option<&sqlx::Error>;
 
-    /// Called after an attempt has failed in such a way that the change may still be stored. The next attempt can then
-    /// recognise its own rows.
+    /// Called after an attempt whose failure leaves open whether the change was stored. The next attempt can then recognise
+    /// its own rows.
     fn doubt(&self) {}
 }
 
@@ -55,7 +55,7 @@ struct Queue<C: Change>(Mutex<WaitingChanges<C>>);
 
 struct WaitingChanges<C: Change> {
     changes: Vec<(C, oneshot::Sender<ChangeResult<C>>)>,
-    /// True while a task serves the queue.
+    /// True while a tokio task serves the queue, or is about to.
     is_served: bool,
 }
 
@@ -118,7 +118,7 @@ impl<C: Change> Queue<C> {
         !mem::replace(&mut waiting.is_served, true)
     }
 
-    /// Takes all queued changes. If the queue is empty, it is no longer served.
+    /// Takes all queued changes. If there are none, the queue counts as not served from now on.
     fn take(&self) -> Vec<(C, oneshot::Sender<ChangeResult<C>>)> {
         let mut waiting = self.lock();
         waiting.is_served = !waiting.changes.is_empty();
@@ -184,9 +184,10 @@ fn repeated(error: &sqlx::Error) -> sqlx::Error {
 /// The way in which a change is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// A fixed list of statements, stored together with other changes.
+    /// The fixed lists of statements of several changes go to the database together. Changes without such a list are
+    /// applied step by step.
     Trips,
-    /// The statements of each change by themselves, step by step.
+    /// Each change is applied by itself, step by step.
     Steps,
 }
 

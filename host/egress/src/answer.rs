@@ -31,7 +31,7 @@ pub enum ReadError<E> {
     /// The answer is longer than allowed. Reading stopped.
     #[error("the {part} is longer than {limit} bytes")]
     TooLong {
-        /// The part that is too long: `answer`, `event` or `line`.
+        /// What is too long: `answer`, `event` or `line`.
         part: &'static str,
         /// The limit, in bytes.
         limit: usize,
@@ -86,7 +86,8 @@ pub async fn beginning<B: Body>(body: &mut B, limit: usize) -> Vec<u8> {
 pub struct StreamLimits {
     /// Maximum size of one event or line, in bytes.
     pub event: usize,
-    /// Maximum size of the whole stream, in bytes. Use [`usize::MAX`] if other code ends the stream.
+    /// Maximum size of the whole stream, in bytes. [`usize::MAX`] means no limit, for callers that end the stream
+    /// themselves.
     pub total: usize,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Decoder {
     data: String,
     /// Name of the current event.
     name: String,
-    /// True if the last byte was a CR. If the next byte is an LF, it belongs to the same line end.
+    /// True if the last byte was a CR. If the next byte is an LF, it belongs to the same line break as the CR.
     after_cr: bool,
     /// True after the first line. Only the first line may begin with a byte order mark.
     begun: bool,

@@ -26,7 +26,7 @@ pub use url_refusal::UrlRefusal;
 /// Settings of a [`Screen`]. The default allows https and http to public addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScreenConfig {
-    /// Hosts and addresses that may be called although they are not public.
+    /// Hosts and addresses that may be called even if they are not public.
     pub allow: Vec<AllowedDestination>,
     /// True if plain http is refused, even for addresses in `allow`.
     pub https_only: bool,

@@ -42,8 +42,8 @@ pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
 /// Creates the folder `inner` below `base`, including missing parents. No symbolic link below `base` is followed.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] if a part of `inner` is a link, or if `inner` leads out of `base`. Any other error of creating a
-/// folder.
+/// [`ErrorKind::InvalidInput`] if `inner` leads out of `base`, or if one of the folders in `inner` is a symbolic link.
+/// Any other error of creating a folder.
 pub fn create_folders(base: &Path, inner: &Path) -> io::Result<()> {
     let mut path = base.to_owned();
     for part in inner.components() {

@@ -79,7 +79,7 @@ where
         }
     }
 
-    /// Calls an rpc that has one answer. `headers` becomes the metadata of the call.
+    /// Calls an rpc that is answered with one message. `headers` becomes the metadata of the call.
     ///
     /// # Errors
     /// When the rpc is unknown, `params` is not its request message, or the call fails.
@@ -128,7 +128,7 @@ where
         }
     }
 
-    /// Calls an rpc that answers with a stream. `headers` becomes the metadata of the call.
+    /// Calls an rpc that is answered with a stream. `headers` becomes the metadata of the call.
     ///
     /// # Errors
     /// When the rpc is unknown, `params` is not its request message, or the call fails.

@@ -76,8 +76,9 @@ impl DecodeFailure {
     }
 }
 
-/// Converts the failure to a status, and keeps the failure as the source of the status. A server sends the status to the client
-/// whose request could not be decoded. A client finds the source in the status when it cannot decode an answer.
+/// Converts the failure to a status, and keeps the failure as the source of the status. A server sends the status to
+/// the client whose request could not be decoded. If a client cannot decode an answer, it finds the failure as the
+/// source of the status.
 impl From<DecodeFailure> for Status {
     fn from(unreadable: DecodeFailure) -> Self {
         let mut status = status::of(&A2aError::InvalidRequest { reason: unreadable.to_string() });

@@ -183,7 +183,8 @@ mod tests {
 
     use super::*;
 
-    /// A type that reads an answer while it is read itself. Holds true if the flag is still set after the inner answer.
+    /// For a test: a type that reads an answer within an answer. Holds true if the flag is still set after the inner
+    /// one.
     struct Outer(bool);
 
     impl FromProto<()> for Outer {

@@ -29,8 +29,8 @@ pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters
     }
 }
 
-/// Adds the active extensions to the metadata of a response. Adds nothing if no extension was active, or if a URI has
-/// characters that metadata cannot carry.
+/// Adds the URIs of the active extensions to the metadata of a response. Adds nothing if no extension was active, or if
+/// a URI has characters that metadata cannot carry.
 pub(crate) fn write(active: &[ExtensionUri], metadata: &mut MetadataMap) {
     if active.is_empty() {
         return;

@@ -73,7 +73,7 @@ pub fn is_operation(path: &str) -> bool {
     ["/lf.a2a.v1.A2AService/", "/annex.extension.v1.ExtensionService/"].iter().any(|service| path.starts_with(service))
 }
 
-/// The response that refuses a call with `error`, for an outer layer.
+/// The response by which an outer layer refuses a call with `error`.
 pub fn refuse(error: &A2aError) -> Response {
     status::of(error).into_http::<Body>().into_response()
 }
@@ -92,7 +92,8 @@ pub fn with_details(response: Response) -> Response {
     }
 }
 
-/// The error of a body that an outer layer stopped reading. The binding answers with this error.
+/// The error with which an outer layer ends the body of a request that it does not read further. The binding then
+/// answers the call with `error`.
 pub fn unread_body(error: &A2aError) -> axum::Error {
     axum::Error::new(status::of(error))
 }

@@ -1,5 +1,5 @@
-//! Errors as `google.rpc.Status` (specification section 10.6). Their code, message and details are the same as on the other
-//! bindings. The client's side of this crate reads the details of a status with this module.
+//! Errors as `google.rpc.Status` (specification section 10.6). An error has the same code, message and details here as
+//! on the other bindings. The client's side of this crate uses this module to read the details of a status.
 //!
 //! A status travels in HTTP/2 headers, which clients commonly limit to 8 KiB. Errors can repeat the client's texts, so every
 //! text is cut here.
@@ -22,7 +22,8 @@ const MAX_TEXT_BYTES: usize = 256;
 /// The maximum size of the encoded details, in bytes. Base64 turns three bytes into four.
 const MAX_DETAILS_BYTES: usize = 2048;
 
-/// The details of an error that have a message type in this crate.
+/// A detail of an error. There is a variant for each type of detail that this crate can encode as its own protobuf
+/// message.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "@type")]
 enum Detail {
@@ -78,7 +79,8 @@ pub(crate) fn is_without_message(status: &Status) -> bool {
     status.code() == Code::Internal && MISSING.contains(&status.message())
 }
 
-/// The status that replaces tonic's status for a request without a whole message. It says that the client's body is too short.
+/// The status that replaces tonic's status for a request without a whole message. Its text says that the request's body
+/// is too short.
 pub(crate) fn without_message(status: &Status) -> Status {
     let reason = format!("the body is shorter than the message length in front: {}", status.message());
     of(&A2aError::InvalidRequest { reason })
@@ -127,14 +129,15 @@ fn error_info(reason: String, domain: String, metadata: HashMap<String, String>)
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
 }
 
-/// Encodes the detail for a delay such as `3s`. `None` for a fraction of a second, which no error of this crate has.
+/// Encodes the detail for a delay in whole seconds, such as `3s`. `None` for any other text. No error of this crate has
+/// a fraction of a second.
 fn retry_info(delay: &str) -> Option<Any> {
     let seconds = delay.strip_suffix('s')?.parse().ok()?;
     let retry_delay = Some(prost_types::Duration { seconds, nanos: 0 });
     Some(any_of("google.rpc.RetryInfo", &pb::RetryInfo { retry_delay }))
 }
 
-/// The bytes that a list adds to each entry: a key, and a length of up to two bytes.
+/// The bytes that protobuf adds to each violation in the list: a tag, and a length of up to two bytes.
 const ENTRY_BYTES: usize = 4;
 
 fn bad_request(violations: Vec<Violation>, room: usize) -> Any {

@@ -27,8 +27,9 @@ impl KeyDatabase for PostgresDatabase {
 impl SqlKeyValueStore<PostgresDatabase> {
     /// Runs the migrations on a shared pool. Closing the store closes the pool for all stores that share the pool.
     ///
-    /// [`scopes`](crate::KeyValueStore::scopes) skips a scope if one of its keys was set within `spared`. Another process may
-    /// have set this key in a turn whose task or conversation is not stored yet. `spared` must be longer than any turn.
+    /// [`scopes`](crate::KeyValueStore::scopes) skips a scope if one of its keys was set less than `spared` ago.
+    /// Another process may have set this key in a turn whose task or conversation is not stored yet. `spared` must be
+    /// longer than any turn.
     ///
     /// # Errors
     /// [`OpenError::Database`] if the database cannot be reached, [`OpenError::Migration`] if a later version of the

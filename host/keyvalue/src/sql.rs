@@ -38,8 +38,8 @@ pub trait KeyDatabase: Database {
 #[derive(Debug)]
 pub struct SqlKeyValueStore<D> {
     database: D,
-    /// Scopes with a key that was set within this time are not listed. Another process may have set it in a turn
-    /// whose task or conversation is not stored yet.
+    /// A scope is not listed if one of its keys was set less than this time ago. Another process may have set the key
+    /// in a turn whose task or conversation is not stored yet.
     spared: Duration,
 }
 

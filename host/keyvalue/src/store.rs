@@ -26,7 +26,7 @@ pub struct Space {
 /// Tenants and owners cannot see each other's scopes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
-    /// The event that ends the lifetime of the keys, if there is one.
+    /// How long the keys live.
     pub kind: ScopeKind,
     /// Tenant; empty for a server without tenants.
     pub tenant: String,
@@ -198,8 +198,8 @@ impl Usage {
     }
 }
 
-/// The reason why a store refused a call, or why a call failed. The texts are for the extension, except the source of
-/// [`Unavailable`](Self::Unavailable).
+/// The reason why a store refused a call, or why a call failed. The messages of these errors are for the extension. The
+/// source of [`Unavailable`](Self::Unavailable) is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueError {
     /// The key is longer than [`MAX_KEY_BYTES`].

@@ -2,8 +2,8 @@
 
 /// SQL that is true while the lease of a replica is valid by the clock of the database.
 ///
-/// The first argument is a parameter, or a column with the name of its table. Without that name, `id` would be the column of
-/// the table of leases.
+/// The first argument is a parameter, or a column that is written with the name of its table. An `id` without the name
+/// of its table would mean the column of the table of leases.
 ///
 /// ```
 /// const TAKE: &str =

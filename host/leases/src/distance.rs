@@ -8,7 +8,7 @@ use annex_database::PostgresConnections;
 /// In that second it may also have to open a connection.
 const MAX_TRIP: Duration = Duration::from_millis(200);
 
-/// The reason why a database is not used.
+/// The error for a database that is too far away.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a round trip to the database takes {} ms; with more than {} ms the lease of this process would be over before it is \

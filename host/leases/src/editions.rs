@@ -113,7 +113,7 @@ impl Editions {
         &self.lease
     }
 
-    /// Records that components are in use, which keeps them from being deleted. Returns false if a component is missing in the
+    /// Marks components as in use, which keeps them from being deleted. Returns false if a component is missing in the
     /// database.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ impl Editions {
         Ok(joined.len() == served.len())
     }
 
-    /// Records that the process no longer serves the agent.
+    /// Removes the process from the processes that serve the agent.
     ///
     /// # Errors
     /// When the database fails.
@@ -302,7 +302,7 @@ impl Editions {
         Ok(())
     }
 
-    /// Records that the process no longer serves editions of the agent with a number below `number`.
+    /// Tells the other processes that this process no longer serves editions of the agent with a number below `number`.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,7 +1,7 @@
 //! The lease of this process.
 //!
-//! Each start of a process is a replica with a row of its own. Each task and each claimed message names its replica. Another
-//! process may take over only the work of a replica whose lease ended.
+//! Each start of a process is a replica with a row of its own. Each task and each claimed message names the replica
+//! that works on it. Another process may take over only the work of a replica whose lease ended.
 //!
 //! Two clocks take part. The clock of the database decides whether a lease is valid, so clocks of machines are never
 //! compared. The clock of tokio decides when this process renews its lease and when it stops. A process that cannot
@@ -27,7 +27,7 @@ use crate::{Description, ListedReplica, MIGRATIONS, Replica, distance};
 const LEASE: Duration = Duration::from_secs(5);
 /// The time after the last renewal at which a process ends its lease itself. Other processes take over a second later.
 const SELF_STOP: Duration = Duration::from_secs(4);
-/// The time between two renewals. Two renewals may fail before the process stops.
+/// The time between two renewals. Two renewals may fail before the process ends its lease.
 const RENEWAL: Duration = Duration::from_millis(1_250);
 /// The pause between a failed renewal and the next attempt.
 const RENEW_AGAIN: Duration = Duration::from_millis(200);
@@ -257,9 +257,9 @@ impl LeaseKeeper {
         }
     }
 
-    /// Makes this process another replica. Called when a renewal came too late, or when another process started under the same
-    /// name. Other processes may take over the work of the former replica. In the second case the other process keeps the name,
-    /// because two processes with one name would end each other's leases again and again.
+    /// Makes this process another replica. Called when a renewal came too late, or when another process started under
+    /// the same name as this one. Other processes may take over the work of the former replica. The process that
+    /// started later keeps the name: two processes with one name would end each other's leases again and again.
     async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
         ended.end();
         self.database.change(END_LEASE, &[Value::Text(ended.id())]).await?;

@@ -21,8 +21,8 @@ pub struct TurnPlaces {
 
 const COUNT_PROCESSES: &str = concat!("SELECT count(*) FROM ", living_replicas!(), " AS living");
 
-/// Takes a lock until the transaction ends. Other processes that take a place for the same caller wait for the lock. The number
-/// is arbitrary, and no other lock uses it.
+/// Takes a lock until the transaction ends. Other processes that take a place for the same caller wait for the lock.
+/// The seed of the hash is arbitrary. No other lock uses this seed.
 const LOCK_CALLER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 4711240515))";
 
 const TAKE: &str = concat!(

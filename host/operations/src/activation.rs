@@ -16,7 +16,7 @@ use crate::unknown_extensions::unknown_here;
 
 /// The facts that decide which extensions are active for a request.
 pub(crate) struct Occasion<'a> {
-    /// The URIs that the client requested. For a turn that is made again, the URIs from [`to_ask_again`].
+    /// The URIs that the client requested. For a turn that runs again, the URIs that [`to_ask_again`] returned.
     requested: &'a [ExtensionUri],
     /// The message with its metadata. `None` for a call of a method.
     sent: Option<&'a SendMessageRequest>,
@@ -28,7 +28,7 @@ pub(crate) struct Occasion<'a> {
 enum Caller<'a> {
     /// The sender of the request.
     Known { principal: &'a str, claims: &'a JsonObject },
-    /// The sender of an earlier message, whose turn is made again. The claims of the sender were not stored. The
+    /// The sender of an earlier message, whose turn runs again. The claims of the sender were not stored. The
     /// extensions that applied to the sender are in the requested URIs.
     OfEarlierTurn,
 }
@@ -45,7 +45,8 @@ impl<'a> Occasion<'a> {
         Self { requested: &call.requested, sent: None, caller }
     }
 
-    /// The facts about a message whose turn is made again. `requested` is the earlier result of [`to_ask_again`].
+    /// The facts about a message whose turn runs again. `requested` is what [`to_ask_again`] returned for the first
+    /// run.
     pub(crate) fn again(requested: &'a [ExtensionUri], sent: &'a SendMessageRequest) -> Self {
         Self { requested, sent: Some(sent), caller: Caller::OfEarlierTurn }
     }
@@ -179,9 +180,9 @@ fn tell(active: &[Arc<Extension>]) {
     });
 }
 
-/// Returns the URIs to store for a turn that may be made again: the active extensions, and the requested extensions of a remote
-/// agent. When the turn is made again, these URIs activate the same extensions, as far as they are installed. The claims of the
-/// caller are not stored and not needed.
+/// Returns the URIs to store for a turn that may run again: the active extensions, and the requested extensions of a
+/// remote agent. When the turn runs again, these URIs activate the same extensions, as far as they are installed. The
+/// claims of the caller are not stored and not needed.
 pub(crate) fn to_ask_again(
     requested: &[ExtensionUri],
     passed_on: &[AgentExtension],

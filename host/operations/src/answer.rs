@@ -107,9 +107,9 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
     Form::Snapshot(task.into())
 }
 
-/// The events of a stream in order. Usually the first event is a task or the only message. For a reader that resumes, the first
-/// event is the event after the last one that the reader has got. An error is always the last item. It means that the stream
-/// ended before the end of the task or the turn.
+/// The events of a stream in order. Usually the first event is a task, or the message that is the only event. A reader
+/// that resumes gets the events after the last event that it has received. An error is always the last item. It means
+/// that the stream ended before the end of the task or the turn.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
 /// The event after which a stream ends. An error can end the stream earlier.

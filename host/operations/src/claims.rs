@@ -38,7 +38,7 @@ pub struct Claims {
     store: Arc<dyn ConversationStore>,
     /// Notifies other processes of decided messages, and receives their notifications.
     wake: Arc<dyn Wake>,
-    /// The signals that wake repeated messages in this process, by the task of the message.
+    /// The signals that wake the waiting repetitions in this process, by the task of the message.
     waiting: Mutex<HashMap<TaskId, Arc<Notify>>>,
 }
 

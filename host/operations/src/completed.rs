@@ -6,8 +6,8 @@ use futures::FutureExt;
 
 use crate::fault;
 
-/// Runs work of the current tenant to its end, even if the caller is dropped. Work that never waits runs in this call. Other
-/// work continues in a task of its own.
+/// Runs work of the current tenant to its end, even if the caller is dropped. Work that never waits runs in this call.
+/// Other work continues in a tokio task of its own.
 ///
 /// # Errors
 /// The error of the work, and an internal error if the work panics.

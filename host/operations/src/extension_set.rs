@@ -18,7 +18,8 @@ pub struct ExtensionSet {
     pub extended_card: Option<Arc<AgentCard>>,
 }
 
-/// A check of the current set. Returns the reason why no request may use the set now, or `None` if requests may use it.
+/// A check whether requests may use the current set. Returns the reason why no request may use it now, or `None` if
+/// requests may.
 pub type Bar = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Provides the current set. A request takes the set once, when the request is accepted, so it never sees a mixture of two

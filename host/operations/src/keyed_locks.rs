@@ -4,11 +4,11 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The number of locks.
+/// The number of locks that the names are spread over.
 const LOCKS: usize = 64;
 
-/// Locks by name. A holder must not take a second lock: both names may share one lock, and the holder would then wait for
-/// itself.
+/// Locks by name. Two names may share a lock. A holder must therefore not take the lock of another name: it could wait
+/// for itself.
 pub(crate) struct KeyedLocks {
     locks: [Mutex<()>; LOCKS],
     hasher: RandomState,

@@ -1,9 +1,9 @@
 //! Continues turns of other processes in this process, if those processes have ended or have handed the turns over.
 //!
-//! A turn that had only waited runs with its stored request. A turn that had begun is made again, like a turn that an extension
-//! resumes ([`methods::resumption`](crate::methods)): with the original message and owner, the extensions that were active
-//! then, and the current conversation. The operator decides whether the agent runs again or follows the upstream task that the
-//! turn had begun.
+//! A turn that had only waited runs with its stored request. A turn that had begun runs again, like a turn that an
+//! extension resumes ([`methods::resumption`](crate::methods)): with the original message and owner, the extensions
+//! that were active in the first run, and the current conversation. The operator decides whether the agent runs again
+//! or follows the upstream task that the turn had begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::send_message::incoming::Incoming;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::TaskRecord;
 
-/// The pause between two attempts to get a permit. All turns of a process are lost at the same time, so many turns may
-/// wait for permits.
+/// The pause between two attempts to get a permit. When a process ends, all its turns are lost at the same time, so
+/// many turns may wait for permits.
 const PERMIT_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum number of attempts to get a permit.
 const PERMIT_ATTEMPTS: usize = 60;
@@ -43,8 +43,8 @@ enum NotHere {
 }
 
 impl RequestHandler {
-    /// The text to store with a turn that has begun, so that another process can continue the turn. `None` if the
-    /// operator wants lost turns to fail, or if no other process shares the store.
+    /// The JSON of the [`StoredTurn`] to store with a turn that has begun, so that another process can continue the
+    /// turn. `None` if the operator wants lost turns to fail, or if no other process shares the store.
     pub(crate) fn stored_turn(&self, requested: &[ExtensionUri]) -> Option<Arc<str>> {
         if self.on_lost_turn == OnLostTurn::Fail || !self.process.tasks.process().is_shared() {
             return None;
@@ -54,8 +54,8 @@ impl RequestHandler {
         serde_json::to_string(&turn).ok().map(Into::into)
     }
 
-    /// The text to store with a turn while it waits, so that any process can run the turn. `None` for a turn that needs no such
-    /// text:
+    /// The JSON of the [`RequestToStore`] to store with a turn while it waits, so that any process can run the turn.
+    /// `None` for a turn that needs no stored request, for one of these reasons:
     ///
     /// - The conversation is new, so the turn never waits.
     /// - The turn has no message of the client.
@@ -96,7 +96,7 @@ impl RequestHandler {
         self.process.running.spawn(async move { of_tenant.for_task(&task, goes_on).await });
     }
 
-    /// Runs a turn that had only waited. Its request is the stored text.
+    /// Runs a turn that had only waited in its queue, from its stored request.
     async fn make(&self, lost: &LostTurn) -> Result<(), NotHere> {
         if lost.is_cancelled {
             return Err(NotHere::Over);
@@ -126,7 +126,7 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// Makes a turn again that had begun in another process.
+    /// Runs a turn again that had begun in another process.
     async fn make_again(&self, lost: &LostTurn) -> Result<(), NotHere> {
         let Some(text) = lost.resume.as_ref().filter(|_| lost.may_go_on()) else { return Err(NotHere::Over) };
         let StoredTurn { on_lost, requested } = serde_json::from_str(text)?;
@@ -165,7 +165,7 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// Makes the entry of the turn in its queue, under the new fence that this process has got.
+    /// Makes the queued turn under its new fence, which this process got when it took the turn over.
     fn resumed(&self, lost: &LostTurn, record: &TaskRecord) -> QueuedTurn {
         let submission = Submission {
             replica: lost.fence.replica.clone(),

@@ -97,8 +97,8 @@ impl RequestHandler {
         Ok(Answer { value, active: vec![extension.uri().clone()] })
     }
 
-    /// The results of a streaming method. The call keeps its permit and its agent until the end. All results together
-    /// must arrive within the time limit of a turn.
+    /// The results of a streaming method. The call keeps its permit, and the handler of its agent, until the end. All
+    /// results together must arrive within the time limit of a turn.
     fn results(&self, call: MethodCall, permit: TurnPermit) -> Results {
         let longest = self.turn_limiter.bounds().longest;
         let deadline = Instant::now() + longest;

@@ -1,4 +1,5 @@
-//! The operator's decision about turns whose process has ended, and the texts by which another process runs a turn.
+//! The operator's decision about turns whose process has ended, and the stored JSON from which another process runs
+//! such turns.
 
 use annex_protocol::{ExtensionUri, Message, Metadata, SendMessageConfiguration, SendMessageRequest};
 use serde::{Deserialize, Serialize};
@@ -16,17 +17,17 @@ pub enum OnLostTurn {
     Follow,
 }
 
-/// The content of the text that is stored with a turn that has begun.
+/// What is stored as JSON with a turn that has begun.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,
-    /// The URIs that activate the extensions of the turn when it is made again.
+    /// The URIs that activate the extensions of the turn when it runs again.
     #[serde(default)]
     pub(crate) requested: Vec<ExtensionUri>,
 }
 
-/// The content of the text that is stored with a waiting turn: the request without its push config. The push config is
-/// stored with the task.
+/// What is stored as JSON with a waiting turn: the request without its push config. The push config is stored with the
+/// task.
 #[derive(Debug, Serialize)]
 pub(crate) struct RequestToStore<'a> {
     pub(crate) requested: &'a [ExtensionUri],

@@ -26,7 +26,7 @@ pub struct TurnLimiter {
     quota: Option<Arc<TenantUse>>,
 }
 
-/// The turns of a tenant that have or await a permit. The counts survive a change of the tenant's text.
+/// Counts a tenant's turns that have a permit or wait for one. The counts survive a change of the tenant's text.
 pub(crate) struct TurnCounts {
     /// The limits on turns. A reload of the config replaces the limits.
     bounds: Mutex<TurnBounds>,
@@ -56,7 +56,7 @@ pub struct TurnBounds {
 #[derive(Clone, Copy, Default)]
 struct Turns {
     all: usize,
-    /// The turns within this process's share of the limit. They need no shared place.
+    /// The number of turns within this process's share of the limit. They need no shared place.
     own: usize,
 }
 
@@ -66,8 +66,8 @@ pub(crate) struct TurnPermit {
     _counted: CountedTurn,
 }
 
-/// The entries of one turn in two counts: the turns of its tenant, and the turns of its caller. A field is `None` if there is
-/// no limit for that count.
+/// What one turn adds to two counts: the turns of its tenant, and the turns of its caller. A field is `None` if there
+/// is no limit for that count.
 struct CountedTurn {
     _tenant: Option<Caller>,
     _caller: Option<Caller>,
@@ -217,8 +217,8 @@ impl TurnCounts {
         tokio::spawn(of_same_request(of_same_tenant(caller.placed()))).await.map_err(|error| fault::internal(&error))?
     }
 
-    /// Counts one more turn of the caller within this process. `false` if the turn needs a shared place, `None` if the
-    /// caller has reached its limit.
+    /// Counts one more turn of the caller in this process. `true` if the turn is within this process's share of the
+    /// limit, `false` if it needs a shared place. `None` if the caller has reached its limit.
     fn is_own(&self, owner: &Owner, most: usize) -> Option<bool> {
         let mut by_caller = self.by_caller();
         let turns = by_caller.entry(owner.clone()).or_default();

@@ -33,7 +33,7 @@ impl Process {
         Self { lease: Some(lease), alone: Replica::alone(), outlives: true }
     }
 
-    /// The replica that this process is now. With a lease it changes when the lease is lost.
+    /// The current replica of this process. A process that loses its lease becomes another replica.
     #[must_use]
     pub fn replica(&self) -> Replica {
         self.lease.as_ref().map_or_else(|| self.alone.clone(), |lease| lease.replica())
@@ -46,7 +46,7 @@ impl Process {
         }
     }
 
-    /// Deletes the entries of processes whose leases ended long ago.
+    /// Deletes the replicas whose leases ended long ago, and the turn places of replicas without a valid lease.
     pub(crate) async fn forget_gone(&self) -> Result<(), StoreError> {
         match &self.lease {
             Some(lease) => Ok(lease.forget_gone().await?),

@@ -31,7 +31,8 @@ pub struct ProcessParts {
     pub counters: Counters,
     /// The running turns. No turn begins after it is closed.
     pub running: TaskTracker,
-    /// Cancelled when this process drains and shares its store. Waiting turns then go to another process.
+    /// Cancelled when this process drains, if other processes share its store. Waiting turns then go to another
+    /// process.
     pub draining: CancellationToken,
     /// Cancelled when running turns must end.
     pub stop: CancellationToken,

@@ -37,7 +37,7 @@ mod sending;
 const DEFAULT_PAGE_SIZE: usize = 50;
 /// The time between two searches for notifications that a process left unsent when it ended.
 const LOOK: Duration = Duration::from_secs(1);
-/// One out of this many searches for unsent notifications examines all cursors.
+/// One out of this many searches for unsent notifications is thorough: it examines all cursors.
 const THOROUGH: usize = 10;
 /// The maximum number of cursors in one query.
 const LEFT: usize = 16;
@@ -363,7 +363,7 @@ fn no_config(task_id: &TaskId, id: &str) -> A2aError {
     A2aError::PushConfigNotFound { task_id: task_id.clone(), config_id: id.to_owned() }
 }
 
-/// The config as its client may see it.
+/// The config without the fields that Annex adds to A2A 1.0, which clients must not see.
 fn shown(config: TaskPushNotificationConfig) -> TaskPushNotificationConfig {
     config.of_client()
 }

@@ -359,7 +359,8 @@ impl TenantUse {
         CpuTime::new(move |took| busy.add(took))
     }
 
-    /// The current usage. Stored data is counted for this call, so it is for operators and never for a request.
+    /// The current usage. This call counts the stored data, which is slow. It is for operators and never part of a
+    /// request.
     ///
     /// # Errors
     /// When a store fails.

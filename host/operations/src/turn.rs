@@ -1,9 +1,9 @@
 //! Runs one turn of an agent, from the stored message to its last event. [`Stage`] shows the stages.
 //!
-//! A turn that has to wait continues in a task of its own, so that neither a client that hangs up nor a slow reader delays it.
-//! Each event of the agent passes the response hooks of the extensions, is stored, and only then reaches the readers. Events
-//! that the agent sends without a wait between them are stored together. The events before the agent's end are stored together
-//! with that end.
+//! A turn that has to wait continues in a tokio task of its own, so that neither a client that hangs up nor a slow
+//! reader delays it. Each event of the agent passes the response hooks of the extensions, is stored, and only then
+//! reaches the readers. Events that the agent sends without a wait between them are stored together. The events before
+//! the agent's end are stored together with that end.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -75,7 +75,7 @@ pub(crate) struct Turn {
     /// Held until the turn ends.
     pub(crate) _permit: TurnPermit,
     pub(crate) chain: Chain,
-    /// The URIs that activate the same extensions if the turn is made again.
+    /// The URIs that activate the same extensions if the turn runs again.
     pub(crate) requested: Vec<ExtensionUri>,
     pub(crate) context: TurnContext,
     /// The task as extensions see it.
@@ -87,7 +87,7 @@ pub(crate) struct Turn {
     pub(crate) pending: Vec<Entry>,
     /// True if the events have a reader: the client, or push notifications.
     pub(crate) is_followed: bool,
-    /// True if the message has opened the task.
+    /// True if the message of the turn has opened the task. False if the task existed before.
     pub(crate) opened: bool,
     /// The time at which the turn began.
     pub(crate) began: Instant,

@@ -24,7 +24,8 @@ message! {
         pub capabilities: AgentCapabilities => "capabilities" required,
         /// The security schemes by name.
         pub security_schemes: IndexMap<String, SecurityScheme> => "securitySchemes" optional,
-        /// The security requirements. A request must satisfy one entry, with all schemes in the entry.
+        /// The alternatives for authentication. A request must satisfy one of them, which means all the schemes that
+        /// this alternative lists.
         pub security_requirements: Vec<SecurityRequirement> => "securityRequirements" optional,
         /// Media types that all skills accept, unless a skill has media types of its own.
         pub default_input_modes: Vec<String> => "defaultInputModes" lenient,

@@ -35,7 +35,7 @@ pub enum A2aError {
     PushConfigNotFound {
         /// The id that the client sent.
         task_id: TaskId,
-        /// The id of the config that the client sent.
+        /// The config id that the client sent.
         config_id: String,
     },
     /// The task cannot be cancelled, because it has ended.
@@ -52,7 +52,7 @@ pub enum A2aError {
     /// The agent does not support this operation, or not for this task.
     #[error("unsupported operation: {reason}")]
     UnsupportedOperation {
-        /// The unsupported part, and an alternative.
+        /// What is not supported, and what the client can do instead.
         reason: String,
     },
     /// The agent does not accept this media type.
@@ -161,9 +161,9 @@ pub enum A2aError {
     /// The agent cannot be reached now. Other agents of this server may be reachable.
     #[error("{reason}; try again {}", when(.retry_seconds.as_ref()))]
     Unavailable {
-        /// The unavailable part, as far as clients may know.
+        /// What is unavailable, in as much detail as clients may know.
         reason: String,
-        /// Seconds after which the request may be sent again, if known.
+        /// Seconds after which the request may be sent again. `None` if the time is not known.
         retry_seconds: Option<u64>,
     },
     /// The request has no valid credentials (specification section 7.4). The HTTP status is 401 on all bindings.
@@ -218,7 +218,7 @@ const fn row(code: i32, http_status: u16, grpc_status: GrpcStatus, reason: &'sta
     Row { code, http_status, grpc_status, reason }
 }
 
-/// Makes an [`A2aError::InvalidParams`] about the field that contains the value.
+/// Makes an [`A2aError::InvalidParams`] about the field whose value some readers cannot read.
 impl From<Unportable> for A2aError {
     fn from(unportable: Unportable) -> Self {
         let reason = unportable.reason();
@@ -226,7 +226,8 @@ impl From<Unportable> for A2aError {
     }
 }
 
-/// The maximum number of bytes of each text in an error. A longer text is cut: it may contain text of the client.
+/// The maximum size of each text in an error, in bytes. Longer texts are cut, because a text may repeat what the client
+/// sent.
 pub(crate) const MAX_TEXT_BYTES: usize = 4096;
 
 impl A2aError {
@@ -268,7 +269,8 @@ impl A2aError {
         self.row().reason
     }
 
-    /// Seconds after which the request may be sent again, if known. HTTP sends them as `Retry-After`.
+    /// Seconds after which the request may be sent again; `None` if the time is not known. HTTP sends them as
+    /// `Retry-After`.
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::QuotaExceeded { retry_seconds, .. } => Some(*retry_seconds),
@@ -277,8 +279,8 @@ impl A2aError {
         }
     }
 
-    /// The JSON-RPC code of errors with this reason. Used for clients of a binding that sends no code. `None` for an unknown
-    /// reason, and for errors of extensions, which have codes of their own.
+    /// The JSON-RPC code of errors with this reason. Used by clients, for errors from a binding that sends no code.
+    /// `None` for an unknown reason, and for errors of extensions, which have codes of their own.
     pub fn code_of_reason(reason: &str) -> Option<i32> {
         Some(match reason {
             "TASK_NOT_FOUND" => -32001,
@@ -356,7 +358,7 @@ pub(crate) fn comma_separated<'a>(uris: impl IntoIterator<Item = &'a ExtensionUr
     list
 }
 
-/// The words for the time in a sentence that says `try again`: `in 5 s`, or `later` if the time is unknown.
+/// The words after `try again` in an error message: `in 5 s`, or `later` if the time is unknown.
 fn when(seconds: Option<&u64>) -> String {
     seconds.map_or_else(|| "later".to_owned(), |seconds| format!("in {seconds} s"))
 }

@@ -1,4 +1,4 @@
-//! The details of an error, which programs read: `google.rpc` messages as ProtoJSON. All bindings send the same list.
+//! The details of an error, for programs to read: `google.rpc` messages as ProtoJSON. All bindings send the same list.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -27,8 +27,8 @@ enum Detail<'a> {
 }
 
 impl A2aError {
-    /// The details, each an object with `@type`. An `ErrorInfo` comes first, followed by the entries of this kind of error.
-    /// JSON-RPC sends the list as `data`, the other bindings as `details`.
+    /// The list of details, each an object with `@type`. The first one is an `ErrorInfo`. The others depend on the kind
+    /// of error. JSON-RPC sends the list as `data`, the other bindings as `details`.
     pub fn details(&self) -> Vec<Json> {
         // The ErrorInfo is the first entry: gRPC drops details from the end when a status does not fit into its
         // headers.
@@ -106,8 +106,8 @@ fn short(violation: FieldViolation) -> FieldViolation {
     FieldViolation { field: cut(violation.field), description: cut(violation.description) }
 }
 
-/// An extension's data as an entry of the list. Data with `@type` is used unchanged. Other data is wrapped in a
-/// `google.protobuf.Value`.
+/// Makes a detail from the data of an extension's error. Data with `@type` is used unchanged. Other data is wrapped in
+/// a `google.protobuf.Value`.
 fn typed(data: &Json) -> Option<Json> {
     let has_type = data.to::<JsonObject>().is_ok_and(|object| object.contains_key("@type"));
     if has_type { Some(data.clone()) } else { Json::from_serialize(&Detail::Value { value: data }).ok() }

@@ -1,15 +1,16 @@
-//! Texts of errors that depend on the client's request.
+//! Error messages that depend on the client's request.
 
 use crate::ExtensionUri;
 
 /// The maximum number of unknown extensions that an error shows. If there are more, the error shows none.
 const MAX_UNKNOWN: usize = 3;
-/// The longest unknown URI that an error shows, in bytes.
+/// The maximum length of an unknown URI that an error shows, in bytes.
 const MAX_URI: usize = 200;
 /// The maximum number of bytes in which a misspelt URI may differ from the required one.
 const MAX_SLIP: usize = 3;
 
-/// The text for an unsupported version. A request that names no version is a request of 0.3 (specification section 3.6.2).
+/// The error message for an unsupported version. A request that names no version is a request of 0.3 (specification
+/// section 3.6.2).
 pub(crate) fn version(requested: &str, supported: &[&str]) -> String {
     if requested.is_empty() {
         let versions = supported.join("` or `");
@@ -21,7 +22,7 @@ pub(crate) fn version(requested: &str, supported: &[&str]) -> String {
     )
 }
 
-/// The text for a wrong content type. Programs such as curl send forms by default.
+/// The error message for a wrong content type. Programs such as curl send forms by default.
 pub(crate) fn body_type(content_type: &str) -> String {
     let sent = if content_type.is_empty() {
         "the request has a body and no content type".to_owned()
@@ -31,8 +32,9 @@ pub(crate) fn body_type(content_type: &str) -> String {
     format!("{sent}; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')")
 }
 
-/// The end of the text for missing required extensions, if the client also requested unknown extensions. An unknown URI is
-/// probably a misspelt required one, so the text shows the unknown URIs.
+/// The suffix of the error message that reports missing required extensions. It shows extensions that the client
+/// requested and that this server does not know, because they are probably misspelt required ones. Empty if there are
+/// none.
 pub(crate) fn unknown_extensions(missing: &[ExtensionUri], unknown: &[ExtensionUri]) -> String {
     let one = |uri: &ExtensionUri| {
         let uri = uri.as_str();
@@ -46,7 +48,7 @@ pub(crate) fn unknown_extensions(missing: &[ExtensionUri], unknown: &[ExtensionU
     unknown.iter().take(MAX_UNKNOWN).map(one).collect()
 }
 
-/// True if the texts differ by a few bytes in one place, or only in upper and lower case.
+/// True if the texts are equal except for a few adjacent bytes, or except for upper and lower case.
 fn is_near(one: &str, other: &str) -> bool {
     let same = |(one, other): &(u8, u8)| one.eq_ignore_ascii_case(other);
     let begins = one.bytes().zip(other.bytes()).take_while(same).count();

@@ -12,7 +12,7 @@ message! {
         pub context_id: ContextId => "contextId" required,
         /// The new status.
         pub status: TaskStatus => "status" required,
-        /// Free-form entries about the event.
+        /// Free-form metadata of the event.
         pub metadata: Metadata => "metadata",
     }
 
@@ -28,7 +28,7 @@ message! {
         pub append: bool => "append",
         /// True if no more pieces of the artifact follow.
         pub last_chunk: bool => "lastChunk",
-        /// Free-form entries about the event.
+        /// Free-form metadata of the event.
         pub metadata: Metadata => "metadata",
     }
 }

@@ -51,7 +51,7 @@ pub fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Js
     parameters.into_iter().map(|(name, text)| (name.to_owned(), value(name, text))).collect()
 }
 
-/// An error as a body: the HTTP status, the gRPC status by name, the message, the details (section 11.6).
+/// The body of an error response: the HTTP status, the gRPC status by name, the message, the details (section 11.6).
 ///
 /// ```
 /// use annex_protocol::{A2aError, http_json};

@@ -17,10 +17,10 @@ use crate::{JsonObject, portable};
 /// value fits into one `data:` line of an event stream.
 ///
 /// Every reader can read the value ([`portable`](crate::portable)). It nests at most [`Json::MAX_DEPTH`] deep, so that
-/// readers may use recursion. It has no half of a surrogate pair, no number beyond the range of a double and no object with
-/// a repeated key. [`Json::parse`] refuses other values. Decoding a value as a part of another text repairs them instead
-/// ([`portable::repaired`](crate::portable::repaired)), because that text was checked before, or its sender cannot be sent an
-/// error.
+/// readers may use recursion. It has no half of a surrogate pair, no number beyond the range of a double and no object
+/// with a repeated key. [`Json::parse`] refuses other values. A value that is decoded as a part of another text is
+/// repaired instead ([`portable::repaired`](crate::portable::repaired)): either that text was checked already, or its
+/// sender cannot be sent an error.
 ///
 /// ```
 /// use annex_protocol::Json;
@@ -33,14 +33,14 @@ use crate::{JsonObject, portable};
 pub struct Json(Arc<RawValue>);
 
 impl Json {
-    /// The maximum depth to which arrays and objects nest in one value. The official reader for Python accepts 46 levels in a
-    /// value, even at the deepest place of an answer: the metadata of a part in a list of tasks.
+    /// The maximum depth to which arrays and objects nest in one value. The official reader for Python accepts 46
+    /// levels in a value at the deepest position of an answer: the metadata of a part in a list of tasks.
     pub const MAX_DEPTH: usize = 40;
 
     /// Checks that `text` is exactly one JSON value and keeps it.
     ///
     /// # Errors
-    /// When `text` is not valid JSON (with line and column), or not portable (with the place).
+    /// When `text` is not valid JSON, or not portable. The error has the line and column, or the path of the value.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         Self::checked(RawValue::from_string(text)?)
     }
@@ -48,21 +48,22 @@ impl Json {
     /// Encodes `value`.
     ///
     /// # Errors
-    /// When the `Serialize` implementation of `value` fails, or a map in it has keys that are not strings.
+    /// When the `Serialize` implementation of `value` fails, or a map in `value` has keys that are not strings.
     pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         Self::checked(to_raw_value(value)?)
     }
 
-    /// Encodes a value from a peer. Parts that not every reader could read are replaced, because the peer can no longer be sent
-    /// an error.
+    /// Encodes a value from a peer. Inner values that some readers cannot read are replaced, because the peer can no
+    /// longer be sent an error.
     ///
     /// # Errors
-    /// The errors of [`Json::from_serialize`], except for replaced parts.
+    /// As for [`Json::from_serialize`]. A value that is replaced causes no error.
     pub fn from_peer<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         Self::repaired(to_raw_value(value)?)
     }
 
-    /// Encodes an object. The object adds a level of nesting to its values, so values that then nest too deep are replaced.
+    /// Encodes an object. The object adds a level of nesting to its values. Values that nest too deep with this level
+    /// are replaced.
     pub(crate) fn of_object(object: &JsonObject) -> Result<Self, serde_json::Error> {
         let raw = to_raw_value(object)?;
         if portable::nests_deeper_than(raw.get(), Self::MAX_DEPTH) {
@@ -109,14 +110,14 @@ impl Json {
         portable::nests_deeper_than(self.get(), limit)
     }
 
-    /// Wraps valid JSON. Fails if the JSON is not portable.
+    /// Wraps valid JSON. Fails if some readers cannot read the JSON.
     fn checked(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         // serde_json skips over a raw value without looking at its levels, escapes and digits.
         portable::check(raw.get()).map_err(serde::de::Error::custom)?;
         Self::on_one_line(raw)
     }
 
-    /// Wraps valid JSON. Replaces parts that are not portable.
+    /// Wraps valid JSON. Replaces the values that some readers cannot read.
     fn repaired(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         if portable::check(raw.get()).is_ok() {
             return Self::on_one_line(raw);

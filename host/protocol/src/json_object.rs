@@ -39,7 +39,8 @@ impl JsonObject {
     /// Decodes `text`, which must be a JSON object.
     ///
     /// # Errors
-    /// When `text` is not a JSON object, has a repeated key, or is not portable. The error names the key or the place.
+    /// When `text` is not a JSON object, has a repeated key, or is not portable. The error names the key or the path of
+    /// the value.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         match portable::check(text) {
             Ok(()) => portable::checked(|| serde_json::from_str(text)),
@@ -119,7 +120,7 @@ impl JsonObject {
         self.entries().unwrap_or(&NONE)
     }
 
-    /// The entries, to be changed. Copies them first if a clone shares them.
+    /// Gives access to the entries for a change. Copies them first if a clone shares them.
     fn change(&mut self) -> &mut Entries {
         Arc::make_mut(self.0.get_or_insert_default())
     }

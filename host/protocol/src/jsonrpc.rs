@@ -68,7 +68,7 @@ pub struct Rejection {
     pub error: A2aError,
 }
 
-/// The longest request id, in bytes. Every event of a stream repeats the id.
+/// The maximum length of a request id, in bytes. Every event of a stream repeats the id.
 const MAX_ID_BYTES: usize = 256;
 
 /// Reads one request.
@@ -220,7 +220,8 @@ pub fn success_raw(id: &RequestId, result: &str) -> String {
     success_in_pieces(id, &[result])
 }
 
-/// The response with a result whose JSON comes in several pieces, like [`success_raw`]. Each piece is copied once.
+/// The response with a result, as [`success_raw`] makes it. The JSON of the result comes in several pieces, each of
+/// which is copied once.
 pub fn success_in_pieces(id: &RequestId, result: &[&str]) -> String {
     let id = match id {
         RequestId::Number(text) => Cow::Borrowed(text.as_str()),

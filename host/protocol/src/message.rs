@@ -1,4 +1,4 @@
-//! Messages: one turn of a conversation (specification section 4.1.4).
+//! Messages of a conversation (specification section 4.1.4).
 
 use crate::proto_json::{message, proto_enum};
 use crate::{ContextId, ExtensionUri, MessageId, Metadata, Part, PartContent, Parts, TaskId};
@@ -17,7 +17,7 @@ proto_enum! {
 }
 
 message! {
-    /// One turn of a conversation.
+    /// A message of a conversation, from the client or from the server.
     ///
     /// ```
     /// use annex_protocol::{Message, Role};
@@ -40,12 +40,12 @@ message! {
         pub role: Role => "role" required,
         /// The content; at least one part.
         pub parts: Parts => "parts" required,
-        /// Free-form entries, mostly of extensions.
+        /// Free-form metadata, mostly of extensions.
         pub metadata: Metadata => "metadata",
         /// The extensions that contributed to the message. A client activates extensions with the header, not with this
         /// field.
         pub extensions: Vec<ExtensionUri> => "extensions",
-        /// Other tasks that serve as context.
+        /// Other tasks that the message refers to for context.
         pub reference_task_ids: Vec<TaskId> => "referenceTaskIds",
     }
 }

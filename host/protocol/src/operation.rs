@@ -24,7 +24,7 @@ message! {
         pub message: Message => "message" required,
         /// The client's settings for the answer.
         pub configuration: SendMessageConfiguration => "configuration",
-        /// Free-form entries about the request.
+        /// Free-form metadata of the request.
         pub metadata: Metadata => "metadata",
     }
 
@@ -65,7 +65,7 @@ message! {
         pub page_token: Option<String> => "pageToken",
         /// The maximum number of messages of history per task. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
-        /// The earliest timestamp that the status of a listed task has. Absent: any timestamp.
+        /// Lists only tasks whose status has this timestamp or a later one. Absent: tasks with any timestamp.
         pub status_timestamp_after: Option<Timestamp> => "statusTimestampAfter",
         /// True if the answer contains the artifacts of the tasks. Absent counts as false.
         pub include_artifacts: Option<bool> => "includeArtifacts",
@@ -89,7 +89,7 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// The id of the task to cancel.
         pub id: TaskId => "id" required,
-        /// Free-form entries about the request.
+        /// Free-form metadata of the request.
         pub metadata: Metadata => "metadata",
     }
 

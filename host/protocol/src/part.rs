@@ -27,7 +27,7 @@ use crate::{Json, Metadata};
 pub struct Part {
     /// The content itself.
     pub content: PartContent,
-    /// Free-form entries about this part.
+    /// Free-form metadata of this part.
     pub metadata: Metadata,
     /// The file name; empty if the content is not a file.
     pub filename: String,
@@ -40,8 +40,8 @@ pub struct Part {
 pub enum PartContent {
     /// Plain text.
     Text(String),
-    /// Bytes in base64, as received. They are sent in the standard alphabet. Validation of the request checks that the
-    /// text is base64.
+    /// Bytes in base64, as received. When they are sent, they are written in the standard alphabet. Validation of the
+    /// request checks that the text is base64.
     Raw(String),
     /// The URL of the content.
     Url(String),
@@ -74,7 +74,7 @@ impl PartContent {
         if is_base64(&joined) { Self::Raw(joined) } else { Self::Text(sent) }
     }
 
-    /// True if clients can read the content. False only for [`PartContent::Raw`] whose text is not base64.
+    /// True if clients can read the content. False only for a [`PartContent::Raw`] whose text is not base64.
     pub fn is_readable(&self) -> bool {
         match self {
             Self::Raw(base64) => is_base64(base64),

@@ -35,13 +35,14 @@ impl fmt::Display for Flaw {
 /// The first value in a JSON text that some readers cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unportable {
-    /// The path of the value, such as `message.parts[2].data`; empty for the whole text.
+    /// The path of the value, such as `message.parts[2].data`. Empty for the whole text, and for values that nest too
+    /// deep.
     pub place: String,
     pub(crate) flaw: Flaw,
 }
 
 impl Unportable {
-    /// The reason, as text for the developer of the sender.
+    /// The reason why some readers cannot read the value, as text for the developer of the sender.
     pub fn reason(&self) -> String {
         self.flaw.to_string()
     }
@@ -296,7 +297,7 @@ impl Iterator for Flaws<'_> {
 }
 
 /// The length in bytes of an escape `\u`, whose digits are at the beginning of `digits`. If the escape begins a
-/// surrogate pair, the length includes the second escape. The flag is false for half of a pair.
+/// surrogate pair, the length includes the second escape. The flag is false if the escape is half of a surrogate pair.
 fn escaped(digits: &[u8]) -> (usize, bool) {
     const ESCAPE: usize = r"\ud800".len();
     match unit(digits) {
@@ -314,13 +315,14 @@ fn unit(digits: &[u8]) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// An array or object that encloses a byte of valid JSON.
+/// An array or object around a position in valid JSON.
 enum Container {
     Array(usize),
     Object(String),
 }
 
-/// The path to the value at a byte of valid JSON. If the byte is in a key, the path to the object of the key.
+/// The path to the value that contains the byte `offset` of valid JSON. If the byte is in a key, the path to the object
+/// that has this key.
 fn place(json: &str, offset: usize) -> String {
     let mut around = Vec::new();
     let mut text_from = 0;

@@ -25,7 +25,7 @@ pub fn is_version(sent: &str, version: &str) -> bool {
 /// The header with the protocol version of a request.
 pub const A2A_VERSION: &str = "a2a-version";
 
-/// The header with extensions: in a request the extensions that the client requests, and in a response the extensions that were
+/// The header that lists extensions: in a request those that the client requests, and in a response those that were
 /// active.
 pub const A2A_EXTENSIONS: &str = "a2a-extensions";
 

@@ -7,7 +7,7 @@ use crate::{
 };
 
 proto_enum! {
-    /// The state of a task: the agent works, the task waits for the client, or it has ended.
+    /// The state of a task: the agent works, the task waits for the client, or the task has ended.
     pub enum TaskState {
         /// The state is not known.
         #[default]
@@ -56,7 +56,7 @@ message! {
         pub artifacts: Vec<Artifact> => "artifacts",
         /// The messages so far, oldest first. The message in `status` is not included.
         pub history: Vec<Message> => "history",
-        /// Free-form entries about the task.
+        /// Free-form metadata of the task.
         pub metadata: Metadata => "metadata",
     }
 
@@ -80,7 +80,7 @@ message! {
         pub description: Option<String> => "description",
         /// The content; at least one part.
         pub parts: Parts => "parts" required,
-        /// Free-form entries, mostly of extensions.
+        /// Free-form metadata, mostly of extensions.
         pub metadata: Metadata => "metadata",
         /// The extensions that contributed to the artifact.
         pub extensions: Vec<ExtensionUri> => "extensions",

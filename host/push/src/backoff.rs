@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Backoff {
     /// Bound of the delay after the first attempt.
     pub base: Duration,
-    /// Upper limit of the bound, and of the delay that a receiver may ask for in `Retry-After`.
+    /// Upper limit of the bound. It also limits the delay that a receiver may ask for in `Retry-After`.
     pub max: Duration,
 }
 

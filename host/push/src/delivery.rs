@@ -20,7 +20,7 @@ use crate::target::Target;
 const EVENT_ID: HeaderName = HeaderName::from_static("annex-event-id");
 
 pub(crate) struct Delivery {
-    /// The screen and its client. A reload of the config replaces them.
+    /// The screen, and the HTTP client that applies it. A reload of the config replaces both.
     gate: RwLock<Arc<Gate>>,
     timeout: Duration,
     attempts: u32,
@@ -129,7 +129,7 @@ impl Delivery {
         }
     }
 
-    /// Makes one attempt. The slot is held during the attempt, not between attempts.
+    /// Makes one attempt. Holds a slot during the attempt, so that no slot is held between attempts.
     async fn attempt(&self, client: &Client, target: &Target, event: &Event) -> Result<(), Failure> {
         let _slot = self.slots.acquire(target.url.authority()).await;
         let request = client.post(target.url.clone()).headers(target.headers.clone());

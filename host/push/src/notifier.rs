@@ -36,8 +36,9 @@ pub struct NotifierConfig {
     pub suspend_after: u32,
     /// Maximum number of events that wait per config. The event that is being sent is not counted. Default: 100.
     pub max_queued: usize,
-    /// Maximum size of all waiting and sending events together: their bodies and 1 KiB per event. Default: 64 MiB. A
-    /// tenant below its fair share may queue events beyond this limit, up to twice the limit in total.
+    /// Maximum size of all events that wait or are being sent: their bodies and 1 KiB per event. Default: 64 MiB. A
+    /// tenant below its fair share may queue events beyond this limit. All tenants together may queue at most twice the
+    /// limit.
     pub max_queued_bytes: usize,
     /// Maximum number of concurrent requests. Default: 128.
     pub max_concurrent: usize,
@@ -68,8 +69,8 @@ impl NotifierConfig {
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/a2a+json");
 const MEDIA_TYPE_OF_0_3: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A [`StreamResponse`](annex_protocol::StreamResponse), or a task of protocol 0.3, in serialized form. Cheap to
-/// clone.
+/// A [`StreamResponse`](annex_protocol::StreamResponse) in serialized form, or a task in the form of protocol 0.3.
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub(crate) body: Bytes,
@@ -88,8 +89,8 @@ impl Event {
         Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, done: None }
     }
 
-    /// Creates an event that ends or interrupts its task, from JSON. The receiver waits for this event, so it is dropped only
-    /// if a queue has no other events.
+    /// Creates an event that ends or interrupts its task, from JSON. The receiver waits for this event. A queue that
+    /// overflows drops it only if all its events are of this kind.
     pub fn last(json: Arc<str>) -> Self {
         Self { is_last: true, ..Self::update(json) }
     }
@@ -139,12 +140,13 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-/// Numbers of events since the start, counted per receiver. Each event is counted in one of the three fields.
+/// Numbers of events since the start. An event with two receivers counts as two. Each is counted in one of the three
+/// fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of events that receivers accepted.
     pub delivered: u64,
-    /// Number of events whose attempts failed, or were cut off by [`Notifier::close`].
+    /// Number of events that were given up: all attempts failed, or [`Notifier::close`] cut them off.
     pub given_up: u64,
     /// Number of events that were never sent: queues were full, the event was too long, or the config was suspended or
     /// removed.
@@ -274,8 +276,8 @@ impl Notifier {
         }
     }
 
-    /// Forgets a config that was deleted or replaced: drops its queued events, cancels the running attempt, and lifts
-    /// a suspension.
+    /// Forgets a config that was deleted or replaced: drops its queued events and cancels the running attempt. If the
+    /// config was suspended, the suspension ends.
     pub fn remove(&self, task: &TaskId, config_id: &str) {
         add(&self.shared.dropped, self.shared.queues.remove(&key(task, config_id)));
     }
@@ -288,7 +290,7 @@ impl Notifier {
         Counts { delivered: read(delivered), given_up: read(given_up), dropped: read(dropped) }
     }
 
-    /// Number of configs with queued or sending events.
+    /// Number of configs with events that wait or are being sent.
     pub fn queues(&self) -> usize {
         self.shared.queues.len()
     }
@@ -304,8 +306,8 @@ impl Notifier {
         }
     }
 
-    /// Counts an event that was not queued, because the queues are full. Logs only some such events, because this may happen
-    /// for every event.
+    /// Counts an event that was not queued, because the queues are full. Logs this only from time to time, because it
+    /// may happen for every event.
     fn note_full(&self) {
         add(&self.shared.dropped, 1);
         let events = self.shared.no_room.fetch_add(1, Ordering::Relaxed) + 1;

@@ -33,7 +33,8 @@ pub(crate) enum PushResult {
     Waits,
     /// The event is the first of a new queue. The caller must start a worker.
     Starts(Ticket),
-    /// The event or older events were dropped. `first` is true if this queue had not dropped an event before.
+    /// Old events were dropped to make room, or the new event itself was. `first` is true if this queue had not dropped
+    /// an event before.
     Overflows { first: bool, dropped: u64 },
     /// Other queues take all the room. The event was dropped.
     NoRoom,
@@ -64,7 +65,7 @@ pub(crate) enum GivenUpEvent {
     Noted,
     /// The config is suspended and `dropped` waiting events were dropped.
     Suspended { dropped: u64 },
-    /// The queue was removed in the meantime, and the event was counted then.
+    /// The queue was removed in the meantime. Its removal has counted the event.
     Removed,
 }
 
@@ -157,9 +158,9 @@ impl Queues {
         if dropped == 0 { PushResult::Waits } else { PushResult::Overflows { first, dropped } }
     }
 
-    /// True if a tenant's queue with `waiting` events may not grow. A queue with more than one waiting event may only use half
-    /// of the room, so that slow receivers leave room for fast receivers. When the room is full, a tenant below its fair share
-    /// still gets room, up to twice the limit in total.
+    /// True if a tenant's queue with `waiting` events may not grow. A queue with more than one waiting event may only
+    /// use half of the room, so that queues of slow receivers leave room for queues of fast receivers. When the room is
+    /// full, a tenant below its fair share still gets room. All tenants together get at most twice the limit.
     fn is_full(&self, tenants: &mut Tenants, own: &AtomicUsize, waiting: usize) -> bool {
         let limit = if waiting <= 1 { self.max_bytes } else { self.max_bytes / 2 };
         let all = self.bytes.load(Ordering::Relaxed);
@@ -185,8 +186,8 @@ impl Queues {
         Next::Done { overflowed }
     }
 
-    /// Records that the taken event was delivered. Returns `false` if the queue was removed in the meantime and the
-    /// event was counted then.
+    /// Records that the taken event was delivered. Returns `false` if the queue was removed in the meantime. Its
+    /// removal has then counted the event.
     pub(crate) fn delivered(&self, key: &Key, ticket: &Ticket) -> bool {
         let mut state = self.lock();
         let Some(queue) = state.queue(key, ticket) else { return false };
@@ -277,7 +278,7 @@ impl Queue {
     }
 }
 
-/// The room that an event takes. Dropping this value frees the room.
+/// The room that one event takes up. Dropping this value frees the room.
 struct Charge {
     /// The number of bytes of all events, and the number of bytes of the tenant's events.
     counts: [Arc<AtomicUsize>; 2],

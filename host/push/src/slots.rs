@@ -18,7 +18,8 @@ pub(crate) struct Slots {
 pub(crate) struct Slot {
     _of_all: Place,
     _of_host: Place,
-    /// Keeps the host's entry alive while one of its slots is taken or awaited.
+    /// Keeps the host's places alive while one of them is taken or awaited, so that other requests find them in the
+    /// map.
     _host: Arc<FairPlaces>,
 }
 

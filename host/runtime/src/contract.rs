@@ -110,7 +110,7 @@ pub(crate) struct StateChange {
     pub(crate) message: Option<String>,
 }
 
-/// A demand of an extension that the task waits for input or authorization from the client.
+/// An extension's demand: the task has to wait for input or authorization from the client.
 pub(crate) struct Wait {
     /// The waiting state: `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub(crate) state: TaskState,

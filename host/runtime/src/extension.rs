@@ -43,7 +43,7 @@ pub struct Extension {
     pub(crate) selection: Selection,
     pub(crate) on_failure: OnFailure,
     pub(crate) breaker: Breaker,
-    /// Slots for concurrent turns.
+    /// Limits the concurrent turns of the extension.
     pub(crate) turns: Slots,
     /// The observer of the extension's turns, if there is one.
     pub(crate) observer: ObserverSlot,

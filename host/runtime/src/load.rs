@@ -299,7 +299,7 @@ async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<
     GuestInstance::start(program, profile, None, log, hook).await.map_err(LoadError::SelfTest)
 }
 
-/// Maximum number of metadata keys of one extension, and also of its dependencies and of its grants.
+/// Maximum number of metadata keys of one extension. Its dependencies and the grants that it needs have the same limit.
 const MAX_NAMES: usize = 64;
 /// Maximum length of a text in a descriptor, in bytes.
 const MAX_WORDS: usize = 4 << 10;

@@ -2,8 +2,8 @@
 //! compared.
 //!
 //! A recorded turn is a list of steps. A step is one request of the host: the hooks of the way in, the beginning, a
-//! change of state, an event, or a method call. It has the input as the extension sees it, the guest's calls whose
-//! answers depend on the outside, the checked result, and the time per hook.
+//! change of state, an event, or a method call. A step has the input as the extension sees it, the guest's calls whose
+//! answers depend on more than this input, the checked result, and the time per hook.
 //!
 //! The field names are the file format, whose version is [`FORMAT_VERSION`]. No enum here is internally tagged: serde
 //! cannot deserialize [`Json`] from the buffer that such enums need.
@@ -42,8 +42,8 @@ pub trait TurnObserver: Send + Sync {
         None
     }
 
-    /// True if steps without a call of one of the extension's hooks are recorded too. Otherwise the recordings of two
-    /// versions with different hooks would have different steps.
+    /// True if steps without a call of one of the extension's hooks are recorded too. With these steps, the recordings
+    /// of two versions with different hooks have the same steps and can be compared.
     fn wants_all_steps(&self) -> bool {
         false
     }
@@ -231,18 +231,18 @@ pub enum StepResult {
         code: i32,
         /// Error message for the client.
         message: String,
-        /// The violations, or the extension's own data.
+        /// Data for the client: the violations, or data that the extension chose.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         data: Option<Json>,
     },
     /// The extension failed or exceeded a limit.
     Failed {
-        /// The outcome as in the metrics, such as `trap` or `cpu_limit`.
+        /// The name of the outcome in the metrics, such as `trap` or `cpu_limit`.
         kind: String,
         /// The text of the failure.
         reason: String,
     },
-    /// The extension agrees with the beginning or the change.
+    /// The extension agrees with the beginning of the turn, or with the change of state.
     Agrees {
         /// Metadata that the extension added to the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,9 +258,9 @@ pub enum StepResult {
         #[serde(default)]
         metadata: Metadata,
     },
-    /// The extension vetoes the beginning or the change.
+    /// The extension vetoes the beginning of the turn, or the change of state.
     Vetoes {
-        /// The reason for the client.
+        /// The reason that the client is told.
         reason: String,
     },
     /// Metadata that the extension added to the event.
@@ -274,7 +274,8 @@ pub enum StepResult {
     Ends,
 }
 
-/// A call of the guest whose answer depends on the outside.
+/// A recorded call of the guest. Its answer depends on more than the input of the step, or it changes something outside
+/// of the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum HostCall {

@@ -66,7 +66,7 @@ pub trait TurnView: Send + Sync {
         "[]".to_owned()
     }
 
-    /// Requests that a task is resumed. `extension` must have interrupted this task.
+    /// Asks to resume a task, which `extension` must have interrupted.
     ///
     /// # Errors
     /// The task cannot be resumed. The text says why, and is for the extension.

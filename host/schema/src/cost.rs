@@ -1,4 +1,4 @@
-//! The cost of a schema, known before it is compiled.
+//! The cost of a schema. It is known before the schema is compiled.
 //!
 //! Validation runs on the host, where guest deadlines do not apply. The work of every admitted keyword is proportional
 //! to one of the sizes of the instance. So the cost of a schema is a number of keywords per kind of work. Each number

@@ -97,8 +97,7 @@ fn keyword(name: &str) -> Keyword {
 
 /// Measures a schema.
 ///
-/// # Errors
-/// The schema is refused. The text says why, as a clause with the subject "it".
+/// The schema is refused. The text says why, as a clause whose subject `it` is the schema.
 pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
     let cost =
         Walk { root: schema, known: HashMap::new(), open: Vec::new(), automata: HashMap::new() }.schema(schema, 0)?;
@@ -111,9 +110,9 @@ pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
 
 struct Walk<'a> {
     root: &'a Value,
-    /// The cost of the schema that each reference leads to. The schema of a reference is measured once.
+    /// The cost of the schema that each reference leads to. Each such schema is measured once.
     known: HashMap<&'a str, Cost>,
-    /// The references that lead to the current place of the walk. A reference to one of these is circular.
+    /// The references that lead to the current position of the walk. A further reference to one of these is circular.
     open: Vec<&'a str>,
     /// Sizes of automata, by pattern. The validator builds each automaton once.
     automata: HashMap<&'a str, u64>,

@@ -47,7 +47,7 @@ impl Workers {
         Self { places: FairPlaces::new(count.max(1)), tenant: Arc::default() }
     }
 
-    /// Returns the same threads, but uses them for another tenant.
+    /// Returns the same worker threads, on which the caller's work now counts as work of `tenant`.
     #[must_use]
     pub fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         Self { places: self.places.clone(), tenant: Arc::clone(tenant) }
@@ -73,8 +73,8 @@ pub struct Schemas {
     workers: Workers,
     /// Allows one piece of work at a time, so that the untrusted party uses at most one worker.
     place: Arc<Semaphore>,
-    /// Allows one piece of work with pinned schemas at a time. It is separate from `place`, because the instances for
-    /// pinned schemas come from other parties.
+    /// Allows one piece of work with pinned schemas at a time. It is separate from `place`, because the JSON that is
+    /// checked with pinned schemas comes from other parties.
     pinned_place: Arc<Semaphore>,
 }
 
@@ -151,8 +151,8 @@ impl Schemas {
         Ok(self.keep(schema, compiled))
     }
 
-    /// Compiles a validator that lives for as long as the caller holds it. Its bytes count in `budget`, and not in the
-    /// budget of this cache. So the validators in the cache cannot use up the memory for pinned validators.
+    /// Compiles a validator that lives for as long as the caller holds it. The validator's bytes count in `budget`, and
+    /// not in the budget of this cache. So the validators in the cache cannot use up the memory for pinned validators.
     ///
     /// # Errors
     /// The schema is unusable, compiling took too long, no worker was free, or the budget is exhausted.
@@ -229,8 +229,8 @@ impl Schemas {
         kept.iter().find(|(known, _)| known == text).map(|(_, schema)| Arc::clone(schema))
     }
 
-    /// Caches a validator, and evicts the oldest ones if needed. If there is still no room, the validator is returned
-    /// without being cached.
+    /// Caches a validator. Evicts the oldest validators if there is no room. If there is still no room, the validator
+    /// is returned without being cached.
     fn keep(&self, text: &str, schema: Schema) -> Arc<Schema> {
         let weight = schema.weight().saturating_add(text.len());
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! The access log, with a line per finished request, and the request metrics for `/metrics`.
 //!
-//! The parts of the server that serve a request note its details in [`annex_telemetry`]. A request is finished when its
-//! answer has been sent, when its stream ends, or when its client disconnects.
+//! While the server handles a request, it notes the details of the request in [`annex_telemetry`]. A request is
+//! finished when its answer has been sent, when its stream ends, or when its client disconnects.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -28,19 +28,18 @@ pub(crate) const JSONRPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 pub(crate) const GRPC: &str = "GRPC";
 
-/// The name that the log has for a request for the public Agent Card. A2A defines no name for this and the following
-/// operations.
+/// The log's name for a request for the public Agent Card. A2A has no name for this operation, nor for the operations
+/// of the next four constants.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
-/// The name that the log has for a preflight request of a browser (CORS).
+/// The log's name for a preflight request of a browser (CORS).
 pub(crate) const PREFLIGHT: &str = "Preflight";
-/// The name that the log has for requests for `/livez` and `/readyz`, and for calls of the health and reflection
-/// services of gRPC.
+/// The log's name for requests for `/livez` and `/readyz`, and for calls of the health and reflection services of gRPC.
 pub(crate) const HEALTH: &str = "Health";
-/// The name that the log has for a call of an extension's method.
+/// The log's name for a call of an extension's method.
 const EXTENSION_METHOD: &str = "ExtensionMethod";
-/// The name that the log has for a request for an unknown operation, and for a request that was refused before its
-/// operation was read. The operation of a JSON-RPC request is in the body, which the server reads only after it has
-/// authenticated the caller.
+/// The log's name for a request for an unknown operation, and for a request that was refused before its operation was
+/// read. The operation of a JSON-RPC request is in the body, which the server reads only after it has authenticated the
+/// caller.
 const UNKNOWN: &str = "Unknown";
 
 /// The reason for refusing a connection that does not send HTTP. This reason and the next four are for requests that
@@ -51,7 +50,7 @@ pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
 pub(crate) const UNKNOWN_TENANT: &str = "unknown_tenant";
 pub(crate) const CONTENT_TYPE: &str = "content_type";
 
-/// The maximum size, in bytes, of one text from a client in a log line, such as a task id. Longer texts are cut.
+/// The maximum size, in bytes, of a client's text, such as a task id, in a log line. Longer texts are cut.
 const MAX_TEXT: usize = 256;
 
 /// The access log and the request metrics of a server.
@@ -101,7 +100,8 @@ impl Exchange {
         &self.request
     }
 
-    /// Notes the answer. The request ends here if the length of the body is known, and otherwise when the body ends.
+    /// Notes the answer. If the length of the answer's body is known, the request ends with this call. Otherwise it
+    /// ends with the body.
     pub(crate) fn answered(mut self, answer: Response) -> Response {
         self.status = Some(answer.status());
         let body = answer.body();
@@ -125,8 +125,8 @@ impl Exchange {
         }
     }
 
-    /// The outcome of the request, and the reason. The reason is `None` if the request succeeded or the client
-    /// disconnected.
+    /// The outcome of the request, and the reason for this outcome. The reason is `None` if the request succeeded or
+    /// the client disconnected.
     fn verdict(&self) -> (Outcome, Option<&'static str>) {
         if let Some(&(outcome, reason)) = self.request.verdict.get() {
             return (outcome, Some(reason));
@@ -214,7 +214,7 @@ fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
 }
 
-/// Sets a detail of a request once. The first value stays.
+/// Sets a detail of a request, unless the detail is already set.
 fn note<T>(place: &OnceLock<T>, value: T) {
     let _ = place.set(value);
 }
@@ -224,7 +224,7 @@ pub(crate) fn came_by(binding: &'static str) {
     with(|request| note(&request.binding, binding));
 }
 
-/// Notes the request's version of A2A.
+/// Notes the version of A2A that the request uses.
 pub(crate) fn speaks(version: &'static str) {
     with(|request| note(&request.version, version));
 }
@@ -239,12 +239,12 @@ pub(crate) fn refused(reason: &'static str) {
     with(|request| request.refuse(reason));
 }
 
-/// Notes the tenant in the request, which may be any text.
+/// Notes the name of the tenant in the request. This name may be any text.
 pub(crate) fn names_tenant(tenant: &str) {
     with(|request| note(&request.tenant, cut(tenant).into()));
 }
 
-/// Notes the counters of the request's tenant. When the request ends, it is also counted in these counters.
+/// Notes the counters of the request's tenant. When the request ends, its outcome is counted in them.
 pub(crate) fn counts_in(counts: &Arc<OutcomeCounts>) {
     with(|request| note(&request.counts, Arc::clone(counts)));
 }
@@ -277,7 +277,8 @@ pub(crate) fn note_error(error: &A2aError) {
     });
 }
 
-/// The outcome and reason for an error. `is_of_extension` is true if an extension found the fault in the request.
+/// The outcome and the reason that the log has for an error. `is_of_extension` is true if an extension found the fault
+/// in the request.
 fn verdict_on(error: &A2aError, is_of_extension: bool) -> (Outcome, &'static str) {
     let reason = match error {
         A2aError::Internal { .. } => return (Outcome::Failed, "fault"),
@@ -303,7 +304,7 @@ fn verdict_on(error: &A2aError, is_of_extension: bool) -> (Outcome, &'static str
     (Outcome::Refused, reason)
 }
 
-/// Runs `answer` and notes its error.
+/// Runs `answer`, and notes the error if it returns one.
 pub(crate) async fn noted<T>(answer: impl Future<Output = Result<T, A2aError>>) -> Result<T, A2aError> {
     answer.await.inspect_err(note_error)
 }

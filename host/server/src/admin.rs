@@ -81,7 +81,7 @@ pub(crate) fn metrics_router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Rou
 
 const METRICS: &str = "/metrics";
 
-/// Refuses a request for `/metrics` with a foreign `Host`, or without the token if the config sets one.
+/// Refuses a request for `/metrics` if its `Host` is foreign, or if it lacks a token that the config requires.
 async fn guard_metrics(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let rules = admin.access.rules();
     if rules.checks_metrics_hosts
@@ -174,7 +174,7 @@ async fn add(
     Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
 }
 
-/// The log line for a change of one version. `done` is the participle, such as `installed`.
+/// The log line that says that a version was changed. `done` is the participle in this line, such as `installed`.
 fn was(done: &str, version: &Version, of: &OfTenant) -> String {
     let digest = version.extension.digest();
     format!("extension {}{} was {done}: {digest}", version.uri(), of_tenant(of.tenant.as_deref()))

@@ -2,8 +2,8 @@
 //! types.
 //!
 //! `Text` is the type of texts in an answer. The server writes a [`String`]. A program that shows answers to people can
-//! set `Text` to a type that escapes control characters. A field with a default may be missing in the answer that the
-//! command reads. The command does not show such a field.
+//! set `Text` to a type that escapes control characters. A field that has a default may be missing in an answer. The
+//! command then shows the answer without this field.
 
 use serde::{Deserialize, Serialize};
 

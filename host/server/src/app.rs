@@ -1,4 +1,4 @@
-//! The composition root: the only place where all parts are connected.
+//! The composition root. Only this module connects all parts of the server.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -177,7 +177,7 @@ impl App {
         }
     }
 
-    /// Takes over the turns that no process works on. Returns the turns that can continue, and ends all other turns.
+    /// Takes over the turns that no process works on. Returns those turns that can continue, and ends the others.
     pub(crate) async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, AppError> {
         Ok(self.process.tasks.end_turns_of_others().await?)
     }
@@ -252,8 +252,8 @@ struct ServedAgent {
     is_watched: bool,
 }
 
-/// The parts that all tenants share. Each part keeps its data per tenant. `process` has the parts that
-/// request handlers use.
+/// The parts that all tenants share. Each part keeps the data of the tenants apart. The field `process` has the parts
+/// that request handlers use.
 struct SharedParts {
     base_url: String,
     names: AgentNames,
@@ -268,8 +268,8 @@ struct SharedParts {
 }
 
 impl SharedParts {
-    /// Opens the stores and creates the shared parts. `names` are the names of the agents. The list grows when further
-    /// agents are loaded.
+    /// Opens the stores and creates the shared parts. `names` has the names of the loaded agents. Agents that are
+    /// loaded later are added to it.
     async fn open(
         config: &Config,
         locations: &Locations,

@@ -143,8 +143,8 @@ fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AllowedDest
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueConfig {
-    /// Folder of the SQLite file with the keys of extensions. It is created if missing. Default: the store of the
-    /// tasks.
+    /// Folder of the SQLite file with the keys of extensions. It is created if missing. Without it, the keys are where the
+    /// tasks are.
     pub data_dir: Option<PathBuf>,
     /// Name of the environment variable with the URL of a PostgreSQL database for the keys.
     pub postgres_env: Option<String>,
@@ -175,8 +175,8 @@ impl Config {
         document.into_checked(config)
     }
 
-    /// Decodes the config and notes all mistakes in `document`. Entries with a mistake are ignored. `None` if the
-    /// remaining entries do not make up a config.
+    /// Decodes the config and notes all mistakes in `document`. Keys, tables and list elements with a mistake are left
+    /// out. `None` if the rest does not make up a config.
     pub(crate) fn decode(document: &mut Document<'_>) -> Option<Self> {
         let mut config: Self = document.decode()?;
         config.check(document);
@@ -237,8 +237,8 @@ impl Config {
         }
     }
 
-    /// Checks the rules that the types of the keys cannot express. Limits of zero are refused, because such a server
-    /// would refuse every request. Keys that exclude each other are refused too.
+    /// Checks the rules that the types of the keys cannot express. Refuses limits of zero, with which the server would
+    /// refuse every request. Also refuses keys that exclude each other.
     fn check(&self, document: &mut Document<'_>) {
         let mut wrong = |key: &str, reason: &str| document.wrong(key, reason);
         let bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime)

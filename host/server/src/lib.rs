@@ -2,7 +2,7 @@
 //! process.
 //!
 //! A message goes through `process/routes.rs`, a binding, `operations.rs` and the operations of `annex-operations`. The
-//! answer leaves through the same binding. `app.rs` is the only place where all parts are connected.
+//! answer leaves through the same binding. Only `app.rs` connects all parts of the server.
 
 // The future of a request contains the futures of all its steps, which exceeds the default recursion limit.
 #![recursion_limit = "256"]

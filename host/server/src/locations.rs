@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The maximum number of files in the folder of shipped components that are listed.
+/// The maximum number of files that are read from the folder of shipped components to list their names.
 const MAX_SHIPPED: usize = 1_000;
 
 /// The folders of the config, the shipped components and the cache.
@@ -12,7 +12,7 @@ pub struct Locations {
     pub config: PathBuf,
     /// The folder of the components that ship with Annex.
     pub components: PathBuf,
-    /// The folder for compiled components, if the config names none. `None` disables the cache.
+    /// The folder for compiled components if the config does not name one. If this is `None` too, there is no cache.
     pub cache: Option<PathBuf>,
 }
 

@@ -19,7 +19,7 @@ use crate::tenants::Tenants;
 pub(crate) struct Operations<'a> {
     tenants: &'a Tenants,
     headers: &'a HeaderMap,
-    /// The tenant in the path. Only set for a request that also has a field for the tenant.
+    /// The tenant that the path names. Set only for a request that can also name a tenant in a field.
     of_path: Option<&'a str>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Reply {
 }
 
 impl<'a> Operations<'a> {
-    /// The operations for a request with these header fields.
+    /// The operations for a request that has these header fields.
     pub(crate) fn new(tenants: &'a Tenants, headers: &'a HeaderMap) -> Self {
         Self { tenants, headers, of_path: None }
     }
@@ -68,7 +68,7 @@ impl<'a> Operations<'a> {
         Ok(Reply { result, active, place })
     }
 
-    /// Finds the handler of the tenant. Returns the handler and a copy of `call` whose owner has this tenant.
+    /// Finds the handler of the tenant. Returns the handler, and `call` with this tenant set in its owner.
     async fn serving(
         &self,
         mut call: ServiceParameters,
@@ -116,7 +116,7 @@ fn tenant_in(params: Json) -> Result<(Option<String>, Json), A2aError> {
     Ok((Some(tenant), object.to_json().map_err(|error| fault::internal(&error))?))
 }
 
-/// The error for a request whose field names another tenant than its path.
+/// The error for a request that names one tenant in its path and another tenant in a field.
 pub(crate) fn other_than_in_path() -> A2aError {
     A2aError::invalid_field("tenant", "is not the tenant of the path")
 }

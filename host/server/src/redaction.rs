@@ -5,15 +5,16 @@ use serde::de::IgnoredAny;
 
 mod secret_names;
 
-/// The text that stands in the place of a hidden value.
+/// The text that replaces a hidden value.
 const HIDDEN: &str = "[hidden]";
-/// The maximum depth of JSON texts inside JSON texts that redaction parses. A text at a deeper level is hidden as a
+/// The maximum depth to which redaction parses JSON texts inside JSON texts. A text at a deeper level is hidden as a
 /// whole.
 const MAX_TEXTS: usize = 4;
 /// The largest text, in bytes, that redaction parses as JSON. A longer text that begins like JSON is hidden as a whole.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The keys under which a list entry has its name, as in `{"name": "Cookie", "value": "…"}`.
+/// In an object such as `{"name": "Cookie", "value": "…"}`, the keys that can hold the name. The key [`VALUE`] holds
+/// the value of this name.
 const NAMES: [&str; 2] = ["name", "key"];
 const VALUE: &str = "value";
 
@@ -25,10 +26,10 @@ pub(crate) struct Redaction {
 }
 
 impl Redaction {
-    /// Hides the values whose keys match one of these patterns, and no other value. The default of this type hides the
-    /// usual names of secrets in each spelling.
+    /// Hides only the values whose keys match one of these patterns. The `Default` of this type instead hides the
+    /// values whose keys are usual names of secrets, in every spelling.
     ///
-    /// A pattern is a key in which `*` stands for any characters. Upper and lower case are the same. The key includes
+    /// A pattern is a key in which `*` stands for any characters. The case of letters does not matter. The key includes
     /// the prefix of its scope, as in `user:email`.
     pub(crate) fn new(patterns: impl IntoIterator<Item = String>) -> Self {
         Self { patterns: Some(patterns.into_iter().map(|pattern| pattern.to_lowercase()).collect()) }
@@ -96,7 +97,7 @@ impl Redaction {
         is_changed.then_some(shown)
     }
 
-    /// True for a list entry whose name is the name of a secret, such as `{"name": "Cookie", "value": "…"}`.
+    /// True for an object that names a secret in `name` or `key`, such as `{"name": "Cookie", "value": "…"}`.
     fn names_hidden(&self, object: &JsonObject) -> bool {
         let named =
             |key| object.get(key).and_then(|name| name.to::<String>().ok()).is_some_and(|name| self.hides(&name));

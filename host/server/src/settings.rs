@@ -29,8 +29,8 @@ pub(crate) struct Settings {
     authentication: Option<Authentication>,
     access: Option<Access>,
     process: Arc<ProcessParts>,
-    /// Applies a new config to the listener of the server. Set by [`attach`](Settings::attach), because the listener
-    /// exists before the settings.
+    /// Applies a new config to the listener of the server. Empty until [`attach`](Settings::attach) is called, because
+    /// the server can pass this function only after the settings are loaded.
     listener: OnceLock<ConfigListener>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct SettingsOf {
     pub(crate) process: Arc<ProcessParts>,
 }
 
-/// Checked settings, ready to be applied.
+/// New settings that were checked and can be applied.
 pub(crate) struct PreparedSettings {
     /// The config with the checked settings.
     pub(crate) config: Arc<Config>,
@@ -61,7 +61,7 @@ pub(crate) struct SettingsChange {
     pub(crate) turns: TurnBounds,
     /// The new security schemes and requirements of the cards. `None` if unchanged.
     pub(crate) security: Option<SecurityDeclaration>,
-    /// True if the change concerns a setting that the load of an added tenant uses.
+    /// True if one of the changed settings is used when an added tenant is loaded.
     pub(crate) concerns_added: bool,
 }
 
@@ -83,7 +83,7 @@ impl Settings {
         Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Checks the config `read`, and creates everything that the config needs. Applies nothing.
+    /// Checks the new config `read`, and creates everything that this config needs. Does not apply it yet.
     ///
     /// # Errors
     /// The table that cannot be used, and the reason.
@@ -170,7 +170,7 @@ pub(crate) fn task_bounds(config: &Config) -> TaskBounds {
     }
 }
 
-/// Makes the config for the sender of push notifications. It has the addresses that may get notifications.
+/// Makes the config of the sender of push notifications, with the addresses that may get notifications.
 pub(crate) fn notifier_config(push: &PushConfig) -> NotifierConfig {
     NotifierConfig::new(Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only }))
 }

@@ -29,8 +29,8 @@ pub(crate) use loading::{Attempt, LoadPlaces};
 pub use reloading::ReloadError;
 pub(crate) use serving::Serving;
 
-/// The tenants of the config, and the tenants that were added over the API if the config allows them. A clone shares
-/// the same tenants.
+/// The tenants of the config, and the tenants that were added over the API if the config allows them. Clones share one
+/// set of tenants.
 #[derive(Clone)]
 pub(crate) struct OtherTenants {
     pub(crate) named: Arc<Directory<Serving>>,
@@ -60,7 +60,7 @@ impl OtherTenants {
     }
 }
 
-/// The request handlers of the agent of the config itself and of the tenants. A clone shares the same handlers.
+/// The request handlers: of the agent of the config itself, and of each tenant. Clones share one set of handlers.
 #[derive(Clone)]
 pub(crate) struct Tenants {
     own: Arc<RequestHandler>,
@@ -82,8 +82,8 @@ impl Tenants {
         !self.others.is_empty()
     }
 
-    /// The handler of the named tenant, or of the agent of the config itself if `name` is `None`. The error for a
-    /// tenant that the principal may not call is the error for an unknown tenant.
+    /// The handler of the named tenant, or of the agent of the config itself if `name` is `None`. A tenant that
+    /// `principal` may not call is answered as an unknown tenant is.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while the tenant is not served.
@@ -116,7 +116,8 @@ impl Tenants {
         }
     }
 
-    /// Closes the agents of all tenants at the same time, because closing one agent may wait for its peers.
+    /// Closes the agents of all tenants. This happens concurrently, because closing an agent may wait for the agent's
+    /// peers.
     pub(crate) async fn close_agents(&self) {
         let others = self.others.serving().into_iter().map(|(_, serving)| serving.handler);
         let handlers = iter::once(Arc::clone(&self.own)).chain(others);
@@ -135,8 +136,8 @@ fn unknown(name: &str) -> String {
     format!("{name:?} is not known here; take it from the agent card")
 }
 
-/// The installer of the config's own agent, and the installers of all served tenants. Also has the failures of the
-/// tenants that are not served.
+/// The installer of the config's own agent, and the installers of all served tenants. For the tenants that are not
+/// served, it has the reasons.
 pub struct Installers {
     own: Arc<Installer>,
     /// The turn limiter of the agent of the config itself.
@@ -280,8 +281,8 @@ impl Installers {
         whole
     }
 
-    /// Loads the named tenants again. These tenants are served, and one of their settings outside of `[[extension]]`
-    /// has changed. Returns each name with the outcome.
+    /// Loads the tenants in `names` again, which are served, but whose settings have changed outside of
+    /// `[[extension]]`. Returns each name with the outcome.
     async fn load_again(&self, names: Vec<String>) -> Vec<(String, Result<(), TenantFailure>)> {
         let mut tried = Vec::new();
         for name in names {

@@ -1,4 +1,4 @@
-//! The parts that log lines for requests and log lines for turns have in common.
+//! What log lines for requests and log lines for turns have in common.
 
 use std::time::Duration;
 

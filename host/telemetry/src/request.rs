@@ -76,7 +76,7 @@ impl Request {
         self.is_logged
     }
 
-    /// Marks the request as ended: its log line gets no further fields. Returns true for the first call.
+    /// Marks the request as ended: its log line gets no further fields. Returns false if the request had ended before.
     pub fn end(&self) -> bool {
         !self.is_over.swap(true, Ordering::Relaxed)
     }

@@ -34,7 +34,8 @@ pub struct StageTimes {
 /// The clock of a request. Several tasks may work on one request, so a stage can be open several times at once.
 pub(crate) struct Stages {
     began: Instant,
-    /// The time before this moment is already assigned to stages. The moment is in nanoseconds since the beginning.
+    /// The moment up to which all time is already assigned to stages, in nanoseconds since the beginning of the
+    /// request.
     settled: AtomicU64,
     /// For each stage, the number of times that it is open.
     open: [AtomicU32; STAGES],

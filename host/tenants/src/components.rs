@@ -32,8 +32,8 @@ pub enum Upload {
     Stored,
     /// The component was stored already.
     Known,
-    /// The component was not stored, because all components together would exceed the bounds. Holds the number and the
-    /// size of the components that are stored now.
+    /// The component was not stored, because all components together would exceed the bounds. Contains the present
+    /// number of stored components and their present size.
     Full(UploadBounds),
 }
 

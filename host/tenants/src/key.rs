@@ -5,7 +5,7 @@ use crate::TenantStoreError;
 /// The maximum number of bytes of a tenant's name or of a digest.
 pub const MAX_KEY_BYTES: usize = 512;
 
-/// True if `text` can be stored as a name or a digest. A store never has an entry under another text.
+/// True if `text` can be stored as a name or a digest. The stores contain no other names and digests.
 pub(crate) fn is_key(text: &str) -> bool {
     // PostgreSQL has no NUL in texts.
     text.len() <= MAX_KEY_BYTES && !text.contains('\0')

@@ -1,4 +1,4 @@
-//! The three stores in memory. Their content ends with the process.
+//! The three stores in memory. Their content is lost when the process ends.
 
 mod components;
 mod tenants;

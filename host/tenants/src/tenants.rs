@@ -63,8 +63,8 @@ pub enum Expectation {
 pub enum TenantChange {
     /// The change was stored under this number.
     Stored(u64),
-    /// Nothing was changed, because the expectation was wrong. The last change of the tenant has this number; `None` if
-    /// the tenant does not exist.
+    /// Nothing was changed, because the tenant was not as expected. The last change of the tenant has this number;
+    /// `None` if the tenant does not exist.
     Other(Option<u64>),
 }
 

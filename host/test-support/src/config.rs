@@ -21,7 +21,7 @@ const RULES: &str = r#"
     delay_ms = 300
 "#;
 
-/// The config of a test server: a card, usually an agent, and additions of the test.
+/// The config of a test server: a card, usually an agent, and whatever the test adds.
 #[derive(Clone, Debug)]
 pub struct TestConfig(Table);
 
@@ -104,7 +104,7 @@ impl TestConfig {
         TestServer::start(&self.toml()).await
     }
 
-    /// Starts a server with this config and an agent of the test.
+    /// Starts a server with this config and the test's own agent.
     ///
     /// # Errors
     /// When the server does not become ready.

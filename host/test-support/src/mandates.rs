@@ -1,5 +1,5 @@
-//! Signed mandates of agent payments (AP2) for the agent of `examples/catalogue`. They are valid at the time of the
-//! call.
+//! Signed mandates of agent payments (AP2) for the agent of `examples/catalogue`. The mandates are valid at the time at
+//! which [`signed`] is called.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

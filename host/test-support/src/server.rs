@@ -31,8 +31,8 @@ impl TestServer {
         Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None, || ()).await
     }
 
-    /// Starts a server whose config is a file, so that it can be reloaded. Relative paths start at the file's folder. With
-    /// `[admin]`, the admin API also gets a free port.
+    /// Starts a server whose config is a file, so that it can be reloaded. Relative paths start at the file's folder.
+    /// With `[admin]`, the admin API also gets a free port.
     ///
     /// # Errors
     /// When the server does not become ready.
@@ -40,8 +40,8 @@ impl TestServer {
         Self::from_file_and_then(config, agent, || ()).await
     }
 
-    /// Starts a server as [`from_file`](Self::from_file) does. Calls `loaded` after the extensions are loaded and before the
-    /// server is ready.
+    /// Starts a server as [`from_file`](Self::from_file) does. Calls `loaded` after the extensions are loaded and
+    /// before the server is ready.
     ///
     /// # Errors
     /// When the server does not become ready.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Polls until `is_so` returns true, for example after a change that another process makes.
 ///
 /// # Panics
-/// The condition is still false after a minute. The message is `what`.
+/// `is_so` still returns false after a minute. The message of the panic is `what`.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so().await {

@@ -29,9 +29,9 @@ pub fn nearest<'a>(name: &str, accepted: impl IntoIterator<Item = &'a str>) -> O
     is_near.then_some(Nearest { name: nearest, is_sure: distance <= 2 && distance * 3 <= length })
 }
 
-/// Returns the end of an error text about the unknown `name`, such as ``; did you mean `a`? it takes `a`, `b` ``. The text
-/// suggests a similar name if there is one. It lists the accepted names if there are any. `takes` is the text before the list,
-/// such as `it takes`.
+/// Returns a suffix for the error message about the unknown `name`, such as ``; did you mean `a`? it takes `a`, `b` ``.
+/// The suffix suggests a similar name if there is one. It lists the accepted names if there are any. `takes` is the
+/// text before the list, such as `it takes`.
 #[must_use]
 pub fn instead<S: AsRef<str>>(name: &str, accepted: &[S], takes: &str) -> String {
     let meant = nearest(name, accepted.iter().map(AsRef::as_ref));

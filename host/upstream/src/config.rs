@@ -78,7 +78,7 @@ pub enum LostContext {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateMapping {
-    /// The place in the request where the state is sent. Default: the state is not sent.
+    /// Where in the request the state is sent. Default: the state is not sent.
     pub send: Option<StateTarget>,
     /// The metadata key under which the state is sent, or the key of the state in the data part. Required by every target
     /// except `text-part`.
@@ -89,14 +89,14 @@ pub struct StateMapping {
     /// The names of the state keys that are sent, each with its prefix. Default: all keys without a prefix, which
     /// belong to the session alone.
     pub keys: Option<Vec<String>>,
-    /// The place in the answer where changes of the state are read. Default: no changes are read.
+    /// Where in the answer changes of the state are read. Default: no changes are read.
     pub receive: Option<StateSource>,
     /// The metadata key under which changes of the state are read, or the key of the changes in the data part. Default:
     /// the value of `key`.
     pub receive_key: Option<String>,
 }
 
-/// The place in the request where the state is sent.
+/// Where in the request the state is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateTarget {
@@ -110,7 +110,7 @@ pub enum StateTarget {
     TextPart,
 }
 
-/// The place in the answer where changes of the state are read.
+/// Where in the answer changes of the state are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateSource {
@@ -141,7 +141,7 @@ impl ConfigError {
     }
 }
 
-/// The header fields that requests to the upstream get, after they were checked.
+/// The header fields for requests to the upstream, as [`UpstreamConfig::fields`] has checked them.
 pub(crate) struct Fields {
     /// Names of the caller's fields that are forwarded.
     pub(crate) forwarded: Vec<HeaderName>,

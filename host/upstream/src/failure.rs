@@ -44,7 +44,7 @@ pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     error.code == Some(TASK_NOT_FOUND) || error.violations().iter().any(names_context)
 }
 
-/// Maps an error of sending a message. `sent` contains the upstream's ids in the request.
+/// Maps the error of a call that sends a message. `sent` contains the upstream's ids in the request.
 pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     if is_lost_context(&error, sent) {
         let message =
@@ -105,8 +105,8 @@ fn violation(violation: &Violation) -> FieldViolation {
     FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 
-/// The media type that the upstream's error details name. If they name none, the words `of a part`, which take the place of the
-/// media type in the error text.
+/// The media type that the upstream's error details name. If they name none, the words `of a part`, which fit into the
+/// error text at the position of the media type.
 fn content_type(error: &RemoteError) -> String {
     let named = error.details.iter().find_map(|detail| {
         let detail: annex_protocol::JsonObject = detail.to().ok()?;

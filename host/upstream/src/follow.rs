@@ -23,18 +23,18 @@ const SEND_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_m
 /// The first pause before a task is read again. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// The number of failed attempts in a row to read a task after which the turn fails.
+/// A turn fails after this number of failed attempts in a row to read its task.
 const ATTEMPTS: u32 = 5;
-/// The longest time that a message event about a running task waits for its next piece.
+/// The longest time for which a message about a running task is held until its next piece arrives.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// The limit on the bytes of a turn's streams, as a multiple of the limit on its answers. Streams need more bytes, because they
-/// also carry names, ids and escapes.
+/// The limit on the bytes of a turn's streams, as a multiple of the limit on the bytes of the turn's events. Streams
+/// need more bytes, because they also carry names, ids and escapes.
 const STREAM_BYTES: usize = 2;
 /// The maximum size of the keep-alive comments in all streams of a turn together, in bytes.
 const COMMENT_BYTES: usize = 4 << 20;
 
-/// The client's error text if a process of this server stopped after it had sent the message and before it stored the
+/// The error text for the client if a process of this server stopped between sending the message and storing the
 /// upstream's task.
 const NOT_FOLLOWED: &str = "The server stopped while the task ran. It is unknown whether the agent behind it received the \
                             message; send it again.";
@@ -48,7 +48,7 @@ enum Reply {
 /// The next event of a stream; `None` at its end.
 type NextEvent = Result<Option<StreamResponse>, ClientError>;
 
-/// The reason why reading a stream ended.
+/// The reason why no further events of a stream are read.
 enum StreamEnd {
     /// The turn is over, or the stream has no more events.
     Well,
@@ -78,8 +78,8 @@ impl<'a> Follower<'a> {
         Self { upstream, turn, remote, agent, room }
     }
 
-    /// Runs the turn. A turn that begins with a message sends it and relays the answer. A turn that continues an
-    /// existing task only follows the task.
+    /// Runs the turn. If the turn begins with a message, sends the message and relays the answer. If the turn continues
+    /// an existing task, only follows the task.
     pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
         match self.remote.begins_with {
             TurnStart::Message => {}

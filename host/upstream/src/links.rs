@@ -21,8 +21,8 @@ pub(crate) struct Link {
     /// The id of the last status message that this server relayed; only for a task that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shown: Option<MessageId>,
-    /// The artifacts that were relayed, each as a digest of its id and a digest of its content. The newest is last; the
-    /// oldest are dropped beyond a limit.
+    /// The artifacts that were relayed. Each is a digest of the artifact's id and a digest of its content. The newest
+    /// is last. If there are too many, the oldest are dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) artifacts: Vec<(u64, u64)>,
     /// The number of relayed artifacts that came without an id.

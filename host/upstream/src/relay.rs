@@ -27,7 +27,7 @@ use intake::Intake;
 use messages::Messages;
 use outlet::Outlet;
 
-/// The limit on the bytes of all events of a turn, as a multiple of the largest allowed event.
+/// The maximum size of all events of a turn together, as a multiple of the largest allowed event.
 pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
 
 /// The state of one turn's answer while the answer is relayed.
@@ -44,7 +44,7 @@ pub(crate) struct Relay<'a> {
     has_begun: bool,
     artifacts: Artifacts,
     messages: Messages,
-    /// The agent's latest text outside of artifacts.
+    /// The agent's latest text that is not part of an artifact.
     said: String,
     /// The last state that was relayed.
     state: Option<TaskState>,

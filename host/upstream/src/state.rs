@@ -36,7 +36,7 @@ impl StateMapping {
         Ok(())
     }
 
-    /// The keys of the config that have a value in the session, with their values.
+    /// The state keys that are sent, with their values. Keys without a value in the session are omitted.
     fn chosen(&self, session: &Conversation) -> JsonObject {
         let Some(keys) = &self.keys else { return session.own_state() };
         keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
@@ -75,7 +75,7 @@ fn put_in_front(parts: &mut Vec<Part>, text: String) {
     }
 }
 
-/// The objects under `key` in the configured place of an event, in order.
+/// The objects under `key` in an event, in order. `receive` says where in the event they are.
 fn found(receive: StateSource, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
     let in_metadata = |metadata: &Metadata| metadata.get(key).and_then(object);
     match receive {

@@ -40,7 +40,7 @@ pub enum ConnectError {
 pub(crate) struct Upstream {
     pub(crate) config: UpstreamConfig,
     breaker: Breaker,
-    /// True if the last call, or the last request for the card, got an answer.
+    /// True if the upstream answered the last call, or the last request for the card.
     answers: AtomicBool,
     fields: Fields,
     client: Client,

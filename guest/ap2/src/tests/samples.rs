@@ -44,7 +44,7 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-/// Replaces the value at a place.
+/// Replaces the value at the JSON pointer `place`.
 pub(super) fn with(mut whole: Value, place: &str, value: Value) -> Value {
     let (parent, name) = place.rsplit_once('/').unwrap();
     whole.pointer_mut(parent).unwrap()[name] = value;

@@ -27,7 +27,7 @@ const MAX_CALL_BYTES: usize = 1 << 20;
 const MAX_REFUSAL: usize = 1 << 10;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The reason why a model's answer is missing or incomplete. No text contains the key.
+/// The reason why a model's answer is missing or incomplete. The text of the error never contains the API key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AnswerError {
     #[error("the request failed")]

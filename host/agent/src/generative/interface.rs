@@ -13,7 +13,7 @@ pub(super) struct ChatRequest {
     pub(super) body: Value,
 }
 
-/// Adds `member` to the object under `key`. Adds nothing if `member` is `None`.
+/// Sets the member `key` of the object to `member`. Changes nothing if `member` is `None`.
 pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value {
     if let (Value::Object(members), Some(member)) = (&mut object, member) {
         members.insert(key.to_owned(), member);
@@ -59,7 +59,7 @@ pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = V
 }
 
 /// Adds the tools and messages of a prompt to a body, in the form of OpenAI and Ollama. `call` writes a tool call.
-/// `called` returns the member that links a result to its call: the name and the value of the member.
+/// `called` returns the name and the value of the member that links a result to its call.
 pub(super) fn with_chat(
     body: Value,
     prompt: &Prompt,

@@ -1,7 +1,7 @@
-//! Limits the messages that MCP servers send without a request. This client drops such messages, and closes the
-//! connection after too many.
+//! Limits how many messages an MCP server may send without being asked. This client drops such messages, and closes the
+//! connection after too many of them.
 //!
-//! Code that reads bytes limits the size of a message and of a stream. This module limits the number of messages.
+//! The size of a message and of a stream is limited elsewhere, by the code that reads bytes.
 
 use std::error::Error;
 use std::io;
@@ -26,12 +26,12 @@ use tokio::time::Instant;
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
 /// The maximum size of a stream that contains an answer, in bytes.
 pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
-/// The maximum size of the part of the stream after the answer, in bytes.
+/// The maximum number of bytes that a stream may have after the answer.
 const MAX_BEHIND: usize = 64 << 10;
-/// The size that a smaller message counts as, in bytes.
+/// The number of bytes that every smaller message counts as.
 const MIN_MESSAGE: usize = 1 << 10;
-/// The maximum number of requests of the server that are passed to the library during one answer. The library refuses
-/// each request, and sends the refusal in a new request to the server.
+/// The maximum number of the server's own requests that are passed to the library during one answer. The library
+/// refuses each request, and sends the refusal in a new request to the server.
 const MAX_REQUESTS: usize = 4;
 
 /// Texts with more bytes are processed on a separate thread.
@@ -167,7 +167,7 @@ fn cut_off(id: &RequestId) -> Sse {
 pub(super) struct BoundedProgram<T> {
     server: Arc<str>,
     inner: T,
-    /// The number of requests without an answer yet.
+    /// The number of requests that the program has not answered yet.
     asked: usize,
     left: u64,
     since: Instant,
@@ -175,7 +175,7 @@ pub(super) struct BoundedProgram<T> {
 
 const MOST_UNASKED: u64 = 4_096;
 const UNASKED_PER_SECOND: u64 = 100;
-/// The cost of a server's request, because this client must answer it.
+/// What a request of the program costs. It costs more than other messages, because this client must answer it.
 const REQUEST_COST: u64 = 64;
 
 impl<T> BoundedProgram<T> {
@@ -183,7 +183,7 @@ impl<T> BoundedProgram<T> {
         Self { server: server.into(), inner, asked: 0, left: MOST_UNASKED, since: Instant::now() }
     }
 
-    /// Uses up a part of the budget. Returns false if too little is left.
+    /// Takes `cost` from the budget. Returns false if the budget has too little left.
     fn spend(&mut self, cost: u64) -> bool {
         let seconds = self.since.elapsed().as_secs();
         if seconds > 0 {
@@ -195,7 +195,7 @@ impl<T> BoundedProgram<T> {
         left.is_some()
     }
 
-    /// Returns the cost of a message, and true if the message is to be passed to the library.
+    /// Returns what a message costs, and true if the message is to be passed to the library.
     fn judge(&mut self, message: &ServerJsonRpcMessage) -> (u64, bool) {
         match message {
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => match self.asked.checked_sub(1) {

@@ -37,7 +37,7 @@ const MAX_TOOL_BYTES: usize = 4 << 20;
 const MAX_PAGES: usize = 100;
 /// The maximum number of bytes that an error quotes from a server's text.
 const MAX_WORDS: usize = 1 << 10;
-/// A server that ran this long is restarted with the first pause again.
+/// If a server ran at least this long, the pause before its restart is [`FIRST_PAUSE`] again.
 const STEADY: Duration = Duration::from_secs(60);
 /// The environment variables that every program gets. All others may contain secrets.
 const USUAL_VARIABLES: [&str; 10] =
@@ -112,7 +112,7 @@ struct Starter {
 }
 
 impl McpConfig {
-    /// The key of the table that names environment variables: `env` of a program, `token_env` of a URL.
+    /// The config key that names environment variables: `env` for a program, `token_env` for a URL.
     pub fn variables_key(&self) -> &'static str {
         match self.place {
             ServerAddress::Program { .. } => "env",

@@ -36,9 +36,9 @@ const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct BoundedHttp {
     pub(super) server: Arc<str>,
     pub(super) client: reqwest::Client,
-    /// Fires when the transport is dropped, and then ends all requests and streams. This is needed because the library does not
-    /// end them while the server is being initialized. After the initialization the library ends the session itself, with its
-    /// own timeout.
+    /// Fires when the transport is dropped, and then ends all requests and streams. While the server is being
+    /// initialized, the library ends none of them. After the initialization it ends the session itself, with its own
+    /// timeout.
     pub(super) stop: CancellationToken,
 }
 

@@ -1,5 +1,5 @@
-//! A program that speaks MCP on standard input and output, and the processes that it starts. A process that leaves the
-//! program's process group, as with `setsid`, is not ended.
+//! A program that speaks MCP on standard input and output, and the processes that the program starts. A process that
+//! leaves the program's process group, as with `setsid`, is not ended.
 //!
 //! All programs end before this process does ([`end_programs`]), also programs that are still starting.
 
@@ -57,7 +57,8 @@ pub fn kill_programs() {
     }
 }
 
-/// Returns a token that fires at the end of this process. A caller can also cancel this token alone.
+/// Returns a new token that fires at the end of this process. If the caller cancels the token, no other token is
+/// affected.
 pub(super) fn stop_token() -> CancellationToken {
     ENDING.child_token()
 }
@@ -110,8 +111,8 @@ impl Transport<RoleClient> for Program {
         self.transport.send(item)
     }
 
-    /// Returns the next message, or `None` at the end of the program's output. At the end of this process it also
-    /// returns `None`, so that a running start fails.
+    /// Returns the next message, or `None` at the end of the program's output. Also returns `None` at the end of this
+    /// process, so that a running start fails.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         ENDING.run_until_cancelled(self.transport.receive()).await.flatten()
     }
@@ -158,7 +159,8 @@ impl Group {
         }
     }
 
-    /// Waits until the leader has ended, without reaping the leader: its process id stays reserved until then.
+    /// Waits until the leader has ended, without reaping the leader. The leader's process id stays reserved until the
+    /// leader is reaped.
     async fn leader_ended(&self) -> io::Result<()> {
         let Some(leader) = self.id else { return Ok(()) };
         // Before the first look, so that no end is missed.

@@ -10,7 +10,7 @@ pub(super) static OWN: Room = Room(AtomicUsize::new(0));
 /// The memory for tenants' scripts. Each script gets an equal share.
 pub(super) static SHARED: Room = Room(AtomicUsize::new(0));
 
-/// An amount of memory: the number of reserved bytes, of at most [`MAX_BYTES`].
+/// A limited amount of memory. The value is the number of reserved bytes, which is at most [`MAX_BYTES`].
 #[derive(Debug)]
 pub(super) struct Room(AtomicUsize);
 

@@ -19,7 +19,7 @@ use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
 use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
 
-/// The text of the answer to a client that did not send the tool results for which its task waits.
+/// The answer to a client whose message lacks the tool results for which its task waits.
 const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
                         `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
                         of the part.";

@@ -38,7 +38,7 @@ pub enum VerifyError {
     /// The card has no signatures, or its `signatures` do not have the form of section 8.4.2.
     #[error("the card has no signatures")]
     Unsigned,
-    /// None of the signatures names a trusted key and the algorithm of that key in its header.
+    /// No signature has a header that names a trusted key and the algorithm of that key.
     #[error("no signature is by a trusted key")]
     UnknownKey,
     /// A signature names a trusted key, but does not match this card.

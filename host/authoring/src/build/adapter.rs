@@ -1,15 +1,15 @@
 //! The adapter for modules of Go and C, which import WASI preview 1.
 //!
-//! `adapter.wat` is the source, and `world.wit` lists the allowed imports. There are four compiled variants in the same
-//! folder, because a component requests the grants `clock` and `random` only if its world imports them.
+//! `adapter.wat` is the source, and `world.wit` lists the allowed imports. The folder of these two files also has four
+//! compiled variants, because a component requests the grants `clock` and `random` only if its world imports them.
 //! `UPDATE_ADAPTER=1 cargo test adapter` compiles the variants again.
 
 /// The module name of WASI preview 1's imports.
 pub(super) const PREVIEW1: &str = "wasi_snapshot_preview1";
 
-/// The variant of the adapter for a world with these imports. An import is a text such as `wasi:clocks/wall-clock@0.2.12`.
-/// `imports` also lists the dependencies of imports, such as `wasi:clocks/monotonic-clock` for `wasi:http/types`. That
-/// dependency needs no clock in the adapter.
+/// The variant of the adapter for a world with these imports. An import is a text such as
+/// `wasi:clocks/wall-clock@0.2.12`. `imports` also lists the dependencies of imports, such as
+/// `wasi:clocks/monotonic-clock` for `wasi:http/types`. That dependency needs no clock in the adapter.
 pub(super) fn for_imports<'a>(mut imports: impl Iterator<Item = &'a str> + Clone) -> &'static [u8] {
     let has_random = imports.clone().any(|import| import.starts_with("wasi:random/random@"));
     let has_clock = imports.any(|import| import.starts_with("wasi:clocks/wall-clock@"));

@@ -67,8 +67,8 @@ pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str))
     if status.success() { Ok(()) } else { Err(ProjectError::Command { command, status }) }
 }
 
-/// The names of this machine's environment variables that commands do not get. A variable that the project sets is not
-/// among them.
+/// The names of the environment variables of this machine that commands do not get. A variable that the project itself
+/// sets is not in the result.
 fn left_out(project: &Project) -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut names: Vec<String> =

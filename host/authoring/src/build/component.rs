@@ -27,8 +27,8 @@ pub(super) fn world(project: &Project) -> Result<(Resolve, WorldId), String> {
     parsed().map_err(|error| format!("{error:#}"))
 }
 
-/// Returns the component of a build, with the project's manifest in it. If the output `made` is a core module, the module is
-/// converted to a component.
+/// Returns the component of a build, with the project's manifest in it. If the output `made` is a core module, the
+/// module is converted to a component.
 pub(super) fn of(project: &Project, made: &[u8]) -> Result<Vec<u8>, ProjectError> {
     let of = || -> Result<Vec<u8>> {
         let mut component = if is_component(made)? { made.to_vec() } else { componentize(project, made)? };

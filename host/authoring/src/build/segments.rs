@@ -123,7 +123,8 @@ fn segments(section: DataSectionReader<'_>) -> Result<Option<Vec<Segment<'_>>>> 
     Ok(Some(segments))
 }
 
-/// The address ranges of the joined segments. They ascend, with gaps larger than [`LARGEST_GAP`].
+/// The address ranges of the joined segments, in ascending order. The gaps between them are larger than
+/// [`LARGEST_GAP`].
 fn regions(segments: &[Segment<'_>]) -> Vec<Range<usize>> {
     let mut places = segments.iter().map(Segment::place).collect::<Vec<_>>();
     places.sort_by_key(|place| place.start);

@@ -11,14 +11,14 @@ use super::file::{CaseError, CaseFile};
 use super::run::{ReadSettings, Runner, config, play};
 use super::scene::Scene;
 
-/// The turns before the first measured one. They fill the caches, which are empty at first.
+/// The number of turns that run before the first measured turn, to fill the caches.
 const WARM_UP: usize = 20;
 
 /// The settings of a measurement.
 pub struct Measurement<'a> {
     /// The number of measured turns.
     pub turns: usize,
-    /// True to count instructions too. Counting needs another compilation of each component.
+    /// True if instructions are counted too. For this, each component is compiled once more.
     pub instructions: bool,
     /// The keys of an `[[extension]]` without `component`.
     pub settings: &'a Table,
@@ -49,7 +49,7 @@ pub struct Cost {
     pub limits: Limits,
     /// The duration of each turn, in ascending order, including the host's work around the hooks.
     pub turns: Vec<Duration>,
-    /// For each hook, the time that each turn spent in that hook, in ascending order.
+    /// For each hook, the times that the turns spent in the hook, in ascending order.
     pub hooks: Vec<(Hook, Vec<Duration>)>,
     /// The largest linear memory of an instance, in bytes.
     pub memory: usize,

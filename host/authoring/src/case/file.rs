@@ -13,7 +13,8 @@ use super::outcome;
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// The head of the table with the expected outcome. This table is the last one of the file, so that `--update` can replace it.
+/// The head of the table with the expected outcome. This table is the last one of the file, so that `--update` can
+/// replace it.
 const EXPECT: &str = "[expect]";
 
 /// The reason why a case cannot be run.
@@ -58,7 +59,7 @@ pub(super) struct CaseFile {
     #[serde(default)]
     pub(super) given: CaseInputs,
     pub(super) expect: Option<Table>,
-    /// The text before the expected outcome.
+    /// The text of the file before the expected outcome.
     #[serde(skip)]
     head: String,
 }
@@ -77,7 +78,7 @@ pub(super) struct CaseInputs {
     pub(super) metadata: Table,
     /// The URIs of the extensions that the client requests. Default: the URI of the extension under test.
     pub(super) requested: Option<Vec<String>>,
-    /// Parameters of this case. They replace the parameters in the settings that have the same keys.
+    /// Parameters of this case. Each replaces the parameter with the same key in the settings.
     pub(super) parameters: Table,
     /// The values of secrets that the settings name. A secret without a value here gets a placeholder.
     pub(super) secrets: BTreeMap<String, String>,
@@ -193,7 +194,8 @@ impl CaseFile {
         written.map_err(|source| CaseError::File { path: path.to_owned(), source })
     }
 
-    /// The text of the file with `expect` as the expected outcome. Fails if that text would be read as another case.
+    /// The text of the file with `expect` as the expected outcome. Fails if reading this text again would give another
+    /// case.
     pub(super) fn text(&self, expect: &Table) -> Result<String, CaseError> {
         let head = self.head.trim_end();
         let gap = if head.is_empty() { "" } else { "\n\n" };

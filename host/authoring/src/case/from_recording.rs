@@ -13,7 +13,7 @@ use super::recorded::{self, GivenTurn};
 use super::run::Runner;
 use crate::recording::RecordingError;
 
-/// New cases from a recording. Their files have temporary names until all are written.
+/// New cases from a recording. The case files have temporary names until [`finish`](Self::finish).
 pub struct NewCases {
     folder: PathBuf,
     /// True if the folder was created for these cases.
@@ -31,7 +31,7 @@ pub enum NewCase {
         /// The differences between the case and the recorded turn.
         remarks: Vec<&'static str>,
     },
-    /// The component fails in the case, which therefore has no expected outcome yet.
+    /// The component fails in the case. The case therefore has no expected outcome yet.
     Fails {
         /// The name of the case's file.
         name: String,
@@ -56,8 +56,8 @@ impl NewCases {
         Ok(Self { folder: folder.to_owned(), is_new, cases: Vec::new() })
     }
 
-    /// Converts the turn with the number `number`. Runs the case with the runner's component, whose outcome becomes the
-    /// expected one.
+    /// Converts the turn with the number `number` to a case, and runs the case with the runner's component. The outcome
+    /// of this run becomes the expected outcome.
     ///
     /// # Errors
     /// When the file cannot be written, or a case of this name exists.
@@ -110,8 +110,8 @@ impl NewCases {
         Ok(file.into_temp_path())
     }
 
-    /// Gives all case files their final names, and returns the number of files. If a file cannot be renamed, all files keep
-    /// their temporary names.
+    /// Gives all case files their final names, and returns the number of files. If one file cannot be renamed, all of
+    /// them are deleted.
     ///
     /// # Errors
     /// When a file cannot be renamed.

@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     fault: Option<String>,
     delta: Option<JsonObject>,
     parts: Option<Value>,
-    /// The reason for which the extension rejected the turn, so that the agent does not run.
+    /// The reason for which the extension rejected the turn. The agent does not run in a rejected turn.
     pub(super) rejected: Option<String>,
     events: Vec<Value>,
     /// The result of a method.
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     /// The results of a streaming method.
     pub(super) results: Vec<Json>,
     addition: Option<Value>,
-    /// The values that the client's side of an extension returned for the calling program.
+    /// The values that the client's side of the extension returned to the calling program.
     pub(super) told: Vec<Json>,
     log: Vec<String>,
     keys: Map<String, Value>,

@@ -12,7 +12,8 @@ use toml::{Table, Value};
 use super::scene::{BUCKETS, CONTEXT, TASK};
 use super::toml_json;
 
-/// The shortest id, in bytes, that is replaced inside of longer texts. A shorter id could be part of an ordinary word.
+/// The minimum size, in bytes, of an id that is replaced inside of longer texts. A shorter id could be part of an
+/// ordinary word.
 const SURE_ID: usize = 16;
 /// The message id of all cases.
 const MESSAGE: &str = "message-1";
@@ -290,7 +291,7 @@ fn drop_default(table: &mut Table, key: &str, default: &str) {
     }
 }
 
-/// Converts the agent's events to TOML, as they were before the extension changed them.
+/// Converts the agent's events to TOML. The events are as the agent sent them, without the extension's changes.
 fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
     let mut events = Vec::new();
     let mut has_changed = false;

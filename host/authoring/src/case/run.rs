@@ -33,8 +33,8 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Creates a runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read` parses
-    /// them. Compiled components are stored in `cache`.
+    /// Creates a runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read`
+    /// parses them. Compiled components are stored in `cache`.
     ///
     /// # Errors
     /// When the runtime does not start.
@@ -47,7 +47,7 @@ impl<'a> Runner<'a> {
         Self::with(&config(cache), component, settings, read)
     }
 
-    /// Creates a runner as [`Self::new`] does, with this config of the runtime.
+    /// Creates a runner as [`Self::new`] does, but with the given config of the runtime.
     pub(super) fn with(
         config: &RuntimeConfig,
         component: &'a [u8],
@@ -143,14 +143,15 @@ struct Run<'a> {
     outcome: &'a mut Outcome,
 }
 
-/// The most results of a streaming method that a case records. A server needs no limit, because a server does not store
-/// results.
+/// The maximum number of results of a streaming method that a case records. A server has no such limit, because it does
+/// not store results.
 const MAX_RESULTS: usize = 1_000;
 /// The request hooks.
 const WAY_IN: [Hook; 3] = [Hook::Activation, Hook::Message, Hook::State];
 
 impl Run<'_> {
-    /// Runs a turn: the request hooks, the hook for the beginning, and the hooks for each event of the agent.
+    /// Runs a turn: the request hooks, the hook that is called when the turn begins, and the hooks for each event of
+    /// the agent.
     async fn turn(mut self) -> Result<(), CaseError> {
         let only = self.only()?;
         let message = message(self.given)?;
@@ -213,7 +214,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs the hook for the beginning of a turn. Returns true if the agent then runs.
+    /// Runs the hook that is called when a turn begins. Returns true if the hook lets the agent run.
     async fn begins(&mut self, chain: &mut Chain, resumed: bool) -> Result<bool, CaseError> {
         let waits_in = self.given.waits_in.as_deref().map(|name| state(name, "waits_in")).transpose()?;
         let (task, context) = (TaskId::from(TASK), ContextId::from(CONTEXT));
@@ -356,7 +357,7 @@ fn metadata(given: &CaseInputs) -> Result<Metadata, CaseError> {
     metadata.map_err(|error| CaseError::wrong("metadata", error))
 }
 
-/// Converts an entry of the case to an event of the agent. `place` is the index of the entry.
+/// Converts an element of the case's `answer` to an event of the agent. `place` is the index of this element.
 fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError> {
     let AnswerGiven { artifact, state: next, message, event } = answer;
     Ok(match (artifact, next, message, event) {
@@ -420,7 +421,8 @@ fn status(state: TaskState, message: Option<&str>) -> TaskStatusUpdateEvent {
     }
 }
 
-/// Reads the name of a state, with or without `TASK_STATE_`. `key` is the key of the case that has the name, for the error.
+/// Reads the name of a state, with or without `TASK_STATE_`. `key` is the key of the case that has the name, for the
+/// error.
 fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
     let whole = format!("TASK_STATE_{}", name.trim_start_matches("TASK_STATE_").replace('-', "_").to_uppercase());
     serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))

@@ -1,4 +1,4 @@
-//! The host of a case: the extension's view of the turn, and the services that the extension calls.
+//! The host of a case: what the extension sees of the turn, and the services that the extension calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -187,7 +187,8 @@ impl TurnView for Scene {
     }
 }
 
-/// A clock that shows the next time of a list at each reading. The last time repeats.
+/// A clock that returns the next time of a list each time it is read. After the end of the list it returns the last
+/// time.
 struct Times {
     times: Vec<Duration>,
     /// The number of times read so far.
@@ -265,7 +266,8 @@ pub(super) struct Requests {
 
 #[async_trait]
 impl HttpClient for Requests {
-    /// Returns the next response that the case has for this request. After the last response, that response is returned again.
+    /// Returns the next response that the case has for this request. After the last response, that response is returned
+    /// again.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         let line = format!("{} {}", request.method(), request.uri());
         let before = {

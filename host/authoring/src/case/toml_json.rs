@@ -21,7 +21,8 @@ pub(super) fn object(table: &Table) -> Json {
     Json::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect::<Map<_, _>>())
 }
 
-/// Converts a value of a case to JSON. A case writes values that TOML cannot express, such as `null`, as a string with JSON.
+/// Converts a value of a case to JSON. A case writes values that TOML cannot express, such as `null`, as a string with
+/// JSON.
 pub(super) fn of_case(value: &Value) -> serde_json::Result<Json> {
     match value {
         Value::String(text) => serde_json::from_str(text),

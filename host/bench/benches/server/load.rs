@@ -56,7 +56,7 @@ pub(crate) async fn round(
     watch.round(requests)
 }
 
-/// The server's CPU time and the current time when a round began.
+/// The server's CPU time and the wall-clock time at the beginning of a round.
 struct Watch<'a> {
     server: &'a ServerProcess,
     cpu: Duration,

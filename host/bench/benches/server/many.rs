@@ -67,7 +67,7 @@ pub(crate) fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The URI of the extension with this number.
+/// The URI of the extension with the number `number`.
 pub(crate) fn uri(number: usize) -> String {
     format!("https://annex.example/many/{number}")
 }

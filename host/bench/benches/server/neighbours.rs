@@ -14,8 +14,8 @@ pub(crate) const PART: (&str, fn() -> anyhow::Result<()>) =
 
 const ROUNDS: usize = 7;
 const REQUESTS: usize = 2_000;
-/// The duration of each call of the noisy extension on an idle machine, without a pause between calls. Under load a
-/// call takes longer, and the limit is 50 ms.
+/// The duration of each call of the noisy extension on an idle machine. There is no pause between calls. Under load a
+/// call takes longer. The limit on a call is 50 ms.
 const CALL: Duration = Duration::from_millis(25);
 
 fn measure() -> anyhow::Result<()> {

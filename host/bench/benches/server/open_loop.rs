@@ -21,7 +21,7 @@ pub(crate) enum Arrivals {
 /// The number of connections. A server that keeps up with the load never uses all connections at once.
 const CONNECTIONS: usize = 64;
 const TIME: Duration = Duration::from_secs(15);
-/// The duration of the first part of the load. Its requests are not measured, because earlier load affects them.
+/// The duration of the beginning of the load, whose requests are not measured, because earlier load affects them.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 struct Connection {

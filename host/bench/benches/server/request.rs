@@ -16,7 +16,7 @@ pub(crate) struct Request {
     pub(crate) is_streamed: bool,
     /// The URIs of the extensions to activate, separated by commas; empty for none.
     extensions: String,
-    /// The JSON of the members of the message that follow its parts.
+    /// The JSON of those members of the message that come after `parts`.
     metadata: String,
     expected: ExpectedAnswer,
     /// The tenant that the request names; empty for the config's own agent.

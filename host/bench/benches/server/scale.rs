@@ -24,7 +24,7 @@ pub(crate) const PARTS: [(&str, Part); 5] = [
 ];
 
 const ROUNDS: usize = 7;
-/// The number of requests in a round. With many connections there are more, so that each connection has some.
+/// The number of requests in a round. Rounds with many connections have more, so that each connection sends some.
 const REQUESTS: usize = 8_000;
 const REQUESTS_PER_CONNECTION: usize = 8;
 /// The core that a server with only one core uses.

@@ -1,7 +1,7 @@
 //! The number of allocations per request. It is the same on each machine and under any load. A request that becomes
 //! more expensive therefore fails a test, and not only a benchmark.
 //!
-//! `ANNEX_SHOW_ALLOCATIONS=1 cargo test -p annex-bench --test allocations -- --nocapture` shows the places.
+//! `ANNEX_SHOW_ALLOCATIONS=1 cargo test -p annex-bench --test allocations -- --nocapture` shows where they are made.
 #![cfg(test)]
 // The future of a request is one type, which is made of those of all its steps.
 #![recursion_limit = "256"]

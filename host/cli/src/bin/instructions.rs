@@ -69,7 +69,8 @@ fn count_all() -> anyhow::Result<Counts> {
     let cache = tempfile::tempdir()?;
     let mut counts = Counts::new();
     for life in LIVES {
-        // Compiles the component, which cannot be done under valgrind: the process that compiles gives up opening files.
+        // Compiles the component, which cannot be done under valgrind: the process that compiles gives up opening
+        // files.
         run(life, "1", cache.path())?;
         let few = count(life, FEW, cache.path())?;
         let many = count(life, MANY, cache.path())?;
@@ -78,15 +79,15 @@ fn count_all() -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// Counts the instructions of a process that runs `turns` turns. The count begins with the first turn, and includes the end of
-/// the process.
+/// Counts the instructions of a process that runs `turns` turns, from the first turn to the end of the process.
 fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
     let file = cache.join("callgrind.out");
     let mut command = Command::new("valgrind");
     // The work before the turns varies: when an engine starts, a guest loops until the clock of the engine ticks.
     command
         .args(["--tool=callgrind", "--quiet", "--zero-before=*turns_begin*"])
-        // Valgrind runs one thread at a time. Without this the guest that loops may keep the thread that ticks from running.
+        // Valgrind runs one thread at a time. Without this the guest that loops may keep the thread that ticks from
+        // running.
         .arg("--fair-sched=yes")
         .arg(format!("--callgrind-out-file={}", file.display()));
     command.arg(env::current_exe()?).args(["--run", life, &turns.to_string()]).arg(cache);

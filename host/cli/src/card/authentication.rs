@@ -36,7 +36,7 @@ pub(super) fn describe_requirements(card: &AgentCard, text: &mut String) -> fmt:
     }
 }
 
-/// Joins the schemes that one requirement combines, as in `key and token (read, write)`.
+/// Joins the schemes that a client must satisfy together for one requirement, as in `key and token (read, write)`.
 fn together(requirement: &SecurityRequirement) -> String {
     let schemes: Vec<String> = requirement
         .schemes
@@ -49,7 +49,7 @@ fn together(requirement: &SecurityRequirement) -> String {
     if schemes.is_empty() { "nothing".to_owned() } else { schemes.join(" and ") }
 }
 
-/// Describes the credentials that a scheme requires. Also returns the description that the scheme has on the card.
+/// Returns a text about the credentials that a scheme requires, and the description of the scheme on the card.
 fn kind(scheme: &SecurityScheme) -> (String, &Option<String>) {
     match scheme {
         SecurityScheme::ApiKey(key) => {

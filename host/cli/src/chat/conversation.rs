@@ -1,4 +1,4 @@
-//! The state that `annex chat` keeps of a conversation, and the file in which the state is stored.
+//! What `annex chat` keeps of a conversation in memory, and the file that stores the session.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(super) struct Conversation {
     file: Option<PathBuf>,
     /// The exchanges so far: the user's text, and the agent's answer.
     history: Vec<(String, String)>,
-    /// The session states of the last answer that returned any.
+    /// The session states that the agent returned last. An answer without session states leaves them unchanged.
     states: Vec<Json>,
 }
 

@@ -21,7 +21,7 @@ pub(super) fn dropped(shadow: &Shadow) -> String {
     format!("Dropped:\n{}", report(shadow))
 }
 
-/// Writes the outcome of a shadow so far.
+/// Writes the results of a shadow so far.
 pub(super) fn report(shadow: &Shadow) -> String {
     let Shadow { digest, component_version, since, share, turns, agreed, failed, .. } = shadow;
     let mut text = format!(

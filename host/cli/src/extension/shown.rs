@@ -51,7 +51,7 @@ fn summary(extension: &Summary) -> String {
     )
 }
 
-/// Writes the two versions of an extension: the author's version, and the number that the server assigned.
+/// Writes the version that the author gave the extension, and the number that the server gave this version.
 fn version(extension: &Summary) -> String {
     let Summary { component_version, version, .. } = extension;
     format!("version {component_version} (number {version})")

@@ -29,8 +29,8 @@ pub(super) struct Report {
     pub(super) problem: Option<String>,
     /// The schema of the parameters, if the component refused its parameters.
     pub(super) parameter_schema: Option<Json>,
-    /// The `[[extension]]` table for a config. `None` if the component was refused for another reason than its
-    /// parameters.
+    /// The `[[extension]]` table for a config. `None` if the component was refused, unless only its parameters were the
+    /// reason.
     pub(super) config: Option<String>,
 }
 

@@ -13,8 +13,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The longest time that a line waits for the lines after it.
 const DELAY: Duration = Duration::from_millis(50);
 
-/// The number of waiting bytes at which the thread that adds a line writes the whole batch. If the reader of standard error is
-/// too slow, requests wait during this write.
+/// The number of waiting bytes at which the thread that adds a line writes the whole batch. If the reader of standard
+/// error is too slow, requests wait during this write.
 const FULL: usize = 64 << 10;
 
 /// The lines that wait for standard error.
@@ -35,7 +35,7 @@ pub(super) struct Batch<W> {
 struct WaitingLines<W> {
     lines: Vec<u8>,
     sink: W,
-    /// True once a thread writes the lines.
+    /// True once the thread that writes the lines was started.
     has_writer: bool,
 }
 

@@ -49,8 +49,8 @@ where
     }
 }
 
-/// Adds the fields of a span to a JSON object that already has a member. `fields` is the text of a JSON object. If it
-/// is too long, the fields become one string, which is cut.
+/// Adds the fields of a span to a JSON object that already has a member. `fields` is the text of a JSON object. If this
+/// text is too long, it is cut and added as one string.
 fn write_span_fields(line: &mut Writer<'_>, fields: &str) -> fmt::Result {
     match fields.strip_prefix('{').and_then(|fields| fields.strip_suffix('}')) {
         None | Some("") => Ok(()),

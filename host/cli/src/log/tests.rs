@@ -105,8 +105,8 @@ fn a_long_field_is_cut_for_people_and_for_programs() {
     assert_eq!((&line["short"], &line["level"]), (&Value::from("stays"), &Value::from("WARN")));
 }
 
-/// Runs `log` with a batch that waits for `delay`. Returns the text that was written when `log` returned, and the
-/// buffer that later writes reach.
+/// Runs `log` with a batch that waits for `delay`. Returns the text that was written before `log` returned, and the
+/// buffer that gets later writes.
 fn batched(delay: Duration, log: impl FnOnce()) -> (String, SharedBuffer) {
     let kept = SharedBuffer::default();
     let batch: &Batch<SharedBuffer> = Box::leak(Box::new(Batch::new(kept.clone(), delay)));

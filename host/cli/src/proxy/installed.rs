@@ -120,8 +120,8 @@ fn move_secrets(settings: &mut Table, from: &Path, to: &Path) -> anyhow::Result<
     Ok(())
 }
 
-/// Rewrites the path `file`, which is relative to `from`, for a config in `to`. The path stays unchanged if both folders are
-/// equal. Otherwise it becomes absolute.
+/// Rewrites the path `file`, which starts at the folder `from`, for a config in the folder `to`. If both are the same
+/// folder, the path stays unchanged. Otherwise it becomes absolute.
 fn moved(file: &Path, from: &Path, to: &Path) -> anyhow::Result<String> {
     let file = if from == to { file.to_owned() } else { path::absolute(from.join(file))? };
     let text = file.into_os_string().into_string();

@@ -6,8 +6,9 @@ use annex_auth::{ApiKeyConfig, AuthConfig};
 
 use crate::shell;
 
-/// The option of `annex send` for the first key of the config. The key itself is never printed: the shell reads the key
-/// from its file or environment variable. A part that the config does not name is a placeholder in capitals.
+/// The `annex send` option that passes the first API key of the config. The API key is never printed: the shell reads
+/// it from its file or environment variable. If the shell cannot read it, or the config has no API key, a placeholder
+/// in capitals stands for the credentials.
 pub(super) fn option(auth: &AuthConfig, folder: &Path) -> String {
     let name = &auth.api_key_header.name;
     let header = match auth.api_key.first() {

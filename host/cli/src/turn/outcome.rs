@@ -15,7 +15,7 @@ pub(crate) struct Outcome {
     context: Option<ContextId>,
     task: Option<TaskId>,
     status: TaskStatus,
-    /// True if the agent answered by a message instead of a task.
+    /// True if the agent's answer was a message and not a task.
     answered: bool,
     /// The metadata of all events. A later value replaces an earlier value with the same key.
     metadata: Metadata,
@@ -100,8 +100,7 @@ impl Outcome {
         requested.iter().filter_map(|uri| self.metadata.get(&state::key(uri)))
     }
 
-    /// The thing that the task expects from the client, such as an answer; `None` if the task does not wait for the
-    /// client.
+    /// What the task expects from the client, such as an answer; `None` if the task does not wait for the client.
     pub(crate) fn wanted(&self) -> Option<&'static str> {
         match self.status.state {
             TaskState::InputRequired => Some("an answer"),
@@ -119,7 +118,8 @@ impl Outcome {
     /// Checks that a stream did not end before the task.
     ///
     /// # Errors
-    /// When the last state of the task is neither final nor waiting for the client, and no message was the answer.
+    /// When the agent's answer was no message, and the last state of the task is neither final nor a state in which the
+    /// task waits for the client.
     pub(crate) fn check_settled(&self) -> anyhow::Result<()> {
         let state = self.status.state;
         // A stream may end with a message, a final state, or one that waits for the client (A2A 1.0 section 11.7).

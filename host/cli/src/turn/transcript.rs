@@ -13,7 +13,7 @@ const MAX_WORDS: usize = 1 << 20;
 /// Prints an answer, and remembers what was printed.
 #[derive(Default)]
 pub(crate) struct Transcript {
-    /// True if a part of the answer was printed.
+    /// True if anything of the answer was printed.
     begun: bool,
     /// True if the last line of output has no line break yet, because the next event may append to the line.
     line_is_open: bool,
@@ -42,8 +42,8 @@ impl Transcript {
         }
     }
 
-    /// Prints the part of the answer that is not printed yet, and ends an open line. A task that a stream repeats at
-    /// its end is not printed again.
+    /// Prints what is left of the answer, and ends an open line. If a stream repeats its task at the end, that task is
+    /// not printed again.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         if let Some(task) = self.snapshot.take().filter(|_| !self.begun) {
             for artifact in &task.artifacts {

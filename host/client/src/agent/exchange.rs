@@ -1,5 +1,5 @@
-//! One call from beginning to end: the interceptors of the call, and the check on which server may receive the header
-//! fields of the call.
+//! One call from beginning to end. Runs the interceptors, and checks that the server may receive the header fields of
+//! the call.
 
 use std::mem;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Exchange {
     context: Extensions,
 }
 
-/// The state that reads the next event of a stream.
+/// What is needed to read the next event of a stream.
 struct EventReader {
     exchange: Exchange,
     active: Vec<ExtensionUri>,

@@ -40,18 +40,18 @@ pub(crate) struct Text {
 pub(super) struct Form {
     /// Extracts the result from a text, or fails with the agent's error in the text.
     pub(super) read: fn(&str) -> Result<Json, ReadFailure>,
-    /// The place of the result in the text of a success.
+    /// Where the result is in the text of a successful response.
     pub(super) place: ResultPlace,
 }
 
-/// The place of the result in the text of a success.
+/// Where the result is in the text of a successful response.
 #[derive(Clone, Copy)]
 pub(super) enum ResultPlace {
     /// The member `result`, if the object has no `error`.
     Result,
     /// The whole text, if the object has no member `error`.
     Whole,
-    /// Not fixed: only [`Form::read`] can find the result.
+    /// At a position that only [`Form::read`] can find.
     Unknown,
 }
 
@@ -187,8 +187,9 @@ fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
 }
 
 impl Text {
-    /// Creates a text from `url`. JSON values that some readers cannot read are replaced. If `is_told` is false, the log names
-    /// the first replaced value, and `is_told` becomes true.
+    /// Wraps the text of a response or an event that came from `url`. JSON values that some readers cannot read are
+    /// replaced. `is_told` is true if a replacement was logged before. If it is false, this function logs the first
+    /// replaced value and sets `is_told` to true.
     pub(super) fn new(url: Arc<str>, status: StatusCode, text: String, form: Form, is_told: &mut bool) -> Self {
         let is_named = false;
         let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form, is_named } };

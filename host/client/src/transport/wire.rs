@@ -12,7 +12,7 @@ use crate::{Answer, ClientError, Operation, StreamRoom};
 /// A call with all its parameters.
 pub(crate) struct WireCall {
     pub(crate) operation: Operation,
-    /// The request message: the ProtoJSON of one object.
+    /// The ProtoJSON of the request message, which is a JSON object.
     pub(crate) params: String,
     pub(crate) headers: HeaderMap,
     /// The limit on the bytes of a stream; `None` if the stream has no such limit.

@@ -101,7 +101,7 @@ impl Claims {
         }
     }
 
-    /// Records that the message is accepted. The claim then stays.
+    /// Marks the message as accepted. Its claim then stays.
     pub(super) fn accept(&mut self, owner: &Owner, message: &MessageKey) {
         if let Some(claim) = self.claims.get_mut(&key(owner, message)) {
             claim.open = None;

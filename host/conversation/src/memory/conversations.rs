@@ -254,7 +254,7 @@ impl Conversations {
         }
     }
 
-    /// True if there may be slots of this scope. It saves look-ups when no conversation shares state.
+    /// True if there may be slots of this scope. If no conversation shares state, this saves the look-up.
     fn has(&self, scope: Scope) -> bool {
         scope == Scope::Conversation || self.slots.len() > self.count
     }

@@ -8,7 +8,7 @@ use annex_protocol::TaskId;
 use super::tasks::{Rest, TaskSlot};
 use crate::key::Owner;
 
-/// The time since which a task is finished or waits, and the id of the task. In this order the oldest task comes first.
+/// When a task was finished or began to wait, and the id of the task. In this order the oldest task comes first.
 type RestingTask = (i64, TaskId);
 
 /// The tasks of all owners, with the sums that decide which task is dropped.
@@ -152,8 +152,9 @@ impl Shares {
         finished.or_else(|| self.oldest(measure, wanted, |share| &share.waiting))
     }
 
-    /// The oldest resting task of the owner with the largest share. Only owners whose share is at least as large as the share
-    /// of the owner who needs room can lose a task. Scans all owners.
+    /// The oldest finished task, or the oldest waiting task, of the owner with the largest share. `resting` selects
+    /// which of the two. Only owners whose share is at least as large as the share of the owner who needs room can lose
+    /// a task. Scans all owners.
     fn oldest(
         &self,
         measure: Shortage,

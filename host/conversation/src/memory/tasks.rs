@@ -22,7 +22,7 @@ use crate::task::TaskSnapshot;
 /// The time of a status without a timestamp. It is earlier than all other times.
 const NO_TIMESTAMP: i64 = i64::MIN;
 
-/// Tells whether the store may drop a task, and since when the task rests.
+/// Whether the store may drop a task, and since when the task has been finished or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// The task has a turn and stays.
@@ -270,7 +270,7 @@ impl Tasks {
         Ok(consequences)
     }
 
-    /// Marks the task as running or resting.
+    /// Records whether the queue has a turn of the task.
     pub(super) fn set_worked_on(&mut self, id: &TaskId, is_worked_on: bool) {
         let Some(slot) = self.tasks.get_mut(id) else { return };
         self.shares.remove(id, slot);

@@ -1,5 +1,5 @@
-//! Makes the statements of an append. The steps store the conversation, its task, its entries, its state and the claim of its
-//! message.
+//! Makes the statements of an append. The steps store the conversation, the task, the entries, the change of state and
+//! the claim of the message.
 
 use std::collections::BTreeSet;
 use std::ops::RangeFrom;
@@ -27,7 +27,7 @@ use crate::store::{Append, Outcome, Position};
 
 /// The maximum number of entries, of keys and of artifacts in an append that takes one round trip.
 const FEW: usize = 8;
-/// The number of positions that are reserved for the keys of one append, and for its artifacts.
+/// The number of positions that are reserved for the keys of one append. As many are reserved for its artifacts.
 const FEW_POSITIONS: i64 = 8;
 
 /// Returns positions that are greater than the positions of all earlier appends to the conversation.
@@ -42,7 +42,7 @@ pub(super) struct Write {
     pub(super) key: ConversationKey,
     pub(super) at: Position,
     limits: Limits,
-    /// The fence of the writing turn, and the text of this turn in the queue.
+    /// The fence of the writing turn, and the turn in the form in which the column of the queue contains it.
     pub(super) by: Option<(Fence, String)>,
     pub(super) ends: bool,
     /// The statement that locks the row of the conversation. It differs between databases.
@@ -252,7 +252,7 @@ impl Change for Write {
     type Error = AppendError;
 
     /// The append as steps for one round trip. `None` if the append does not fit: it has no turn or no task, deletes
-    /// its task, has shared or removed keys, or has many entries, keys or artifacts.
+    /// its task, changes shared keys or removes keys, or has many entries, keys or artifacts.
     fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
         let (fence, member) = self.by.as_ref()?;
         let own: Vec<_> = self.delta.within(Scope::Conversation).collect();

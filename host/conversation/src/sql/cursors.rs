@@ -1,5 +1,5 @@
-//! Cursors of push notifications. Each change is one statement, so that exactly one of several processes makes the
-//! change.
+//! Cursors of push notifications. Each change is one statement. If several processes try a change at the same time,
+//! exactly one of them makes it.
 
 use annex_database::{Database as _, PostgresDatabase, Row, Value, from_sql};
 use annex_leases::{Replica, is_alive, living_replicas};

@@ -76,8 +76,8 @@ pub(super) async fn enter<D: Leased>(
     Ok(Entrance::Runs(fence.clone(), Box::new(found)))
 }
 
-/// Removes a turn that may be in the queue, because the answer of the database to its entrance was lost. As long as this
-/// process lives, no other process would remove the turn.
+/// Removes a turn that may be in the queue: the database's answer to its entrance was lost. As long as this process
+/// lives, no other process would remove the turn.
 pub(super) fn give_back<D: Leased>(database: Arc<D>, key: ConversationKey, fence: Fence) {
     let replica = fence.replica.clone();
     late::undo(replica, move || {

@@ -1,4 +1,5 @@
-//! Changes whose answer was lost, and that may be made after their caller has given up.
+//! Undoes changes whose answer from the database was lost. The database may still make such a change after its caller
+//! has given up.
 
 use std::time::Duration;
 
@@ -8,12 +9,14 @@ use tokio::time::sleep;
 
 use crate::error::StoreError;
 
-/// The pauses before a change is undone: at once, and again until a statement that was under way is over.
+/// The pauses before the attempts to undo a change. The first attempt is made at once. Before the last attempt, any
+/// statement that was under way has reached its timeout.
 const PAUSES: [Duration; 4] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(10), STATEMENT_TIMEOUT];
-/// The pause after a failure.
+/// The pause after a failed attempt.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Undoes a change of a process that does not know whether it was made. Others undo it once the process has ended.
+/// Undoes a change of this process, which does not know whether the database has made the change. A failed attempt is
+/// repeated until the lease of `replica` ends. After that other processes undo the change.
 pub(super) fn undo<F: Future<Output = Result<(), StoreError>> + Send>(
     replica: Replica,
     undo: impl Fn() -> F + Send + 'static,

@@ -93,7 +93,7 @@ pub(super) const ENTRY_ROW: i64 = 4;
 /// Marks the row about the queue: the turns in the queue, [`LATE`] or an empty text, and the number of events when the turn
 /// entered.
 pub(super) const ENTERED_ROW: i64 = 5;
-/// The text that tells a turn that another turn of its task entered at the same time.
+/// The text in the row about the queue if another turn of the same task entered at the same time.
 pub(super) const LATE: &str = "late";
 
 /// Reads a conversation at one moment: its row, all keys that it sees, and its latest events. `$before` is SQL before the
@@ -133,7 +133,7 @@ macro_rules! select_conversation {
 
 pub(super) const SELECT_CONVERSATION: &str = select_conversation!("", "");
 
-/// Records in the row of the task that a turn of the task has entered a queue. The row of a new task is inserted only if the
+/// Marks the task as having a turn, when the turn has entered a queue. The row of a new task is inserted only if the
 /// turn has to wait.
 macro_rules! take_task {
     () => {
@@ -195,7 +195,7 @@ pub(super) const DELETE_TASK: &str = "DELETE FROM task WHERE id = $1";
 /// Deletes a SUBMITTED task without entries, which was stored only because its turn had to wait.
 pub(super) const FORGET_TASK: &str = "DELETE FROM task WHERE id = $1 AND number = 0";
 
-/// Records that the task has no turn any more.
+/// Marks a task as having no turn any more.
 pub(super) const REST_TASK: &str = "
     UPDATE task SET replica = NULL, epoch = NULL, resume = NULL, attempts = 0, is_accepted = 0, has_begun = 0, is_cancelled = 0
     WHERE id = $1 AND replica = $2 AND epoch = $3";

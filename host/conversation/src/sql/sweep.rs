@@ -44,7 +44,8 @@ pub(super) async fn sweep<D: Leased>(database: &D, retention: &Retention) -> Res
     Ok(swept)
 }
 
-/// Queues that processes have left behind stay for an hour.
+/// Empties the queues that ended processes have left behind, if their conversations have no event, no task and no
+/// change since `before`. Then deletes the rows of conversations that have neither a history nor tasks nor turns.
 async fn forget_left_queues<D: Leased>(database: &D, before: i64) -> Result<(), StoreError> {
     let values = [Value::Int(before), Value::count(BATCH)];
     for row in database.read(upkeep_statements::IDLE_QUEUES, &values).await? {

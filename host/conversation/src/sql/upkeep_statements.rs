@@ -60,7 +60,7 @@ pub(super) const OLD_CONVERSATIONS: &str = "
     WHERE turns = '' AND (position > $1 OR changed_at < $2)
     ORDER BY changed_at LIMIT CAST($3 AS BIGINT)";
 
-/// Queues of conversations in which nobody has said anything, and whose turns have no task yet.
+/// Selects the queues of conversations in which nobody has said anything, and whose turns have no task yet.
 pub(super) const IDLE_QUEUES: &str = "
     SELECT id, turns FROM conversation WHERE number = 0 AND turns <> '' AND changed_at < $1
         AND NOT EXISTS (SELECT 1 FROM task WHERE task.conversation_id = conversation.id)

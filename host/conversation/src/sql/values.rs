@@ -25,24 +25,24 @@ pub(super) fn message<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'
     ]
 }
 
-/// A turn as the text of a queue contains it, for example `<one/7>`.
+/// A turn in the form in which the column of a queue contains it, for example `<one/7>`.
 pub(super) fn member(fence: &Fence) -> String {
     format!("<{}/{}>", fence.replica.id(), fence.epoch)
 }
 
-/// The turns in the text of a queue, in order.
+/// The turns in the column of a queue, in order.
 pub(super) fn members(turns: &str) -> impl Iterator<Item = &str> {
     turns.split_inclusive('>')
 }
 
-/// The id of the replica in the text of a turn.
+/// The id of the replica in a turn of [`members`].
 pub(super) fn replica_of(member: &str) -> &str {
     let inner = member.trim_start_matches('<');
     inner.rsplit_once('/').map_or(inner, |(replica, _)| replica)
 }
 
-/// A number that no process has returned before. Each process counts from a random number. Without that, two turns that
-/// different processes have handed over could be confused, because only their numbers differ.
+/// A number that no process has returned before. Each process counts from a random number. If all processes counted
+/// from 1, two turns that different processes have handed over could be confused, because only their numbers differ.
 pub(super) fn next_number() -> u64 {
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(Uuid::new_v4().as_u64_pair().0 >> 2));
     NEXT.fetch_add(1, Ordering::Relaxed)

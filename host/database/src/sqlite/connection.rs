@@ -135,8 +135,8 @@ impl Connection {
     }
 }
 
-/// Opens the connection and does the work that is sent, until nobody can send any. Ends early if a transaction cannot be rolled
-/// back: only closing the connection ends it then.
+/// Opens the connection and does the work that is sent, until nobody can send any. Ends early if a transaction cannot
+/// be rolled back, because then only closing the connection ends that transaction.
 fn serve(
     file: &Path,
     access: Access,
@@ -221,7 +221,8 @@ impl Session<'_> {
         self.statements.execute(batch)
     }
 
-    /// Leaves the transaction open if it is not to be committed.
+    /// Runs the statements as a transaction. Leaves the transaction open if a number of changed rows is not the
+    /// expected one.
     fn transaction(&mut self, batch: &Batch, expected: &[u64]) -> rusqlite::Result<Outcome> {
         let outcome = self.begin(batch)?;
         if outcome.changes == expected {

@@ -51,7 +51,7 @@ pub(super) struct Statements<'c> {
 
 struct Prepared<'c> {
     statement: Statement<'c>,
-    /// For each parameter, the place of its value among the values of the batch.
+    /// For each parameter, the index of its value among the values of the batch.
     places: Vec<usize>,
 }
 

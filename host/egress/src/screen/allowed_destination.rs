@@ -1,4 +1,4 @@
-//! Hosts and addresses that the operator allows although they are not public.
+//! Hosts and addresses that the operator allows even if they are not public.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use url::Host;
 
-/// A host or a range of addresses that may be called although it is not public. Parsed from a host name
+/// A host or a range of addresses that may be called even if it is not public. Parsed from a host name
 /// (`hooks.internal`), an address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedDestination {

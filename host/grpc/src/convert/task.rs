@@ -9,7 +9,8 @@ use super::{
 };
 use crate::pb;
 
-/// The metadata key of the reason why gRPC cannot carry a task. A list has the reason in place of the task's content.
+/// The metadata key of the reason why gRPC cannot carry a task. In a list, the reason replaces the content of such a
+/// task.
 const NOT_CARRIED: &str = "annex/not-carried";
 
 impl IntoProto<pb::Task> for Task {

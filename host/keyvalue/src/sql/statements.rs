@@ -62,8 +62,8 @@ pub(crate) const PUT_WITH_TIME: &str = concat!(put!(), ", set_at = clock_timesta
 pub(crate) const DELETE: &str =
     concat!("DELETE FROM entry WHERE ", in_bucket!(), " AND key = $6 RETURNING CAST(", size!(), " AS BIGINT)");
 
-/// Adds two numbers to the usage and returns the result. It locks the row, so other writers of the same extension wait
-/// until the transaction ends. Therefore it is the last statement of a transaction.
+/// Adds two numbers to the usage and returns the result. The statement locks the row, so other writers of the same
+/// extension wait until the transaction ends. Therefore it is the last statement of a transaction.
 pub(crate) const COUNT_SCOPED: &str = concat!(
     "INSERT INTO scoped_usage (tenant, extension, keys, bytes) VALUES ($1, $2, $3, $4)",
     add_to_usage!(),

@@ -30,7 +30,7 @@ pub enum WakeError {
 pub struct Hint {
     /// The id of the task.
     pub id: String,
-    /// The number of the last event. 0 if another part of the task changed.
+    /// The number of the last event. With 0, a reader looks for any change of the task.
     pub seq: u64,
 }
 

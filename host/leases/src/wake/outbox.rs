@@ -14,7 +14,7 @@ use super::hints::Hint;
 
 /// The shortest time between two batches.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The maximum number of bytes of a notification's text. PostgreSQL accepts less than 8,000.
+/// The maximum number of bytes in the payload of a notification. PostgreSQL accepts less than 8,000.
 const MAX_BYTES: usize = 7_900;
 /// The maximum number of tasks in the outbox. Hints of further tasks are lost.
 const MAX_WAITING: usize = 10_000;
@@ -24,7 +24,7 @@ const ALONE: Duration = Duration::from_secs(10);
 /// The hints that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// The name of this process in its texts. By this name a process recognises its own texts, and ignores these texts.
+    /// The name of this process in the payloads of its notifications. A process ignores payloads with its own name.
     sender: String,
     waiting: Mutex<HashMap<String, u64>>,
     filled: Notify,
@@ -55,7 +55,8 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Waits until there are hints and the pause after the `last` batch has passed. Returns the hints as texts.
+    /// Waits until there are hints and the pause after the `last` batch has passed. Returns the hints as payloads of
+    /// notifications.
     pub(super) async fn batch(&self, last: Instant) -> Vec<String> {
         loop {
             self.filled.notified().await;
@@ -75,18 +76,18 @@ impl Outbox {
         self.is_alone.store(false, Ordering::Relaxed);
     }
 
-    /// Records that another process may exist.
+    /// Called when another process may exist. Ends [`wait_for_company`](Self::wait_for_company).
     pub(super) fn is_joined(&self) {
         // The permit stays for a caller that begins to wait later.
         self.company.notify_one();
     }
 
-    /// A text without hints, which announces this process.
+    /// A payload without hints, which announces this process.
     pub(super) fn greeting(&self) -> String {
         self.sender.clone()
     }
 
-    /// The hints in a text. `None` if this process sent the text. Empty if the text is longer than the limit.
+    /// The hints in a payload. `None` if this process sent the payload. Empty if the payload is longer than the limit.
     pub(super) fn read(&self, text: &str) -> Option<Vec<Hint>> {
         if text.len() > MAX_BYTES {
             return Some(Vec::new());
@@ -104,7 +105,8 @@ impl Outbox {
     }
 }
 
-/// The hints as texts within the limit. Each text has the sender in the first line and a hint in each further line.
+/// The hints as payloads within the limit. Each payload has the sender in the first line and a hint in each further
+/// line.
 fn texts(sender: &str, told: HashMap<String, u64>) -> Vec<String> {
     let mut texts = Vec::new();
     let mut text = sender.to_owned();

@@ -37,12 +37,12 @@ const TELL: &str = concat!(
 
 const GREET: &str = "SELECT pg_notify('annex_wake', $1)";
 
-/// Wake-ups over a PostgreSQL database: an outbox, readers, and two tasks that send and receive.
+/// Wake-ups over a PostgreSQL database: an outbox, readers, and two tokio tasks, one that sends and one that receives.
 #[derive(Debug)]
 pub struct PostgresWake {
     outbox: Arc<Outbox>,
     readers: Readers,
-    /// The tasks that receive and send hints. Both end when this value is dropped.
+    /// The tokio tasks that receive and send hints. Both end when this value is dropped.
     work: [JoinHandle<()>; 2],
 }
 

@@ -1,8 +1,8 @@
 //! Resumes tasks that an extension interrupted, without a message of the client.
 //!
-//! The interrupted turn is made again: with the original message and owner, and the extensions that were active then. The
-//! message was already checked and stored, so these steps are skipped. An interruption can be ended only once. It ends with the
-//! first turn after the interruption: a resumption, or the turn of the client's next message.
+//! The interrupted turn runs again: with the original message and owner, and the extensions that were active in its
+//! first run. The message was already checked and stored, so these steps are skipped. An interruption can be ended only
+//! once. It ends with the first turn after the interruption: a resumption, or the turn of the client's next message.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -175,7 +175,7 @@ impl RequestHandler {
         }
     }
 
-    /// The active extensions of a turn that is made again. A version that the task has pinned replaces the installed
+    /// The active extensions of a turn that runs again. A version that the task has pinned replaces the installed
     /// version.
     pub(crate) fn active_again(
         &self,

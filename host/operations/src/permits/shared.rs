@@ -1,7 +1,8 @@
 //! Places for turns that all processes share.
 //!
-//! Each process may run a share of a caller's limit without any query. The rest of the limit is kept in the database as places,
-//! and a turn beyond the share takes one of these places. If only one process is alive, its share is the whole limit.
+//! Each process may run a share of a caller's turns without any query. The rest of the caller's limit is kept in the
+//! database as places, and a turn beyond the share takes one of these places. If only one process is alive, its share
+//! is the whole limit.
 
 use std::mem;
 use std::sync::Arc;
@@ -91,8 +92,9 @@ impl SharedPlaces {
         self.processes.load(Ordering::Relaxed).max(1)
     }
 
-    /// The number of turns that this process may run without a place in the database. `turns` is the limit over all processes.
-    /// A single process may run all `turns` in this way. Several processes may together run a quarter of the limit in this way.
+    /// The number of turns that this process may run without a place in the database: its share. `turns` is the limit
+    /// over all processes. The share of a single process is the whole limit. The shares of several processes are
+    /// together at most a quarter of the limit.
     pub(crate) fn own(&self, turns: usize) -> usize {
         match self.processes.load(Ordering::Relaxed) {
             0 | 1 => turns,

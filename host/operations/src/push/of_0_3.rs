@@ -16,13 +16,13 @@ use crate::tasks::long_work::LongWork;
 /// Decides after which events of one reader the task is sent.
 #[derive(Default)]
 pub(super) struct Posts {
-    /// True if an event that requires a notification was read since the last notification.
+    /// True if an event since the last notification requires a notification.
     is_owed: bool,
 }
 
 impl Posts {
-    /// True if the task is sent after this event, which was just read. That is the case if the event ends or interrupts
-    /// the task, and if no further event is ready.
+    /// True if the task is sent now, after this event was read. Two conditions must hold: an event since the last
+    /// notification required one, and this event ends or interrupts the task or no further event is ready.
     pub(super) fn is_due(&mut self, event: &LoggedEvent, reader: &LogReader) -> bool {
         self.is_owed |= is_told(event);
         let is_due = self.is_owed && (rests(event) || !reader.has_next());

@@ -1,10 +1,10 @@
 //! Sends push notifications if several processes share the store. Each event of a task is sent at least once and in order, by
 //! one process at a time.
 //!
-//! A cursor in the store records the last event that a receiver got, and the process that sends. That process reads the events
-//! from the log of the task, even if another process runs the task. It sends an event only after the previous event was
-//! delivered or given up. No other queue is needed. If the process ends, another process continues after the recorded event.
-//! Events that were sent but not recorded are sent again.
+//! A cursor in the store records the last event that a receiver got, and the sending process. The sending process reads
+//! the events from the log of the task, even if another process runs the task. An event is sent only after the previous
+//! event was delivered or given up. No other queue is needed. If the sending process ends, another process continues
+//! after the recorded event. Events that were sent but not recorded are sent again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,10 +46,10 @@ struct Sender {
     config: Arc<TaskPushNotificationConfig>,
 }
 
-/// The next step of a sender after an event.
+/// Whether a sender continues after an event.
 enum Next {
     GoesOn,
-    /// This process no longer has the right to send the remaining events.
+    /// The sender ends. Other processes may send the remaining events, if there are any.
     IsOver,
 }
 
@@ -58,7 +58,7 @@ impl Senders {
         Arc::new(Self { notifier, store, closing, live: Mutex::default(), running: TaskTracker::new() })
     }
 
-    /// Sends the reader's events, starting behind the cursor. Replaces the sender that this process has for the config.
+    /// Sends the reader's events, starting behind the cursor. Replaces this process's earlier sender for the config.
     pub(super) fn start(self: &Arc<Self>, cursor: PushCursor, reader: LogReader) {
         let key = (cursor.task.clone(), cursor.config.id.clone().unwrap_or_default());
         self.stop(&key.0, &key.1);
@@ -83,8 +83,8 @@ impl Senders {
         self.running.spawn(of_tenant(tenant, sent));
     }
 
-    /// Stores the next step for a cursor without sending anything. Runs as a task of its own, so that a failing store
-    /// does not delay other cursors.
+    /// Stores the next step for a cursor without sending anything. Runs as a tokio task of its own, so that a failing
+    /// store does not delay other cursors.
     pub(super) fn settle(self: &Arc<Self>, cursor: PushCursor, wait: Duration, then: PushThen) {
         let mut sender = Sender::new(self, cursor);
         let noted = async move { sender.note(sender.cursor.sent, wait, then).await };
@@ -187,7 +187,7 @@ impl Sender {
         if self.cursor.failures < MAX_PUSH_FAILURES { then } else { PushThen::Leaves }
     }
 
-    /// Stores the progress. Retries until the store has it.
+    /// Stores the progress. Retries until the store has it or the server closes.
     async fn note(&mut self, sent: u64, wait: Duration, then: PushThen) -> Next {
         self.cursor.sent = sent;
         let progress = PushProgress { sent, failures: self.cursor.failures, wait, then };

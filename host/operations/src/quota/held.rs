@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use annex_conversation::Holdings;
 
-/// The divisor for the time of counting: counting takes at most one twentieth of the time.
+/// The divisor that limits the time for counting: counting takes at most one twentieth of the time.
 const SHARE: u32 = 20;
 
 /// The stored sessions, state and keys of a tenant by the last count. All numbers are zero before the first count.
@@ -50,7 +50,7 @@ impl Held {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|due| due <= Instant::now())
     }
 
-    /// Records that a count took `took`. The longer it took, the later the next count.
+    /// Called after a count that took `took`. The longer a count took, the later the next one begins.
     pub(super) fn counted(&self, took: Duration) {
         *self.due.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + took * SHARE);
     }

@@ -23,7 +23,7 @@ pub struct Ledger {
     /// Limits the reads of the Agent Card, which everyone may make. These reads do not count as requests of callers.
     pub(super) card_reads: Bucket,
     cpu: Bucket,
-    /// The charged part of the CPU time, in nanoseconds.
+    /// The CPU time that was already charged or is exempt, in nanoseconds.
     charged: AtomicU64,
     busy: BusyTime,
     pub(super) rates: Rates,
@@ -33,7 +33,7 @@ pub struct Ledger {
     was_asked: AtomicBool,
     /// The running turns of the tenant, including turns that began before the tenant's text was changed.
     turns: Mutex<Weak<TurnCounts>>,
-    /// The part of the usage that was written to the store.
+    /// The usage that was written to the store so far.
     written: Mutex<Consumption>,
 }
 

@@ -16,7 +16,7 @@ const SECONDS_OF_DAY: u64 = 24 * 60 * 60;
 /// The tokens of one tenant.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    /// The tokens that are not part of `known` yet.
+    /// The tokens that were counted since the last settlement and are not in `known` yet.
     new: TokenCount,
     known: Mutex<Known>,
     /// The tokens of all days that this process has counted and moved from `new` to `known`.

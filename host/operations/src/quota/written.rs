@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The default number of hours in a report on usage.
 pub const LATELY: u64 = 24;
-/// The number of hours that are kept.
+/// The number of hours for which the usage of tenants is kept in the store.
 pub const MOST_HOURS: u64 = 7 * 24;
 /// The time between two writes. A process that is killed loses the usage since its last write.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use crate::fault;
 use crate::request_handler::RequestHandler;
 use crate::send_message::entered::Entered;
 
-/// A message with the chain of its extensions, ready to be stored.
+/// A message that the extensions have accepted, with their chain, ready to be stored.
 pub(crate) struct Asked {
     pub(super) entered: Entered,
     pub(super) chain: Chain,

@@ -56,7 +56,8 @@ impl RequestHandler {
         completed(of_same_request(answered).instrument(Span::current())).await
     }
 
-    /// Adds the reference to this handler that the turn keeps. Refuses the message if the handler is about to be dropped.
+    /// Makes the reference to this handler that the turn keeps. Refuses the message if the handler is about to be
+    /// dropped.
     fn upgraded(&self, asked: Asked) -> Result<(Arc<Self>, Asked), Box<Refused>> {
         match self.me.upgrade() {
             Some(handler) => Ok((handler, asked)),

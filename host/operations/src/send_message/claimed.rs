@@ -23,7 +23,8 @@ pub(super) struct Claimed {
     /// The claim of the message. `None` if an anonymous client sent the message without a context id and a task id: nothing
     /// else distinguishes anonymous clients, so a repetition cannot be recognised.
     pub(super) claim: Option<HeldClaim>,
-    /// The replica of this process before the claim. If its lease ends, another process may claim the message.
+    /// The replica that this process was before the claim. If the lease of that replica ends, another process may claim
+    /// the message.
     pub(super) replica: Replica,
 }
 

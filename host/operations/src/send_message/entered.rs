@@ -46,7 +46,7 @@ pub(crate) struct Accepted {
     pub(crate) counted: TaskTrackerToken,
 }
 
-/// The standing of a turn in the queue.
+/// Whether a turn that has entered the queue runs now or waits.
 pub(crate) enum QueueStanding {
     Runs(Box<Entered>),
     Waits(Box<Accepted>),

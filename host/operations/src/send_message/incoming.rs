@@ -18,7 +18,7 @@ use crate::views::turn_task::TurnTask;
 /// A message with its conversation and its task. All steps of SendMessage use it.
 pub(crate) struct Incoming {
     pub(crate) call: ServiceParameters,
-    /// The URIs that activate the same extensions if the turn is made again.
+    /// The URIs that activate the same extensions if the turn runs again.
     pub(crate) lasting: Vec<ExtensionUri>,
     pub(crate) operation: &'static str,
     pub(crate) request: SendMessageRequest,
@@ -127,7 +127,7 @@ impl Incoming {
         annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
     }
 
-    /// Takes over the task id that another process had chosen for the message.
+    /// Replaces the task id by the one that another process had chosen when it claimed the message.
     pub(super) fn take_task_id(&mut self, task: &TaskId) {
         // A message that continues a task has the same task id in both processes.
         if *task != self.task_id {
@@ -137,7 +137,7 @@ impl Incoming {
         }
     }
 
-    /// The parts of the turn that extensions may see.
+    /// What the extensions of the turn may see of it.
     pub(crate) fn visible<'a>(&'a self, conversation: &'a Conversation) -> VisibleTurn<'a> {
         VisibleTurn { conversation, task: &self.turn_task, steps: &self.steps }
     }

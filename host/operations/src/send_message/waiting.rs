@@ -27,7 +27,8 @@ use crate::tasks::record::TaskRecord;
 use crate::tasks::running_turn::RunningTurn;
 use crate::turn::{Outcome, Running, TaskOutcome, TurnResult, closing_event};
 
-/// The status message of a task whose turn waited in a process that has ended.
+/// The status message of a task whose turn still waits when its server shuts down, and whose store ends with the
+/// server.
 const SHUTTING_DOWN: &str = "The server is shutting down; send the message again.";
 /// The status message of a task whose message was refused for a reason that cannot be stored.
 const UNSTORED: &str = "The message was refused, and the reason cannot be stored with it.";
@@ -43,7 +44,7 @@ enum Comes {
 }
 
 impl RequestHandler {
-    /// Answers the client of an accepted message with its task. The turn waits in a task of its own.
+    /// Answers the client of an accepted message with its task. The turn waits in a tokio task of its own.
     pub(super) async fn wait_for_turn(&self, mut accepted: Accepted) -> Result<Outcome, A2aError> {
         let call = accepted.incoming.call.clone();
         let push_config = accepted.incoming.request.configuration.task_push_notification_config.take();
@@ -58,7 +59,7 @@ impl RequestHandler {
         Ok(Outcome::Task(outcome))
     }
 
-    /// Shows the accepted task to other requests, with a turn that can be cancelled.
+    /// Makes the accepted task available to other requests, with a turn that can be cancelled.
     fn show_accepted(&self, accepted: &mut Accepted) -> (Arc<TaskRecord>, CancellationToken) {
         let cancel = CancellationToken::new();
         let turn = RunningTurn::new(cancel.clone(), accepted.queued.fence().clone(), true);
@@ -79,7 +80,7 @@ impl RequestHandler {
         (record, cancel)
     }
 
-    /// Waits in the queue with a turn that a process has left there when the process ended.
+    /// Waits in the queue for a turn that an ended process has left there.
     pub(crate) fn wait_again(&self, mut accepted: Accepted) -> Result<Running, A2aError> {
         let shown = self.show_accepted(&mut accepted);
         self.run_when_it_comes(accepted, shown)
@@ -170,7 +171,8 @@ impl RequestHandler {
         }
     }
 
-    /// Ends the task of an accepted message that is refused now. A task that waited before keeps waiting.
+    /// Ends the task of an accepted message that is refused now. A task that waited for its client before goes on
+    /// waiting.
     pub(crate) async fn reject(&self, refused: Refused) {
         let Refused { entered, error } = refused;
         let Entered { incoming, conversation, .. } = entered;
@@ -216,8 +218,8 @@ impl RequestHandler {
         self.show_end(record, &fence, (&entries, task, state), ended);
     }
 
-    /// Shows the last entries of an accepted message to the readers of its task. The turn has left the queue with these
-    /// entries.
+    /// Passes the last entries of an accepted message to the readers of its task. The turn has left the queue with
+    /// these entries.
     fn show_end(
         &self,
         record: &Arc<TaskRecord>,

@@ -12,7 +12,7 @@ use crate::tasks::long_work::LongWork;
 /// The number of events that one query reads from the store. The number is small, because each stream keeps these
 /// events in memory until its client has read them.
 const BATCH: u64 = 8;
-/// The maximum number of bytes of JSON that are read together. One larger event is read alone.
+/// The maximum number of bytes of JSON that one query reads. A larger event is read alone.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// A range of a task's stored events, which are read when they are needed.

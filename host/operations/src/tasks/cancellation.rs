@@ -21,11 +21,11 @@ use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
 use crate::tasks::record::{self, TaskRecord};
 
-/// The name of the operation, as hooks get it.
+/// The name of the operation that the hooks get.
 const OPERATION: &str = "CancelTask";
 /// The longest wait for another process to cancel its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The time between two checks of the task.
+/// The time between two checks whether the other process has cancelled the task.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl RequestHandler {

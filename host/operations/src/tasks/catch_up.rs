@@ -1,8 +1,9 @@
 //! Polls a remote agent about waiting tasks, which the agent may continue without a message of the client, for example after a
 //! login in a browser or an approval in a console (A2A 1.0 section 7.6.1).
 //!
-//! The remote agent sends no notification. It is polled when a client reads the task or sends a message to it, and periodically
-//! while the task's events have a reader. A task that has continued is followed in a turn of its own.
+//! The remote agent sends no notification. The agent is polled when a client reads the task or sends a message to the
+//! task, and periodically while the task's events have a reader. A task that has continued is followed in a turn of its
+//! own.
 
 use std::sync::Arc;
 use std::time::Duration;

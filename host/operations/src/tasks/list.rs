@@ -60,8 +60,8 @@ fn cursor(token: Option<&str>) -> Result<Option<TaskCursor>, A2aError> {
     token.map(|token| token.parse().map_err(unknown)).transpose()
 }
 
-/// Checks that an anonymous caller names a context. Only ids separate the tasks of anonymous clients, so ids are not
-/// given out.
+/// Checks that an anonymous caller names a context. An anonymous client is recognised only by the ids that it knows, so
+/// the server gives out no ids of other contexts.
 fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aError> {
     if request.context_id.is_some() || !owner.principal.is_empty() {
         return Ok(());

@@ -66,7 +66,7 @@ struct Written {
 enum LogEnd {
     /// The task has reached a final state.
     Finished,
-    /// Further events cannot be shown.
+    /// Readers cannot get further events, because of this error.
     Broken(A2aError),
 }
 

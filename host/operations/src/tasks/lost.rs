@@ -13,7 +13,7 @@ use crate::looks::look_until;
 use crate::tasks::record::TaskRecord;
 use crate::tasks::{Tasks, queues};
 
-/// The time between two queries.
+/// The time between two searches for lost turns and for requests to cancel.
 const LOOK: Duration = Duration::from_millis(500);
 /// The maximum number of turns in one query.
 const AT_ONCE: usize = 100;

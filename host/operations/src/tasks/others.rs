@@ -15,9 +15,9 @@ use crate::looks::look_until;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
-/// The time between two queries.
+/// The time between two searches for events that other processes have stored.
 const LOOK: Duration = Duration::from_secs(1);
-/// The maximum number of tasks that are read at the same time after notifications that they have changed.
+/// The maximum number of tasks that are read at the same time because other processes sent hints about them.
 const AT_ONCE: usize = 4;
 /// The maximum number of tasks in one query.
 const FOLLOWED: usize = 1_000;
@@ -59,7 +59,7 @@ impl Tasks {
         }
     }
 
-    /// Reads the new events of tasks that have a reader and no turn in this process.
+    /// Reads the new events of all tasks that have a reader, but no turn in this process.
     async fn read_on(&self) -> Result<(), StoreError> {
         let followed = self.followed();
         for followed in followed.chunks(FOLLOWED) {
@@ -108,7 +108,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// The records with a reader and without a turn in this process, each with the number of its last event.
+    /// The records that have a reader, but no turn in this process. Each comes with the number of its last event.
     fn followed(&self) -> Vec<(Arc<TaskRecord>, u64)> {
         let live = self.live();
         let followed = live.records.values().filter(|record| !record.is_running() && record.has_readers());

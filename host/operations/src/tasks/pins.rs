@@ -35,7 +35,7 @@ struct PinnedVersions {
 struct Pinned {
     owner: Owner,
     extensions: Vec<Arc<Extension>>,
-    /// The stored text of these pins.
+    /// The pins as they are stored with the task.
     text: Arc<str>,
 }
 
@@ -77,7 +77,8 @@ impl Pins {
         Some(text)
     }
 
-    /// The versions that a stored text pins for the owner's task. Versions that this process does not have are missing.
+    /// The versions that the stored pins in `text` name for the owner's task, except versions that this process does
+    /// not have.
     pub(crate) fn of(&self, owner: &Owner, task: &TaskId, text: &Arc<str>) -> Vec<Arc<Extension>> {
         let mut state = self.lock();
         if let Some(pinned) = state.tasks.get(task).filter(|pinned| pinned.text == *text) {

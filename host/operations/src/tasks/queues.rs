@@ -8,14 +8,14 @@ use annex_conversation::{ConversationKey, ConversationStore};
 use annex_leases::wake::Wake;
 use sha2::{Digest, Sha256};
 
-/// The beginning of each hint about a queue. No task id begins like this.
+/// The prefix of each hint about a queue. No task id begins with it.
 const PREFIX: &str = "queue ";
 
 /// The queues in which turns of this process wait, by the names of their hints.
 #[derive(Default)]
 pub(super) struct WaitingQueues(Mutex<HashMap<String, (ConversationKey, usize)>>);
 
-/// A turn that waits. Dropping it forgets the turn.
+/// The registration of a waiting turn. Dropping it ends the registration.
 pub(crate) struct WaitingTurn<'a> {
     queues: &'a WaitingQueues,
     name: String,

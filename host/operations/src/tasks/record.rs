@@ -1,7 +1,8 @@
 //! The record of one unfinished task: its current state, its log, and the means to cancel it.
 //!
-//! A record shows what is stored. A turn of this process stores its entries and shows them here. If no turn runs in this
-//! process, the record is updated from the store periodically while it has a reader (`others.rs`).
+//! A record contains only what is stored. A turn of this process stores its entries, and then adds them to the record
+//! for its readers. If no turn runs in this process, the record is updated from the store periodically while it has a
+//! reader (`others.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -22,7 +23,7 @@ use crate::tasks::backlog::Backlog;
 use crate::tasks::log::{LogReader, TaskLog};
 use crate::tasks::running_turn::RunningTurn;
 
-/// The number and the bytes of entries that one query reads.
+/// The limits on one query for entries: the number of entries, and the bytes of their JSON.
 const CATCH_UP: (usize, usize) = (100, 8 << 20);
 
 /// The current task, and a reader of all later events.
@@ -43,7 +44,7 @@ pub(crate) struct TaskRecord {
     wake: Arc<dyn Wake>,
     is_shared: bool,
     limits: TaskLimits,
-    /// Locked while entries of other processes are read, so that each entry is shown once and in order.
+    /// Locked while entries of other processes are read, so that readers get each entry once and in order.
     reading: tokio::sync::Mutex<()>,
     /// The time of the last poll of the upstream about this task. Locked during the poll and during the turn that
     /// follows the task.
@@ -59,7 +60,7 @@ struct RecordState {
     number: u64,
     /// The versions of extensions for the next turn, as they are stored.
     pins: Option<Arc<str>>,
-    /// The log of the task. `None` once the task is finished, or cannot be shown any further.
+    /// The log of the task. `None` once the task is finished, or once readers cannot get further events.
     log: Option<Arc<TaskLog>>,
     /// The turn of the task in this process. `None` if no turn runs or waits here.
     turn: Option<RunningTurn>,
@@ -68,7 +69,7 @@ struct RecordState {
 }
 
 impl RecordState {
-    /// A subscription. It has a reader if `is_wanted` is set and further events may come.
+    /// A subscription to the task from now on. It has a reader if `is_wanted` is set and further events may come.
     fn subscription(&self, is_wanted: bool) -> Subscription {
         let reader = self.log.as_ref().filter(|_| is_wanted).map(TaskLog::tail);
         Subscription { snapshot: self.task.clone(), seq: self.number, reader }
@@ -179,7 +180,7 @@ impl TaskRecord {
         state.turn.is_none() && state.is_worked_on
     }
 
-    /// The number of the last shown entry. `None` while entries are being read.
+    /// The number of the last entry in the record. `None` while entries are being read from the store.
     pub(super) fn last(&self) -> Option<u64> {
         let _reading = self.reading.try_lock().ok()?;
         Some(self.lock().number)
@@ -194,7 +195,7 @@ impl TaskRecord {
         self.lock().log.as_ref().is_some_and(|log| log.has_readers())
     }
 
-    /// True if the task was deleted, or cannot be shown any further.
+    /// True if the task was deleted, or if readers cannot get its further events.
     pub(crate) fn is_gone(&self) -> bool {
         let state = self.lock();
         state.log.is_none() && !state.task.state().is_terminal()
@@ -237,19 +238,19 @@ impl TaskRecord {
         }
     }
 
-    /// Records that a turn of this process has entered the queue. No other turn works on the task then.
+    /// Called when a turn of this process has entered the queue. From then on no other turn works on the task.
     pub(crate) fn is_entered(&self) {
         self.lock().is_worked_on = false;
     }
 
-    /// Records that the client of the turn has its answer.
+    /// Called when the client of the turn has its answer. Wakes the waiters of [`decided`](Self::decided).
     pub(crate) fn decide(&self) {
         if let Some(turn) = &mut self.lock().turn {
             turn.decide();
         }
     }
 
-    /// Waits until it is known whether the turn answers with its task.
+    /// Waits until the turn has decided whether it answers with its task.
     pub(crate) async fn decided(&self) {
         let decided = self.lock().turn.as_mut().and_then(RunningTurn::decided);
         if let Some(decided) = decided {
@@ -298,7 +299,7 @@ impl TaskRecord {
         self.snapshot().check_message(&self.limits, message)
     }
 
-    /// Ends the log of a task that cannot be shown any further. Readers get the stored events and then the error.
+    /// Ends the log of a task whose further events cannot be read. Readers get the stored events and then the error.
     pub(crate) fn break_off(&self, error: A2aError) {
         if let Some(log) = self.lock().log.take() {
             log.break_off(error);
@@ -356,14 +357,14 @@ impl TaskRecord {
         }
     }
 
-    /// Reads and shows the entries that other processes have stored.
+    /// Reads the entries that other processes have stored, and adds them to the record.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let _reading = self.reading.lock().await;
         self.catch_up().await
     }
 
-    /// Reads and shows the entries that other processes have stored. Also reads the number of the last entry and whether a turn
-    /// works on the task. False if the task was deleted.
+    /// Reads the entries that other processes have stored, and adds them to the record. Also reads the number of the
+    /// last entry and whether a turn works on the task. False if the task was deleted.
     pub(crate) async fn refresh_all(&self) -> Result<bool, StoreError> {
         let _reading = self.reading.lock().await;
         self.reload().await
@@ -404,8 +405,8 @@ impl TaskRecord {
         }
     }
 
-    /// Shows entries that this process has stored. `task` includes the entries, and `number` is the number of the last
-    /// entry.
+    /// Adds entries that this process has stored to the record. `task` includes the entries, and `number` is the number
+    /// of the last entry.
     pub(crate) fn show(&self, entries: &[Entry], number: u64, task: TaskSnapshot) {
         let first = number.saturating_sub(entries.len() as u64).saturating_add(1);
         self.show_numbered((first..).zip(entries), number, task);

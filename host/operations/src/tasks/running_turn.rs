@@ -8,16 +8,16 @@ pub(crate) struct RunningTurn {
     /// Cancels the turn.
     pub(super) cancel: CancellationToken,
     pub(super) fence: Fence,
-    /// A signal, sent by cancelling the token, that the turn has ended. Created for the first waiter.
+    /// The token that is cancelled when the turn has ended. Created for the first waiter.
     over: Option<CancellationToken>,
-    /// A signal, sent by cancelling the token, that it is known whether the turn answers with its task. Created for the
-    /// first waiter.
+    /// The token that is cancelled when the turn has decided whether it answers with its task. Created for the first
+    /// waiter.
     decided: Option<CancellationToken>,
     is_decided: bool,
 }
 
 impl RunningTurn {
-    /// Creates the entry for a turn. `is_decided` is true if the client already has its task.
+    /// Creates the value for a turn that begins or waits. `is_decided` is true if the client already has its task.
     pub(crate) fn new(cancel: CancellationToken, fence: Fence, is_decided: bool) -> Self {
         Self { cancel, fence, over: None, decided: None, is_decided }
     }
@@ -27,12 +27,13 @@ impl RunningTurn {
         self.over.get_or_insert_default().clone()
     }
 
-    /// A token that is cancelled when it is known whether the turn answers with its task. `None` if that is known.
+    /// A token that is cancelled when the turn has decided whether it answers with its task. `None` if the turn has
+    /// decided already.
     pub(super) fn decided(&mut self) -> Option<CancellationToken> {
         (!self.is_decided).then(|| self.decided.get_or_insert_default().clone())
     }
 
-    /// Records that the client has its answer, and wakes the waiters.
+    /// Called when the client has its answer. Wakes the waiters.
     pub(super) fn decide(&mut self) {
         self.is_decided = true;
         if let Some(decided) = self.decided.take() {

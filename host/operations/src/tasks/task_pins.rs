@@ -40,7 +40,7 @@ pub(crate) struct Interruption {
 }
 
 impl TaskPins {
-    /// The pins of a stored text. A text that this version of the software does not write has no pins.
+    /// Reads stored pins. Returns no pins for a text that this version of the software does not write.
     pub(crate) fn parse(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }

@@ -127,7 +127,8 @@ impl Turn {
         self.append_last(&last).await
     }
 
-    /// Makes the end of the turn known in this process. The turn has already left the queue.
+    /// Ends the turn in this process: counts it and updates the record of its task. The turn has already left the
+    /// queue.
     async fn conclude(mut self) -> TurnResult {
         self.stage = Stage::Ended;
         let tasks = &self.handler.process.tasks;

@@ -50,7 +50,7 @@ impl Turn {
         }
     }
 
-    /// The state of the task after a refusal by the agent: a task that waited keeps waiting.
+    /// The state of the task after a refusal by the agent: a task that waited for its client goes on waiting.
     pub(super) fn after_refusal(&self) -> TaskState {
         match self.record.task_state() {
             state if state.is_interrupted() => state,

@@ -1,4 +1,4 @@
-//! Runs a turn: first inside the request, and in a task of its own once the turn has to wait.
+//! Runs a turn: first inside the request, and in a tokio task of its own once the turn has to wait.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ struct BrokeOff;
 
 impl Turn {
     /// Begins the turn. A client that disconnects does not end the turn. A turn that never waits runs to its end in
-    /// this call and needs no task of its own.
+    /// this call and needs no tokio task of its own.
     pub(crate) fn begin_running(self) -> Running {
         let tracker = self.handler.process.running.clone();
         // The turn may run inside its client's request, which a panic of the agent must not end. Dropping the turn

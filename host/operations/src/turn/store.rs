@@ -30,7 +30,7 @@ impl Turn {
         }
     }
 
-    /// Stores entries and shows them to the readers of the task.
+    /// Stores entries, and then passes them to the readers of the task.
     pub(super) async fn append(&mut self, entries: &[Entry]) -> Result<(), AppendError> {
         let conversation = &self.context.conversation;
         let appended = conversation.append(entries).await?;

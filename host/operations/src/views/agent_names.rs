@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct AgentNames(Arc<RwLock<HashMap<String, Arc<str>>>>);
 
 impl AgentNames {
-    /// Records that this agent serves the tenant.
+    /// Stores the name of the agent that serves the tenant.
     pub fn set(&self, tenant: &str, agent: &str) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.to_owned(), agent.into());
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-/// The shortest text of an object that has a key twice.
+/// The length in bytes of the shortest object that has a key twice.
 const SHORTEST: usize = r#"{"":0,"":0}"#.len();
 /// The maximum number of keys of an object that are compared one by one. Larger objects get an index.
 const COMPARED: usize = 16;
@@ -25,11 +25,11 @@ pub(super) struct RepeatedKey {
 pub(super) struct RepeatedKeys<'a> {
     json: &'a str,
     at: usize,
-    /// True where the next string is a key.
+    /// True if the next string is a key.
     is_key: bool,
     /// The arrays and objects around `at`.
     open: SmallVec<[OpenContainer<'a>; 8]>,
-    /// The keys of all objects in `open`. The keys of the innermost object come last.
+    /// The keys so far of all objects in `open`. The keys of the innermost object come last.
     keys: SmallVec<[Key<'a>; COMPARED]>,
 }
 

@@ -4,7 +4,7 @@
 ///
 /// - `required`: the field is written even with its default value.
 /// - `optional`: unreadable parts are skipped on reading (`lenient.rs`).
-/// - `lenient`: the field is `required` and `optional` in this sense.
+/// - `lenient`: `required` and `optional` together.
 macro_rules! message {
     (@required) => { false };
     (@required required) => { true };

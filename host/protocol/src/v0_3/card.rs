@@ -26,7 +26,8 @@ pub struct AgentCard<'a> {
 }
 
 impl<'a> AgentCard<'a> {
-    /// The 0.3 form of `card`. Its main interface is the first interface that speaks 0.3. `None` if no interface speaks 0.3.
+    /// The 0.3 form of `card`. The first interface on `card` that speaks 0.3 becomes the main interface. `None` if no
+    /// interface speaks 0.3.
     pub fn of(card: &'a crate::AgentCard) -> Option<Self> {
         Some(Self {
             common: card.into(),

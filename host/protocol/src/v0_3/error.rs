@@ -9,8 +9,8 @@ use crate::error_text::unknown_extensions;
 use crate::jsonrpc::RequestId;
 use crate::{A2aError, Json};
 
-/// The JSON-RPC code that a client of 0.3 gets. Codes of extensions and of the server stay the same. Two errors of 1.0 do not
-/// exist in 0.3:
+/// The JSON-RPC code that a client of 0.3 gets. Codes of extensions and of the server are the same as in 1.0. Two
+/// errors of 1.0 do not exist in 0.3:
 ///
 /// - For an unsupported version, and for a path of another version, the code is an internal error (-32603), as in the official
 ///   SDKs.

@@ -43,7 +43,7 @@ impl<'a> From<&'a crate::Message> for Message<'a> {
     }
 }
 
-/// The name of the role. 0.3 knows only two roles. A message of a server without a role gets the role of the agent.
+/// The name of the role. 0.3 knows only two roles. If a server's message has no role, it gets the role of the agent.
 fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",

@@ -7,6 +7,6 @@ pub const VERSION: &str = "0.3";
 /// The version in the field `protocolVersion` of a 0.3 card.
 pub const CARD_VERSION: &str = "0.3.0";
 
-/// The header of 0.3 with extensions: in a request the extensions that the client requests, and in a response the extensions
-/// that were active. In 1.0 the header is [`A2A_EXTENSIONS`](crate::service::A2A_EXTENSIONS).
+/// The header of 0.3 that lists extensions: in a request those that the client requests, and in a response those that
+/// were active. In 1.0 the header is [`A2A_EXTENSIONS`](crate::service::A2A_EXTENSIONS).
 pub const X_A2A_EXTENSIONS: &str = "x-a2a-extensions";

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::proto_json::readable;
 use crate::{AuthenticationInfo, ListTaskPushNotificationConfigsResponse, Secret, TaskId};
 
-/// A push notification config with its task, written as 0.3 JSON.
+/// A push notification config and the id of its task, written as 0.3 JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskPushNotificationConfig<'a> {

@@ -86,14 +86,14 @@ fn field_of_message(field: &str) -> String {
     field.replace("authentication.scheme", "authentication.schemes").replace(".raw", ".file.bytes")
 }
 
-/// Renames the fields in an error about a message. The message was read by [`send_message`], and the new names are the names in
-/// 0.3.
+/// Converts an error about a message that [`send_message`] has read: the fields in the error get the names that they
+/// have in 0.3.
 pub fn refusal_of_message(error: A2aError) -> A2aError {
     renamed(error, field_of_message)
 }
 
-/// Renames the fields in an error about a config. The config was read by [`create_push_config`], and the new names are the
-/// names in 0.3.
+/// Converts an error about a config that [`create_push_config`] has read: the fields in the error get the names that
+/// they have in 0.3.
 pub fn refusal_of_push_config(error: A2aError) -> A2aError {
     renamed(error, field_of_push_config)
 }

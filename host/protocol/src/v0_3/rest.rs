@@ -1,8 +1,9 @@
 //! The HTTP+JSON binding of 0.3, whose paths begin with `/v1`.
 //!
-//! Its bodies are ProtoJSON of the package `a2a.v1` (A2A 0.3 section 3.2.3): `content` instead of `parts`, wrappers instead of
-//! `kind`, enums by their proto name. There is one exception: the body of `GET /v1/card` is an [`AgentCard`](super::AgentCard).
-//! The caller reads the values in the path or the query, such as task ids and `historyLength`.
+//! The bodies are ProtoJSON of the package `a2a.v1` (A2A 0.3 section 3.2.3): `content` instead of `parts`, wrappers
+//! instead of `kind`, enums by their proto name. There is one exception: the body of `GET /v1/card` is an
+//! [`AgentCard`](super::AgentCard). Values in the path or the query, such as task ids and `historyLength`, are read by
+//! the caller of this module.
 
 mod base64_text;
 mod part;

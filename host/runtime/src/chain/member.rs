@@ -1,4 +1,5 @@
-//! An extension's part of a turn: admission, the instance, calling hooks, and checks of their results.
+//! A member of the chain: one active extension in one turn. It admits the turn, has the instance, calls the hooks and
+//! checks their results.
 
 use std::mem;
 use std::pin::pin;

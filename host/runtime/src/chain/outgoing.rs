@@ -66,7 +66,7 @@ pub(crate) fn is_among(event: &StreamResponse, wanted: Events) -> bool {
     }
 }
 
-/// The metadata in an event to which extensions may add entries.
+/// Of an event, the metadata object that extensions may add entries to.
 pub(crate) fn metadata_of(event: &StreamResponse) -> &Metadata {
     match event {
         StreamResponse::Message(message) => &message.metadata,
@@ -76,8 +76,8 @@ pub(crate) fn metadata_of(event: &StreamResponse) -> &Metadata {
     }
 }
 
-/// The metadata in a status update to which extensions may add entries: that of the status message, or that of the
-/// update if there is no message.
+/// Of a status update, the metadata object that extensions may add entries to: that of the status message, or that of
+/// the update if there is no message.
 pub(crate) fn metadata_of_status(update: &TaskStatusUpdateEvent) -> &Metadata {
     update.status.message.as_ref().map_or(&update.metadata, |message| &message.metadata)
 }
@@ -158,8 +158,8 @@ pub(crate) fn checked_entries(
     Ok(checked)
 }
 
-/// The target of added metadata: its name, its metadata object, and its list of extensions. The list is `None` for a
-/// status without a message.
+/// The target of added metadata: its name for error messages, its metadata object, and its list of extensions. The list
+/// is `None` for a status without a message.
 type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
 
 fn target(event: &mut StreamResponse) -> Option<Target<'_>> {

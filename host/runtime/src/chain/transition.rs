@@ -36,7 +36,7 @@ pub(crate) enum TransitionVerdict {
     Vetoes(String),
 }
 
-/// A demand of an extension that the task waits for input or authorization from the client.
+/// An extension's demand: the task has to wait for input or authorization from the client.
 #[derive(Clone, Debug)]
 pub struct Interruption {
     /// The extension that interrupts.

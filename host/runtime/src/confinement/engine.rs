@@ -118,7 +118,7 @@ const MEMORIES: u32 = 4;
 
 /// The settings of the instance pool, which decide how the engine resets a slot. If the kernel can list the touched
 /// pages (Linux 6.7), the engine overwrites only touched pages, and at most 1 MiB of each memory. Otherwise it overwrites
-/// the first 256 KiB of each memory. Overwriting 1 MiB each time would cost more than it saves.
+/// the first 256 KiB of each memory, because overwriting 1 MiB for each turn would take longer than resetting the pages.
 fn pool(instances: u32) -> PoolingAllocationConfig {
     let scans = PoolingAllocationConfig::is_pagemap_scan_available() && !swaps();
     let keep_resident = if scans { 1 << 20 } else { 256 << 10 };

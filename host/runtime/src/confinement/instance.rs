@@ -49,7 +49,7 @@ pub(crate) struct GuestInstance {
 }
 
 impl GuestInstance {
-    /// Returns a kept instance or a new one for a turn, with all limits armed. `hook` is the call that needs the
+    /// Returns a kept instance or a new one for a turn, with all limits armed. `hook` is the hook whose call needs the
     /// instance.
     pub(crate) async fn for_turn(
         program: &Program,
@@ -136,7 +136,7 @@ impl GuestInstance {
         }
     }
 
-    /// Creates an instance with all limits armed. `hook` is the call that needs the instance.
+    /// Creates an instance with all limits armed. `hook` is the hook whose call needs the instance.
     pub(crate) async fn start(
         program: &Program,
         profile: &Arc<Profile>,
@@ -244,7 +244,7 @@ async fn enter(profile: &Profile, patience: Duration) -> Result<GuestCall, Fault
     entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
 
-/// The facts about a call that an error of the call contains.
+/// The facts about a running call that its errors contain if it fails.
 struct Call<'a> {
     profile: &'a Profile,
     log: &'a Log,

@@ -140,7 +140,7 @@ pub(crate) struct ResetState {
     resets: Vec<TypedFunc<(), ()>>,
     places: Vec<MemoryRange>,
     snapshots: Snapshots,
-    /// Bytes of memory and elements of tables before the first turn.
+    /// The size of the instance before the first turn: the bytes of all memories, and the elements of all tables.
     sizes: (usize, usize),
     /// Number of turns that the instance may still serve, including the current turn.
     turns_left: u32,

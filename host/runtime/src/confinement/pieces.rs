@@ -16,7 +16,7 @@ use crate::confinement::engine::TICK;
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The pieces of the calls of one turn. They are shared by two users: the code that polls the guest, and the store of
-/// the guest. Both run in the same task, so relaxed ordering suffices.
+/// the guest. Both run in the same tokio task, so relaxed ordering suffices.
 #[derive(Default)]
 pub(crate) struct Pieces {
     /// True while a worker runs the guest, or host code for it.

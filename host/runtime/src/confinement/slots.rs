@@ -46,8 +46,8 @@ impl Slots {
         self.left_to_others == 0 && self.parked.give_up_one()
     }
 
-    /// Returns a value for the same slots that leaves some slots to others: half of the slots that are free now must
-    /// stay free. Taking a slot never waits.
+    /// Returns a value that takes from the same slots, but only while enough slots stay free for others: half of the
+    /// slots that are free now. Taking a slot never waits.
     pub(crate) fn spare(&self) -> Self {
         // At least one, because 0 means that none are left.
         let left_to_others = (self.places.free() / 2).max(1);

@@ -15,7 +15,7 @@ use crate::observation::log::Log;
 use crate::overrides::ServiceOverrides;
 use crate::turn_view::TurnView;
 
-/// Maximum number of core instances of a component, and also of its tables and of its memories.
+/// Maximum number of core instances of a component. Its tables and its memories have the same limit.
 const MAX_PARTS: usize = 100;
 
 pub(crate) struct HostState {
@@ -103,7 +103,7 @@ pub(crate) fn rearm(store: &mut Store<HostState>) {
 }
 
 impl HostState {
-    /// Creates the state for an instance with this many bytes of memory and elements of tables.
+    /// Creates the state for an instance of this size: the bytes of its memories, and the elements of its tables.
     fn new(
         profile: Arc<Profile>,
         turn: Option<Arc<dyn TurnView>>,
@@ -130,7 +130,7 @@ impl HostState {
         }
     }
 
-    /// Bytes of memory and elements of tables of the instance.
+    /// The size of the instance: the bytes of all its memories, and the elements of all its tables.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.memory, self.table_elements)
     }

@@ -104,8 +104,8 @@ impl Log {
         self.turn.ids.get_or_init(|| self.turn.view.as_ref().map(|view| view.ids()).unwrap_or_default())
     }
 
-    /// Number of bytes at the beginning of a line that the caller must collect before it writes the line. The number
-    /// includes a whole secret that begins within the visible part, because part of a secret would not be recognised.
+    /// Number of bytes that a caller must collect of a long line before it writes the line. The number includes a whole
+    /// secret that begins within the visible part, because part of a secret would not be recognised.
     pub(crate) fn taken_bytes(&self) -> usize {
         self.profile.limits.log_line.saturating_add(self.longest_secret())
     }

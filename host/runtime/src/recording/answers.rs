@@ -19,7 +19,7 @@ use crate::extension::Extension;
 use crate::overrides::{Clock, HttpClient, Random, ServiceOverrides, Unreachable};
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Maximum number of reported calls per turn to which the recording has no answer.
+/// Maximum number of calls per turn that are reported because the recording has no answer to them.
 const MAX_UNANSWERED: usize = 10;
 
 /// The view of a replayed turn.

@@ -14,7 +14,7 @@ mod hidden;
 const MAX_EXAMPLES: usize = 10;
 /// Maximum number of differences in one example.
 const MAX_DIFFERENCES: usize = 20;
-/// Maximum length of the text of each of the two values of a difference, in bytes.
+/// Maximum length of each of the two values in a difference, in bytes of text.
 const MAX_SIDE: usize = 2 << 10;
 
 /// A difference between two versions in one turn.

@@ -30,7 +30,7 @@ const MAX_STEPS: usize = 1_000;
 pub(crate) struct TurnRecorder {
     observer: Arc<dyn TurnObserver>,
     extension: Arc<Extension>,
-    /// The events and data for the extension and for its shadow.
+    /// The events and data that the extension or its shadow receives.
     asked: Attention,
     /// The view of the turn, from which session state, task and agent steps are recorded.
     view: Arc<dyn TurnView>,
@@ -197,7 +197,7 @@ impl TurnRecorder {
         !self.is_full() && !self.lock().known.contains(&(kind, key.to_owned()))
     }
 
-    /// Records that the key had this value before the turn.
+    /// Records the value that the key had before the turn.
     pub(crate) fn knows(&self, scope: &Scope, key: &str, value: Option<&[u8]>) {
         if !self.is_unknown(scope.kind, key) {
             return;

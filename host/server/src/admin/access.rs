@@ -9,7 +9,7 @@ use super::token::{TokenError, Tokens};
 use crate::config::AdminConfig;
 use crate::process::hosts::Hosts;
 
-/// The access rules in use. A clone shares the same rules.
+/// The access rules in use. If they are replaced, all clones get the new rules.
 #[derive(Clone)]
 pub(crate) struct Access(Arc<RwLock<Arc<AccessRules>>>);
 
@@ -45,7 +45,7 @@ impl AccessRules {
 }
 
 impl AccessRules {
-    /// True if the request has the token that opens `/metrics` alone.
+    /// True if the request has the token that opens only `/metrics`.
     pub(super) fn reads_metrics(&self, headers: &HeaderMap) -> bool {
         self.metrics.as_ref().is_some_and(|metrics| metrics.name_of(headers).is_some())
     }

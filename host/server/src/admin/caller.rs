@@ -31,12 +31,14 @@ impl AdminCaller {
         Self { name, address, request_line: Arc::new(RequestLine { method, path, is_told: AtomicBool::new(false) }) }
     }
 
-    /// Logs a change that this caller made. `what` is the whole sentence, such as `tenant acme was removed`.
+    /// Logs a change that this caller made. `what` is a whole sentence about the change, such as `tenant acme was
+    /// removed`.
     pub(super) fn has_changed(&self, what: &str) {
         tracing::info!(by = &*self.name, from = %self.address, "{what}");
     }
 
-    /// Logs that a change was refused or failed. Only the first call logs; requests that only read are never logged.
+    /// Logs that a change was refused or failed. Only the first call for a request writes a line, and only if the
+    /// request asked for a change.
     pub(super) fn was_refused(&self, status: StatusCode, reason: Option<&str>) {
         let RequestLine { method, path, is_told } = &*self.request_line;
         if !is_change(method) || is_told.swap(true, Ordering::Relaxed) {

@@ -20,8 +20,7 @@ pub(super) struct AdminError {
     message: String,
 }
 
-/// The reason of a refusal in one line. A response carries this value among its extensions, so that the log can read
-/// the reason.
+/// The reason of a refusal in one line. It is stored in the HTTP extensions of a response, from which the log reads it.
 #[derive(Clone)]
 pub(super) struct RefusalReason(pub(super) Arc<str>);
 

@@ -17,7 +17,8 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    /// Writes the head of a metric. The caller then writes its samples.
+    /// Writes the head of a metric: its help text and its kind. The caller then writes the samples with the returned
+    /// value.
     pub(super) fn metric(&mut self, name: &'static str, kind: Kind, help: &str) -> Metric<'_> {
         let kind = match kind {
             Kind::Counter => "counter",

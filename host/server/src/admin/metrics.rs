@@ -35,7 +35,8 @@ struct MeteredExtension<'a> {
     metrics: ExtensionMetrics,
 }
 
-/// The name, kind, help and value of a metric with one sample for each extension.
+/// A metric with one sample for each extension: its name, its kind, its help text, and the function that reads the
+/// value of a sample.
 type PerExtension = (&'static str, Kind, &'static str, fn(&MeteredExtension<'_>) -> f64);
 
 const PER_EXTENSION: &[PerExtension] = &[
@@ -95,7 +96,7 @@ const PER_EXTENSION: &[PerExtension] = &[
     }),
 ];
 
-/// The name, help and value of a gauge with one sample for each tenant.
+/// A gauge with one sample for each tenant: its name, its help text, and the function that reads the value of a sample.
 type PerTenant = (&'static str, &'static str, fn(&Installer) -> f64);
 
 const PER_TENANT: &[PerTenant] = &[
@@ -123,9 +124,8 @@ fn of_tenant<'a>(tenant: &'a str, others: &[(&'a str, &'a str)]) -> Vec<(&'a str
     tenant.into_iter().chain(others.iter().copied()).collect()
 }
 
-/// True if the page shows this value. A zero of a tenant is not shown, because most samples would be zeros, and an
-/// absent sample means zero. A zero of the config's own agent is shown. A rate can then include the step from zero to
-/// the first change.
+/// True if the page shows this value. A zero of a tenant is left out: most samples would be zeros, and an absent sample
+/// means zero. A zero of the config's own agent is shown, so that a rate includes the first step from zero.
 fn is_told(tenant: &str, value: f64) -> bool {
     tenant.is_empty() || value > 0.0
 }
@@ -188,7 +188,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     page.into_text()
 }
 
-/// The tenants that the page shows, sorted by name. These are the tenants whose extensions used the most thread time.
+/// The tenants whose extensions used the most thread time, sorted by name. Only these tenants are on the page.
 fn busiest(installers: &Installers) -> Vec<(String, Serving)> {
     let mut tenants: Vec<_> = installers
         .tenants_served()
@@ -240,7 +240,7 @@ fn loads(page: &mut Exposition, shown: &[(String, Arc<Installer>)]) {
     }
 }
 
-/// Writes the numbers of all extensions together. This includes the extensions of tenants that the page does not show.
+/// Writes the totals over all extensions, including the extensions of tenants that the page does not show.
 fn totals(page: &mut Exposition, totals: &[HookTotals]) {
     let help = "Calls of hooks of all extensions and tenants together, by how they ended.";
     let mut calls = page.metric("annex_all_hook_calls_total", Kind::Counter, help);

@@ -24,8 +24,8 @@ use crate::admin_api::Recording;
 use crate::installation::hiding::RecordingRedactor;
 use crate::installation::installer::{Installer, Version};
 
-/// The maximum number of turns that are being recorded at the same time, and also of recorded turns that wait for the
-/// writer. Each turn has at most a mebibyte.
+/// The maximum number of turns that are being recorded at the same time. It is also the maximum number of recorded
+/// turns that wait for the writer. Each turn has at most a mebibyte.
 const MAX_WAITING: usize = 16;
 /// The maximum number of lines that wait for the client.
 const MAX_LINES: usize = 4;
@@ -33,8 +33,8 @@ const MAX_LINES: usize = 4;
 const LOOK: Duration = Duration::from_secs(1);
 /// The time for the client to read the last lines after the recording has ended.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The default and the maximum number of turns in a recording. The next two constants have the default and the maximum
-/// number of bytes, and of seconds.
+/// The default and the maximum of the number of turns in a recording. The next two constants are the default and the
+/// maximum of its bytes, and of its seconds.
 const TURNS: (u64, u64) = (50, 100_000);
 const BYTES: (u64, u64) = (16 << 20, 1 << 30);
 const SECONDS: (u64, u64) = (60, 24 * 60 * 60);
@@ -106,7 +106,7 @@ struct Bounds {
     until: Instant,
 }
 
-/// Passes the turns of an extension to the writer.
+/// Observes an extension, and passes its recorded turns to the writer.
 struct Recorder {
     turns: Sender<RecordedTurn>,
     /// The number of turns that are being recorded.
@@ -210,7 +210,7 @@ impl Writer {
         })
     }
 
-    /// The settings, with hidden values in the parameters replaced.
+    /// The settings of the extension. In its parameters, each value that must be hidden is replaced.
     fn settings(&self) -> Json {
         let settings = self.version.settings.to_json();
         let Ok(mut object) = JsonObject::parse(settings.get()) else { return settings };
@@ -249,7 +249,7 @@ impl Writer {
         }
     }
 
-    /// Writes a line that has no content of users and so needs no redaction.
+    /// Writes a line without redaction, because it has no content of users.
     async fn own_line(&self, line: &RecordingLine) -> Option<u64> {
         self.line(serde_json::to_string(line).ok()?).await
     }

@@ -13,7 +13,7 @@ use super::error::AdminError;
 use super::shared::Admin;
 use crate::admin_api::replicas::{List, Replica};
 
-/// The description of the answering process.
+/// What the list says about this process if there is no shared database.
 pub(crate) struct ThisProcess {
     pub(crate) since: Timestamp,
     /// The address at which clients reach the process.

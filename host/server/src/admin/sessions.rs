@@ -32,7 +32,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
         .route("/v1/state/delete", post(delete_keys))
 }
 
-/// The query of a list.
+/// The query of a request for the list of sessions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
@@ -42,8 +42,8 @@ struct ListQuery {
     limit: Option<usize>,
 }
 
-/// The query of a request for a session. The query and the context in the path name the session. `last` limits the
-/// events.
+/// The query of a request for a session. Together with the context in the path, it names the session. `last` is the
+/// maximum number of events in the answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Of {
@@ -96,8 +96,8 @@ async fn delete(
     Ok(Json(whole(caller, async move { admin.sessions.delete(&name).await }, |_| told).await?))
 }
 
-/// The query for shared state. It names the tenant, and the user of `user:` keys. Without `user`, the user is the
-/// anonymous user of `context`.
+/// The query of a request for shared state. It names the tenant, and the user who owns the `user:` keys. Without
+/// `user`, this is the anonymous user of `context`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfState {

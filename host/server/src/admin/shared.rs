@@ -28,7 +28,7 @@ use crate::tenants::{Installers, TenantFailure};
 
 /// The longest time that a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// The largest body: a component in base64 with its settings.
+/// The maximum size of a body, in bytes. The largest body has a component in base64 and its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 
 /// The state of the admin API: the parts that it shows and changes, and the access rules.

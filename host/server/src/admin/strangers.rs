@@ -12,7 +12,7 @@ use crate::connections::warnings::Warnings;
 
 /// The maximum number of networks with log lines of their own. Refusals of further networks share one line.
 const MAX_NETWORKS: usize = 1_000;
-/// The maximum number of bytes of a method and a path that are logged.
+/// The maximum size, in bytes, of the method in a log line, and of the path.
 const MAX_TEXT: usize = 200;
 
 /// The log lines for refused changes. Each network has at most one line per period, because a stranger can send any

@@ -25,14 +25,15 @@ use crate::tenants::{AddedTenants, Serving, TenantFailure};
 /// The default and the maximum number of tenants in a list.
 const SHOWN: usize = 100;
 const MAX_SHOWN: usize = 1_000;
-/// The largest body: a text in JSON, where a character may take six bytes.
+/// The maximum size of a body, in bytes. The body has the text of a tenant as a JSON string, in which a character may
+/// take six bytes.
 const MAX_BODY_BYTES: usize = 6 * MAX_TEXT_BYTES + 1_024;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
     Router::new().route("/v1/tenants", get(list)).route("/v1/tenants/{name}", get(show).put(put).delete(remove))
 }
 
-/// The query of a list.
+/// The query of a request for the list of tenants.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
@@ -45,7 +46,7 @@ impl Admin {
         self.installers.others().added.as_ref().ok_or_else(AdminError::no_added_tenants)
     }
 
-    /// Returns the added tenants for a change of the tenant `name`. Fails if this tenant is defined in the config.
+    /// Returns the added tenants, to change the tenant `name` among them. Fails if the config defines this tenant.
     fn to_change(&self, name: &str) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
         if self.installers.others().named.has(name) {
             let message = format!("tenant {name:?} stands in the config of the server; change it there, and reload it");
@@ -159,8 +160,8 @@ fn told(name: &str, expectation: Expectation, is_new_text: bool, state: TenantSt
     }
 }
 
-/// Stores a change, even if the client hangs up, and applies the change in this process at once. The log line has
-/// `told` and the caller.
+/// Stores a change, even if the client hangs up, and applies the change in this process at once. The log line is made
+/// of `told` and the caller.
 async fn change(
     (name, state): (String, Option<TenantState>),
     added: Arc<AddedTenants<Serving>>,

@@ -138,8 +138,8 @@ impl Tokens {
         }
     }
 
-    /// The name of the request's token. `None` if the request has no valid token. The comparison takes constant time,
-    /// so that its duration reveals nothing about the tokens.
+    /// The name of the token with which the request came. `None` if the request has no valid token. The comparison
+    /// takes constant time, so that its duration reveals nothing about the tokens.
     pub(super) fn name_of(&self, headers: &HeaderMap) -> Option<Arc<str>> {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
         // With two `Authorization` fields it is unclear which one counts.

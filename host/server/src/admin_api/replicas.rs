@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// All processes, the oldest first. Without a shared database, only the answering process.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// One entry for each process.
+    /// The processes, each as one element.
     pub replicas: Vec<Replica<Text>>,
 }
 

@@ -25,7 +25,7 @@ pub enum ServingState {
     Suspended,
 }
 
-/// Where a tenant comes from.
+/// Where a tenant was defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -40,7 +40,7 @@ pub enum Source {
 pub struct TenantSummary<Text = String> {
     /// The name of the tenant.
     pub name: Text,
-    /// The place that defines the tenant: the config or the admin API.
+    /// Where the tenant was defined: in the server's config or over the admin API.
     pub source: Source,
     /// The revision: the number of the tenant's last change. Absent for a tenant of the config.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct TenantUsage<Text = String> {
     /// The name of the tenant.
     pub tenant: Text,
-    /// The number of processes that share the limits. Each process allows its fraction of the requests and the CPU
-    /// time.
+    /// The number of processes that share the limits. For requests and CPU time, each process allows the limit divided
+    /// by this number.
     pub processes: usize,
     /// The number of requests in the last second.
     pub requests_per_second: Figure,

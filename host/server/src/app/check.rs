@@ -29,8 +29,8 @@ use served::{BASE_URL, warnings, wrong_in_served};
 pub use served::{CheckReport, Counts};
 pub use tenant_text::check_tenant_text;
 
-/// Checks a config and its tenants, with the files and environment variables that they name. The outcome has all
-/// mistakes, ordered by file and line.
+/// Checks a config, the files of its tenants, and all files and environment variables that these name. The report has
+/// all mistakes, ordered by file and line.
 pub async fn check(path: &Path, locations: &Locations) -> CheckReport {
     match fs::read_to_string(path).map(annex_files::without_mark) {
         Ok(text) => check_text(path, &text, locations).await,
@@ -164,8 +164,8 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
     }
 }
 
-/// Checks the entries whose mistakes become visible only after the start: components and secrets for added tenants, and
-/// settings in the folder of extensions.
+/// Checks the settings whose mistakes would show only after the start: components and secrets for added tenants, and
+/// the settings files in the folder of extensions.
 fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
     if let Some(added) = &config.stored_tenants {
         for (number, component) in added.components.iter().enumerate() {

@@ -62,8 +62,8 @@ pub enum AppError {
     /// The store of tenants cannot be opened.
     #[error("cannot open the store of tenants")]
     Tenants(#[from] TenantStoreOpenError),
-    /// The store of turn places cannot be opened. It counts the running turns of all processes that share the database
-    /// of the tasks.
+    /// The store of turn places cannot be opened. This store counts the running turns of all processes that share the
+    /// database of the tasks.
     #[error("cannot count the turns of the processes on the database of the tasks")]
     TurnPlaces(#[from] TurnPlacesOpenError),
     /// The channel for wake-ups from other processes cannot be opened.

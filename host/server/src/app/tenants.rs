@@ -128,7 +128,8 @@ impl Loader {
         self.places.work.run(&name, failed_before, Box::pin(self.shared.serve(served, agent))).await
     }
 
-    /// Reads a text into a config. A digest of one of the server's files is replaced by the path of the file.
+    /// Reads the text of a tenant into a config. If a digest is that of a file on the server, the path of that file
+    /// replaces the digest.
     async fn served(&self, text: String) -> Result<ServedConfig, TenantTextError> {
         let config = self.settings.config();
         let components = self.components(&config);

@@ -20,7 +20,8 @@ use crate::connections::budget::Holding;
 use crate::connections::caller::{Caller, SMALL_ANSWER};
 use crate::connections::streams::StreamPlace;
 
-/// The bytes of one chunk for hyper. A chunk that hyper has taken no longer counts against the caller's share.
+/// The maximum size of a chunk that is handed to hyper, in bytes. A chunk that hyper has taken no longer counts against
+/// the caller's share.
 const CHUNK: usize = 16 << 10;
 
 /// A body whose long pieces count against the memory share of its caller.
@@ -96,7 +97,7 @@ pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
     Ok(Body::new(AnswerBody::whole(caller.clone(), text.into())?))
 }
 
-/// Adds the stream's place to the body of its answer. The body holds the place until the stream ends.
+/// Stores the stream's place in the body of the answer. The body frees the place when the stream ends.
 pub(crate) fn stream(caller: &Caller, place: Option<StreamPlace>, answer: Response) -> Response {
     let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: place };
     answer.map(|body| Body::new(watched(body)))

@@ -123,7 +123,7 @@ fn caller(context: &Extensions) -> Result<&Caller, A2aError> {
     })
 }
 
-/// The error for an operation that returned a result of another operation. It can only come from a bug in this file.
+/// The error if an operation returns the result of another operation. Only a bug in this file causes it.
 #[derive(Debug, thiserror::Error)]
 #[error("the result is not one of this operation")]
 struct OtherResult;

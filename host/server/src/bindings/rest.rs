@@ -1,6 +1,6 @@
 //! The HTTP+JSON binding (A2A 1.0 section 11): translates paths into operations, and results into bodies.
 //!
-//! Each path also exists with the prefix `/{tenant}`. An answer has the media type of the request.
+//! Each path also exists with the prefix `/{tenant}`. An answer has the media type that the client uses.
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::methods::MethodResult;
@@ -256,8 +256,8 @@ fn with_media_type(request: &HeaderMap, mut response: Response) -> Response {
     response
 }
 
-/// The media type of the answer: `application/json` if the client sends or accepts only that, else
-/// `application/a2a+json`.
+/// The media type of the answer: `application/json` if the request has this content type, or if it has no content type
+/// and accepts only this type. Otherwise `application/a2a+json`.
 fn media_type(headers: &HeaderMap) -> HeaderValue {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let sent = text(header::CONTENT_TYPE);

@@ -28,8 +28,8 @@ pub(crate) fn respond<T: 'static>(
     }))
 }
 
-/// Answers with a stream of a task's events. The number of an event is its `id`, so that a reader can resume after a
-/// broken connection.
+/// Answers with a stream of a task's events. Each event has its number as the SSE field `id`, so that a reader can
+/// resume after a broken connection.
 pub(crate) fn respond_numbered(
     events: EventStream,
     data: impl Fn(&Result<Arc<LoggedEvent>, A2aError>) -> String + Send + 'static,

@@ -1,7 +1,7 @@
 //! A2A 0.3, for clients that have not moved to 1.0: the same operations under the old names and shapes.
 //!
-//! This is a layer in front of the bindings of 1.0, which do not know about 0.3. The JSON-RPC methods of both versions
-//! share one path, because no method has the same name in both versions. HTTP+JSON has its own paths for 0.3.
+//! This module is a layer in front of the bindings of 1.0, which do not know about 0.3. The JSON-RPC methods of both
+//! versions share one path, because no method has the same name in both versions. HTTP+JSON has its own paths for 0.3.
 
 use annex_operations::answer::Sent;
 use annex_operations::service_parameters::{Identity, ServiceParameters, sent_version};

@@ -16,15 +16,15 @@ pub struct AdminConfig {
     pub allow_remote: bool,
     /// Host names that clients may use, in addition to loopback names and the address of `listen`. Default: none.
     pub hosts: Vec<String>,
-    /// A file with the admin token, at least 16 bytes. The log calls the holder of the token `admin`. Excludes
-    /// `token_env`.
+    /// A file with the admin token, which has at least 16 bytes. The log calls the holder of the token `admin`.
+    /// Excludes `token_env`.
     pub token_file: Option<PathBuf>,
     /// The environment variable with the admin token. Excludes `token_file`.
     pub token_env: Option<String>,
     /// Named tokens. The log shows the name with each change. Default: none.
     #[serde(rename = "token")]
     pub tokens: Vec<AdminTokenConfig>,
-    /// A file with a token for `/metrics` alone, at least 16 bytes. Default: none.
+    /// A file with a token for `/metrics` alone, which has at least 16 bytes. Default: none.
     pub metrics_token_file: Option<PathBuf>,
     /// The environment variable with the token for `/metrics`. Default: none.
     pub metrics_token_env: Option<String>,
@@ -41,7 +41,7 @@ pub struct AdminConfig {
 pub struct AdminTokenConfig {
     /// The name of the token's holder: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// A file with the token, at least 16 bytes.
+    /// A file with the token, which has at least 16 bytes.
     pub token_file: Option<PathBuf>,
     /// The environment variable with the token.
     pub token_env: Option<String>,

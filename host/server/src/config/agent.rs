@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::card::BindingConfig;
 use super::tasks::TasksConfig;
 
-/// The default limit in bytes on one answer of an upstream agent.
+/// The default maximum size of one answer of an upstream agent, in bytes.
 pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// The table `[agent]`: the agent that answers.
@@ -30,7 +30,7 @@ pub enum AgentConfig {
     },
     /// An agent that sends scripted events, for tests of clients.
     Script {
-        /// The agent's name: the author of its events and the app of its sessions.
+        /// The agent's name. The agent's events name it as their author, and the agent's sessions are stored under it.
         name: String,
         /// The rules that choose the events for a message.
         script: EventScript,
@@ -86,7 +86,7 @@ impl AgentConfig {
 /// The table `[agent]` of an agent of the kind `template`.
 #[derive(Clone, Debug)]
 pub struct TemplateConfig {
-    /// The agent's name: the author of its events and the app of its sessions.
+    /// The agent's name. The agent's events name it as their author, and the agent's sessions are stored under it.
     pub name: String,
     /// The instruction for the model. `{variable}`, `{user:variable}` and `{optional?}` are replaced by values of the
     /// session state.
@@ -182,7 +182,7 @@ impl AgentTable {
     }
 }
 
-/// Checks that none of the keys in `foreign` is set. These are the keys that an agent of another kind has.
+/// Checks that none of the keys in `foreign` is set. `foreign` has the keys that only agents of other kinds have.
 ///
 /// # Errors
 /// When a key is set. The error names the first such key.

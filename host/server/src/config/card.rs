@@ -23,8 +23,8 @@ pub struct CardConfig {
     /// Media types that messages may have: `type/subtype`, `type/*` or `*/*`. Default `text/plain` and
     /// `application/json`.
     pub input_modes: Option<Vec<String>>,
-    /// The bindings that the card lists, the preferred one first. The server serves all bindings, also the unlisted
-    /// ones. Default: `JSONRPC`, `HTTP+JSON`, `GRPC`. Leave out `GRPC` for clients that refuse cards with its
+    /// The bindings that the card lists, the preferred one first. The server also serves the bindings that the card
+    /// does not list. Default: `JSONRPC`, `HTTP+JSON`, `GRPC`. Leave out `GRPC` for clients that refuse cards with its
     /// `host:port`, such as google-adk 2.13.
     pub bindings: Option<Vec<BindingConfig>>,
     /// The agent's skills. Every card should have at least one.
@@ -82,7 +82,7 @@ pub enum BindingConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendedCardConfig {
-    /// The description for authenticated callers, in place of the public one.
+    /// The description that authenticated callers see instead of the public description.
     pub description: Option<String>,
     /// Skills in addition to the public ones.
     #[serde(default, rename = "skill")]
@@ -95,9 +95,10 @@ pub struct ExtendedCardConfig {
 pub struct SigningConfig {
     /// The id of the key (`kid`) in the signature, by which clients find the public key.
     pub kid: String,
-    /// A file with the private key of type P-256, Ed25519 or RSA. The format is PEM in PKCS#8. Excludes `key_env`.
+    /// A file with the private key. The type of the key is P-256, Ed25519 or RSA, and its format is PEM in PKCS#8.
+    /// Excludes `key_env`.
     pub key_file: Option<PathBuf>,
-    /// The environment variable with the private key in the same format. Excludes `key_file`.
+    /// The environment variable with the private key, in the format that `key_file` needs. Excludes `key_file`.
     pub key_env: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! A TOML text whose mistakes are all reported at once, each with line and column.
 //!
-//! serde stops at the first mistake. Therefore the mistake is noted, the wrong entry is repaired or removed from the
-//! parsed text, and the text is decoded again. This repeats until no mistake is left.
+//! serde stops at the first mistake. Therefore this module notes the mistake, repairs or removes the wrong key, table
+//! or list element in the parsed text, and decodes the text again. This repeats until no mistake is left.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +23,7 @@ pub(super) mod syntax;
 use place::{EntryPath, Step};
 use syntax::{DUPLICATE, SyntaxMistake};
 
-/// The default limit on mistakes per text. Each mistake costs one more decoding.
+/// The default maximum number of mistakes that are reported per text. Each mistake costs one more decoding.
 const MAX_PROBLEMS: usize = 200;
 
 /// The text of a config and the path of its file, kept so that later checks can report line and column.
@@ -77,16 +77,16 @@ pub(crate) struct Document<'a> {
     /// The maximum number of mistakes that are reported. Further mistakes are not looked for.
     most: usize,
     problems: Vec<Problem>,
-    /// The numbers of the lines that are not TOML. Only the first error on such a line is reported, because the first
-    /// error usually causes the others.
+    /// The numbers of the lines that are not TOML. Of the errors on such a line, only the first is reported, because it
+    /// usually causes the others.
     broken_lines: Vec<usize>,
     lost: Vec<LostEntry>,
 }
 
-/// An entry that was removed or changed because of a mistake. Further errors about the entry come from this repair, so
-/// they are not reported.
+/// A key, table or list element that was removed or changed because of a mistake. Later errors about it come from this
+/// change, so they are not reported.
 struct LostEntry {
-    /// The span of the entry's table.
+    /// The span of the table that had the entry.
     table: Range<usize>,
     key: String,
     /// The dotted path of the entry, such as `server.listen`.
@@ -114,13 +114,13 @@ impl<'a> Document<'a> {
         document
     }
 
-    /// Sets the limit on mistakes.
+    /// Sets the maximum number of mistakes that are reported.
     pub(super) fn with_most(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// Decodes the text and notes all mistakes. Entries with a mistake are ignored. `None` if the remaining entries
-    /// cannot be decoded.
+    /// Decodes the text and notes all mistakes. Keys, tables and list elements with a mistake are left out. `None` if
+    /// the rest cannot be decoded.
     pub(crate) fn decode<T: DeserializeOwned>(&mut self) -> Option<T> {
         for _ in 0..self.most {
             let root = Spanned::new(0..0, self.root.clone());
@@ -149,8 +149,8 @@ impl<'a> Document<'a> {
         self.problems.extend(problem);
     }
 
-    /// Returns a warning about a key, with its line and column. Notes no mistake, because the value can be used. `None`
-    /// if the entry was removed.
+    /// Returns a warning about a key, with the line and column of the key. Notes no mistake, because the value can be
+    /// used. `None` if the key was removed because of a mistake.
     pub(crate) fn remark(&self, key: &str, reason: impl Into<String>) -> Option<Problem> {
         let steps = place::steps(key);
         let place = self.start_of(&steps)?.map(|start| self.position(start));
@@ -158,7 +158,7 @@ impl<'a> Document<'a> {
         Some(Problem { path, place, key, reason: reason.into(), example: None })
     }
 
-    /// The value of a key that has a text as its value, such as `agent.instruction`. `None` for any other key.
+    /// The value of a key, such as `agent.instruction`, if the value is a text. Otherwise `None`.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         place::at(&self.root, &place::steps(key)).and_then(|value| value.get_ref().as_str())
     }
@@ -385,8 +385,8 @@ impl<'a> Document<'a> {
         is_moved
     }
 
-    /// Removes the reports of duplicate keys after the entry. Each element of a misspelt list may have these keys, so
-    /// they are no mistakes.
+    /// Removes the reports of duplicate keys that are behind the misspelt list at `steps`. Each element of this list
+    /// may have the same keys, so the keys are no mistakes.
     fn forget_duplicates_behind(&mut self, steps: &[Step]) {
         let first = place::start(&self.root, steps).map_or(usize::MAX, |start| self.position(start).0);
         let is_one = |problem: &Problem| {

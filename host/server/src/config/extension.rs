@@ -45,7 +45,7 @@ pub struct ExtensionConfig {
     /// The lifetime of instances. Default `fresh`.
     #[serde(default)]
     pub instances: InstancesConfig,
-    /// The number of turns that a kept instance serves before a new one replaces it. Default 1,000.
+    /// The number of turns that a kept instance serves before a new instance replaces it. Default 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_turns: Option<u32>,
     /// The parameters that are passed to the extension.
@@ -53,8 +53,8 @@ pub struct ExtensionConfig {
     pub parameters: toml::Table,
 }
 
-/// The position of an `[[extension]]` in a config. Empty for an extension that is not from a config, such as one of an
-/// added tenant.
+/// The position of an `[[extension]]` in a config. Empty for an extension that no config has, such as an extension of
+/// an added tenant.
 #[derive(Clone, Debug, Default)]
 pub struct ExtensionPlace(Option<Box<(ConfigText, usize)>>);
 
@@ -83,7 +83,7 @@ impl ExtensionPlace {
     }
 }
 
-/// Sets the place of each extension.
+/// Stores in each extension the position of its `[[extension]]` in `text`.
 pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) {
     for (number, extension) in extensions.iter_mut().enumerate() {
         extension.place = ExtensionPlace(Some(Box::new((text.clone(), number))));
@@ -94,7 +94,7 @@ pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) 
 const KEYS: [&str; 8] =
     ["activate", "allow", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
 
-/// The maximum number of entries of `allow`. Each request is compared with every entry.
+/// The maximum number of callers in `allow`. Each request is compared with all of them.
 const MAX_ALLOWED: usize = 100;
 
 /// When an extension is active for a request.
@@ -140,7 +140,8 @@ impl ExtensionConfig {
         self.digest.as_deref().filter(|digest| *digest == self.component)
     }
 
-    /// Converts the settings for the runtime. Relative paths start at `folder`, and no limit may exceed `ceiling`.
+    /// Converts the settings to the form that the runtime takes. Relative paths start at `folder`, and no limit may
+    /// exceed `ceiling`.
     ///
     /// # Errors
     /// The first setting that cannot be used, as a pair of the config key and the reason.
@@ -174,7 +175,7 @@ impl ExtensionConfig {
         parameters.collect::<Result<JsonObject, String>>().map_err(|reason| ("parameters", reason))
     }
 
-    /// Checks that `[auth]` can identify the callers of `allow`.
+    /// Checks that `[auth]` can identify the callers in `allow`.
     ///
     /// # Errors
     /// A pair of the config key and the reason, if `[auth]` cannot identify a caller.
@@ -200,7 +201,7 @@ impl ExtensionConfig {
         self.required || is_rule
     }
 
-    /// Parses the settings of a component that is loaded without a server. `settings` has the keys of an
+    /// Parses the settings of a component that is loaded without a server. `settings` is TOML with the keys of an
     /// `[[extension]]` except `component`. Relative paths start at `folder`.
     ///
     /// # Errors
@@ -220,8 +221,8 @@ impl ExtensionConfig {
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
     }
 
-    /// True if a server may start without the extension whose settings are `text`. The settings have mistakes. False if
-    /// a misspelt key or value in `text` could stand for `activate = "always"` or `required = true`.
+    /// True if a server may start without the extension whose settings are `text`, although the settings have mistakes.
+    /// False if a misspelt key or value in `text` could stand for `activate = "always"` or `required = true`.
     pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
         let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
         // A misspelt value may stand for `always`.
@@ -235,8 +236,8 @@ impl ExtensionConfig {
         }
     }
 
-    /// The settings as JSON, without `component`. In place of a secret's value, the JSON has the name of its
-    /// environment variable or file.
+    /// The settings as JSON, without `component`. The JSON has no value of a secret, but the name of the environment
+    /// variable or file that has the value.
     pub(crate) fn to_json(&self) -> Json {
         let whole = || {
             let mut settings = JsonObject::parse(Json::from_serialize(self)?.get())?;

@@ -25,7 +25,7 @@ impl ConfigFile {
         Self { is_of_tenant: true, ..Self::new(path, text) }
     }
 
-    /// Reads the file again and returns its present state and extensions.
+    /// Reads the file again. Returns the file with its present content, and the extensions in it.
     ///
     /// # Errors
     /// The file cannot be read or has mistakes.

@@ -206,7 +206,7 @@ pub enum StateScopeConfig {
 }
 
 impl GrantsConfig {
-    /// Converts the grants for the runtime. Relative paths start at `folder`.
+    /// Converts the grants to the form that the runtime takes. Relative paths start at `folder`.
     pub(super) fn to_grants(&self, folder: &Path) -> Result<Grants, Wrong> {
         let secrets = self.secrets.iter().map(|(name, secret)| match secret.read(folder) {
             Ok(value) => Ok((name.clone(), value)),

@@ -3,8 +3,8 @@
 use super::{Config, ServerConfig, TasksConfig};
 
 impl Config {
-    /// A copy of this config with the values from `read` that a reload applies. Values that need a restart are not
-    /// changed.
+    /// A copy of this config in which the values that a reload applies are those of `read`. Values that need a restart
+    /// stay as in this config.
     pub(crate) fn with_live(&self, read: &Self) -> Self {
         let mut live = self.clone();
         live.server = ServerConfig {

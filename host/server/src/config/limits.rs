@@ -57,7 +57,7 @@ pub struct LimitsConfig {
 }
 
 impl LimitsConfig {
-    /// Converts the limits for the runtime.
+    /// Converts the limits to the form that the runtime takes.
     ///
     /// # Errors
     /// When a limit is above `ceiling` or outside of the fixed range. The error is a pair of key and reason.
@@ -101,7 +101,7 @@ impl LimitsConfig {
         each.iter().filter_map(|one| one.to_limits(ceiling).err()).collect()
     }
 
-    /// Converts the limits on memory, bytes and numbers. The limits on time in the result are the ones of `standard`.
+    /// Converts the limits on memory, bytes and numbers. In the result, the limits on time are those of `standard`.
     fn amounts(&self, ceiling: &Self, standard: Limits) -> Result<Limits, Wrong> {
         let memory = within("limits.memory_mib", self.memory_mib, ceiling.memory_mib, standard.memory >> 20)?;
         Ok(Limits {

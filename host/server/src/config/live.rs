@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
-/// Tables that cannot be added or removed by a reload, because their service is created at the start. A reload applies
-/// changes of their keys.
+/// The tables that a reload can neither add nor remove, each with the reason. If such a table is there before and after
+/// a reload, the reload applies the changes of its keys.
 const MADE_AT_START: [(&str, &str); 4] = [
     ("admin", "its listener is opened at the start"),
     ("auth", "whether callers are authenticated is decided at the start"),

@@ -1,4 +1,4 @@
-//! Mistakes in a config, with their places.
+//! Mistakes in a config, each with its line and column.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -59,8 +59,8 @@ pub struct Problem {
     pub key: String,
     /// The mistake, and the values that the key accepts.
     pub reason: String,
-    /// The corrected entry. It contains the value, which may be a secret. Therefore only the person who starts or
-    /// checks the config sees the example: logs and the admin API omit it.
+    /// The corrected key and value. They contain the value of the config, which may be a secret. Therefore only the
+    /// person who starts the server or checks the config sees this field. Logs and the admin API omit it.
     pub example: Option<String>,
 }
 

@@ -18,7 +18,8 @@ pub struct ReplicaConfig {
     /// the turns of the dead process at once, as `agent.on_lost_turn` says. Default: no name. Without a name, these
     /// turns are settled when the lease of the dead process ends, after five seconds.
     pub name: Option<String>,
-    /// The environment variable with the name, for replicas that share one config file. Excludes `name`.
+    /// The environment variable with the name of this process. Needed if replicas share one config file. Excludes
+    /// `name`.
     pub name_env: Option<String>,
 }
 

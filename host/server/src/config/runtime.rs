@@ -32,7 +32,7 @@ pub struct RuntimeSection {
     /// Folder of components that are installed automatically. The settings of `NAME.wasm` are in `NAME.toml`. Default:
     /// none.
     pub extensions_dir: Option<PathBuf>,
-    /// Reloads a component file when it changes. Default: yes.
+    /// Loads a component again when its file changes. Default: yes.
     pub watch: bool,
     /// The maximum number of replaced versions that are kept per extension for a rollback. Default 3.
     pub keep_versions: usize,

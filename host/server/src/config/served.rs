@@ -53,8 +53,8 @@ impl ServedConfig {
         Ok(Self { file: Some(ConfigFile::of_tenant(&path, &text)), ..served })
     }
 
-    /// Decodes the text of a tenant's file and notes all mistakes. Entries with a mistake are ignored. `None` if the
-    /// remaining entries cannot be decoded.
+    /// Decodes the text of a tenant's file and notes all mistakes. Keys, tables and list elements with a mistake are
+    /// left out. `None` if the rest cannot be decoded.
     pub(crate) fn decode_tenant(
         tenant: &TenantConfig,
         process: &Arc<Config>,

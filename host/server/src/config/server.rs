@@ -15,8 +15,8 @@ use crate::connections::listener::ConnectionLimits;
 pub struct ServerConfig {
     /// Address and port. Port 0 lets the kernel choose a free port. Default `127.0.0.1:9999`.
     pub listen: SocketAddr,
-    /// The base URL under which clients reach the server, for the card. Default: `http://` and the address of the
-    /// listener.
+    /// The base URL under which clients reach the server, as the card gives it. Default: `http://` and the address of
+    /// the listener.
     pub public_url: Option<String>,
     /// Serves anonymous clients although `listen` is not a loopback address. Default: no.
     pub allow_anonymous: bool,
@@ -28,8 +28,8 @@ pub struct ServerConfig {
     pub max_body_bytes: usize,
     /// Time limit in seconds for a client to send a request body. Default 30.
     pub body_seconds: u64,
-    /// Time limit in seconds for a client to send the head of a request. An idle connection is closed after the same
-    /// time. Default 60.
+    /// Time limit in seconds for a client to send the head of a request. A connection without a request is closed after
+    /// this time, too. Default 60.
     pub head_seconds: u64,
     /// Seconds after which a connection is closed if the client reads nothing. Default 60.
     pub write_seconds: u64,
@@ -41,8 +41,8 @@ pub struct ServerConfig {
     pub max_connections_per_address: usize,
     /// The maximum number of requests at the same time on one HTTP/2 connection. Default 32.
     pub max_requests_per_connection: u32,
-    /// The maximum size, in bytes, of all request bodies that have not arrived completely. One caller gets a quarter.
-    /// Default 64 MiB.
+    /// The maximum size, in bytes, of all request bodies that have not arrived completely. The bodies of one caller may
+    /// take a quarter of these bytes. Default 64 MiB.
     pub max_reading_bytes: usize,
     /// The maximum size, in bytes, of all unread answers over 16 KiB together. All answers of one caller together may
     /// take a quarter of these bytes. A single answer may be longer. Default 256 MiB.
@@ -105,7 +105,7 @@ impl ServerConfig {
         }
     }
 
-    /// The limits on the memory and streams of callers. One caller gets a quarter of each byte budget. For request
+    /// The limits on the memory and streams of callers. One caller may use a quarter of each byte budget. For request
     /// bodies, the caller's share is always large enough for one body of maximum size.
     pub(crate) fn shares(&self) -> ShareLimits {
         ShareLimits {

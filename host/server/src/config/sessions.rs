@@ -10,9 +10,9 @@ use crate::redaction::Redaction;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionsConfig {
-    /// Must be the folder of `tasks.data_dir` if set, because sessions and tasks are in one store.
+    /// If set, this must be the folder in `tasks.data_dir`, because sessions and tasks are in one store.
     pub data_dir: Option<PathBuf>,
-    /// Must be the variable of `tasks.postgres_env` if set, because sessions and tasks are in one store.
+    /// If set, this must be the variable in `tasks.postgres_env`, because sessions and tasks are in one store.
     pub postgres_env: Option<String>,
     /// Days for which a session is kept after its last change. Default 30.
     pub keep_days: u64,

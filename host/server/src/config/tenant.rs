@@ -64,16 +64,16 @@ pub(super) fn extensions(path: &Path, text: &str) -> Result<Vec<ExtensionConfig>
     Ok(document.into_checked(file)?.extensions)
 }
 
-/// Decodes a tenant's file and notes all mistakes. Entries with a mistake are ignored. `None` if the remaining entries
-/// cannot be decoded.
+/// Decodes a tenant's file and notes all mistakes. Keys, tables and list elements with a mistake are left out. `None`
+/// if the rest cannot be decoded.
 pub(super) fn decode(document: &mut Document<'_>) -> Option<TenantFile> {
     let mut file: TenantFile = document.decode()?;
     extension::set_places(&mut file.extensions, &document.to_config_text());
     Some(file)
 }
 
-/// Checks each tenant, and that no two tenants have the same name. Also checks that the principals in `callers` exist
-/// in `[auth]`.
+/// Checks each tenant by itself, and checks that no two tenants have the same name. Also checks that the principals in
+/// `callers` exist in `[auth]`.
 pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, document: &mut Document<'_>) {
     let mut names = HashSet::new();
     for (number, TenantConfig { name, callers, quota, .. }) in tenants.iter().enumerate() {
@@ -93,8 +93,8 @@ pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, documen
     }
 }
 
-/// Checks that each caller is the principal of an API key. Returns the error text for the first other caller. `None` if
-/// `[auth]` accepts tokens, because only the issuer knows the principals of tokens.
+/// Checks that each caller is the principal of an API key. Returns the error text for the first caller that is not.
+/// Also `None` if `[auth]` accepts tokens, because only the issuer knows the principals of tokens.
 fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
     let principals: BTreeSet<&str> = auth.api_key.iter().map(|key| key.principal.as_str()).collect();
     if auth.jwt.is_some() || principals.is_empty() {

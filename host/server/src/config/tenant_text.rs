@@ -22,25 +22,26 @@ pub(crate) use mistakes::with_hint;
 /// The maximum size of a tenant's text in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// The maximum number of extensions of a text. Loading the tenant compiles each extension or reads its code from the
+/// The maximum number of extensions in a text. Loading the tenant compiles each extension or reads its code from the
 /// cache, and tries the extension out.
 const MAX_EXTENSIONS: usize = 64;
 
-/// The maximum number of entries of `allow` in all extensions of a text together. Each request is compared with every
-/// entry.
+/// The maximum number of callers that the keys `allow` of a text may list, over all extensions. Each request is
+/// compared with all of them.
 const MAX_ALLOWED: usize = 1_000;
 
-/// A mistake in a text, with its place.
+/// The error for a text with mistakes. If there is one mistake, the error says where it is in the text.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}:{}{reason}", gap(.reason))]
 pub struct TenantTextError {
-    /// The key or the line of the mistake. If there are several mistakes, their number.
+    /// If there is one mistake, its key or its line. If there are several, a phrase with their number.
     place: String,
-    /// The reason. If there are several reasons, the text begins with a line break, and each reason is on its own line.
+    /// If there is one mistake, the reason why it is refused. If there are several, a line break and then a line for
+    /// each mistake.
     reason: String,
 }
 
-/// The separator between the place and the reason of a mistake.
+/// The separator between the two fields of the error. `reason` is the second field.
 fn gap(reason: &str) -> &'static str {
     if reason.starts_with('\n') { "" } else { " " }
 }

@@ -7,7 +7,8 @@ pub(super) enum Mistake {
     UnknownKey {
         key: String,
         accepted: Vec<String>,
-        /// A further reason from the decoder, such as `` of an agent of kind `template` ``. Empty if there is none.
+        /// The end of the message, which says what has no such key, such as `` of an agent of kind `template` ``. Empty
+        /// if there is none.
         of: String,
     },
     /// A value that the key does not accept.

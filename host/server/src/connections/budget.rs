@@ -1,4 +1,4 @@
-//! Budgets in bytes: how much memory all callers together, and each caller, may use in the process.
+//! Budgets in bytes: how much memory of the process all callers together may use, and how much a single caller may use.
 //!
 //! A part is one request body or one unread answer. A new part of one caller cannot use up the memory of other callers.
 //! If the new part does not fit, the caller with the most bytes loses its largest part. The bytes of an evicted part
@@ -17,7 +17,7 @@ use crate::connections::network::CallerKey;
 
 /// A limit on one kind of bytes, such as the bytes of unread answers.
 pub(crate) struct Budget {
-    /// The name of the counted bytes, for error texts, such as `unread answers`.
+    /// What the bytes are, for error texts, such as `unread answers`.
     what: &'static str,
     bounds: Mutex<Bounds>,
     /// A part is evicted for a new part of the same caller only if the old part is more than `edge` times as large as
@@ -37,12 +37,12 @@ struct Bounds {
 #[derive(Default)]
 struct Allocations {
     held: usize,
-    /// The number that the next new part gets.
+    /// The number for the next new part. Numbers are not used again.
     next: u64,
     callers: HashMap<CallerKey, CallerParts>,
 }
 
-/// All parts of one caller.
+/// The request bodies or unread answers of one caller that the budget counts, and their size.
 #[derive(Default)]
 struct CallerParts {
     bytes: usize,
@@ -77,8 +77,9 @@ impl Budget {
         Self::of_edge(what, Bounds { max, share }, 1)
     }
 
-    /// Like [`Budget::new`], but a caller loses a part to its own new part only if the old part is more than twice as
-    /// large. Otherwise a client that reads one answer would lose this answer when it asks for the next one.
+    /// Like [`Budget::new`], but a new part of a caller evicts an old part of the same caller only if the old part is
+    /// more than twice as large. Otherwise a client that reads one answer would lose this answer when it asks for the
+    /// next one.
     pub(crate) fn lasting(what: &'static str, max: usize, share: usize) -> Arc<Self> {
         Self::of_edge(what, Bounds { max, share }, 2)
     }
@@ -101,7 +102,7 @@ impl Budget {
         Holding { budget: Arc::clone(self), caller, number: None, content: Arc::default() }
     }
 
-    /// Checks that the budget would accept a new part of `bytes` bytes. Changes nothing.
+    /// Checks that the budget would accept a new part of `bytes` bytes, but does not add one.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] if the part would be refused.

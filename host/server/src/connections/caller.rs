@@ -9,8 +9,8 @@ use crate::connections::budget::{Budget, Holding};
 use crate::connections::network::{CallerKey, Network};
 use crate::connections::streams::{StreamPlace, Streams};
 
-/// The size in bytes up to which answers are not counted. hyper holds one such answer per connection or HTTP/2 stream,
-/// and both are limited in number.
+/// The maximum size of an answer that is not counted, in bytes. hyper holds one such answer per connection or HTTP/2
+/// stream, and both are limited in number.
 pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 
 /// Limits on the memory and streams of all callers together, and of each caller.

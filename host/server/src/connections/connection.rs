@@ -24,7 +24,7 @@ use crate::connections::write_limit::WriteLimited;
 use activity::Activity;
 pub(crate) use beginning::Beginning;
 
-/// The maximum number of bytes of an answer that wait in memory for a slow client, for each request over HTTP/2.
+/// The maximum number of bytes that wait in memory for a slow client, for each answer over HTTP/2.
 const SEND_BUFFER: usize = 16 << 10;
 /// The maximum size of the buffer of an HTTP/1 connection, in bytes. The buffer holds the head of a request or an
 /// unread answer.
@@ -86,8 +86,8 @@ impl<S: Site> Connections<S> {
         }
     }
 
-    /// Serves HTTP/1. The time limit on heads closes idle connections, and the limit on writes closes connections whose
-    /// client does not read.
+    /// Serves HTTP/1. Idle connections are closed by the time limit on heads. Connections whose client does not read
+    /// are closed by the time limit on writes.
     async fn serve_http1(
         &self,
         stream: TokioIo<WriteLimited>,

@@ -19,8 +19,8 @@ use crate::connections::network::Network;
 use crate::connections::site::Site;
 use crate::connections::warnings::Warnings;
 
-/// The pause after the kernel refused to accept a connection, for instance because the process has no file descriptor
-/// left.
+/// The pause before the next attempt to accept a connection, after the kernel has refused one. The process may have no
+/// file descriptor left, for instance.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The time for connections to finish after the listener closes.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -41,8 +41,8 @@ pub(crate) struct ConnectionLimits {
     pub(crate) streams: u32,
 }
 
-/// Serves connections until `closed` is cancelled. Then running requests get [`GOODBYE`] to finish. Each connection has
-/// the limits of the time at which it was accepted.
+/// Serves connections until `closed` is cancelled. Then running requests get [`GOODBYE`] to finish. A connection keeps
+/// the limits that applied when it was accepted.
 ///
 /// The future of an `async fn` is compiled by the crate that polls it. This function spawns the future, so all code
 /// that serves requests is compiled once, by this crate, and not by each program that runs a server.

@@ -99,12 +99,13 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// Ends the count of the body's bytes against the caller's budget, and returns the caller.
+    /// Returns the caller. From now on, the body's bytes no longer count against the caller's budget.
     pub(crate) fn into_caller(self) -> Caller {
         self.caller
     }
 
-    /// Called while the body is not complete. Starts or checks the deadline, and counts the received bytes.
+    /// Must be called whenever the server has to wait for bytes of the body. Starts or checks the deadline, and counts
+    /// the received bytes.
     ///
     /// # Errors
     /// When the deadline has passed, or when the budget has no room.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The least time between two warnings of one kind.
+/// The minimum time between two warnings of one kind.
 const WARNING_PAUSE: Duration = Duration::from_secs(10);
 
 /// The rate limit of one warning.

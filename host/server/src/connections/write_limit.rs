@@ -1,5 +1,5 @@
-//! A connection with a time limit on writes: a client that reads nothing is disconnected. The first reads return the
-//! bytes of [`Beginning`].
+//! A connection with a time limit on writes: a client that reads nothing is disconnected. The first reads of it return
+//! the bytes of [`Beginning`] again.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Folders and files: their existence, and the users who can read or write them.
+//! Checks of folders and files: whether they exist, and which users can read or write them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -146,7 +146,8 @@ fn extensions_folder(folder: &Path) -> Finding {
     }
 }
 
-/// Warns about each secret file that other users can read. An unreadable file is an error of the config.
+/// Warns about each file with a secret that other users can read. If the server cannot read such a file, the check of
+/// the config reports this.
 fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     let lent = config.stored_tenants.iter().flat_map(|tenants| tenants.secrets.values());
     let of_callers = config.auth.iter().flat_map(|auth| auth.api_key.iter().filter_map(|key| key.key_file.as_ref()));

@@ -54,8 +54,8 @@ fn memory(config: &Config) -> Finding {
     Finding::fine("limits", text)
 }
 
-/// Returns the memory in bytes that this process may use, and the name of its source for messages. The source is the
-/// machine, or this process's control group if the limit of the group is lower.
+/// Returns the memory in bytes that this process may use, and the name of its source for messages. The source is this
+/// process's control group if the group's limit is lower than the memory of the machine. Otherwise it is the machine.
 fn available() -> Option<(u64, &'static str)> {
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     match (of_group(), of_machine) {
@@ -108,7 +108,8 @@ fn processors() -> Finding {
     }
 }
 
-/// Checks that the kernel can filter the system calls of the processes that compile components from untrusted authors.
+/// Checks that the kernel can filter the system calls of the processes that compile components. The components may come
+/// from untrusted authors.
 pub(super) fn confinement() -> Vec<Finding> {
     let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
     let filters =

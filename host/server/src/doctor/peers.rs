@@ -47,7 +47,8 @@ fn own_clock() -> Finding {
 }
 
 /// Compares the clock of `whose` with this machine's clock. Returns a warning if they differ by more than
-/// [`DIFFERENCE`]. `theirs` is the time of the other clock, which may have been read up to `between` before this call.
+/// [`DIFFERENCE`]. `theirs` is the time of the other clock. `between` is the longest time that may have passed since
+/// that clock was read.
 fn difference(whose: &str, theirs: SystemTime, between: Duration) -> Option<Finding> {
     let ours = SystemTime::now();
     let apart = ours.duration_since(theirs).unwrap_or_else(|behind| behind.duration()).saturating_sub(between);

@@ -14,15 +14,15 @@ use tokio_util::sync::CancellationToken;
 use crate::installation::installer::{Agreement, HINT, Installer, Peers};
 use crate::tenants::Installers;
 
-/// The pause between two queries for news. One query asks about all agents. A hint from another process ends the pause
-/// early.
+/// The pause between two queries for new proposals and editions. One query covers all agents. A hint from another
+/// process ends the pause early.
 const LOOK: Duration = Duration::from_millis(500);
 /// The pause between two queries while a proposal that this process has tried may be concluded.
 const SOON: Duration = Duration::from_millis(50);
 /// The interval at which old editions and components are deleted.
 const SWEEP: Duration = Duration::from_secs(60);
-/// The time for which news about an unknown agent is ignored, because the agent may be loading. Afterwards this process
-/// reports that it does not serve the agent.
+/// If this process does not know the agent of a proposal or edition, it ignores the proposal or edition for this time,
+/// because the agent may be loading. Afterwards this process reports that it does not serve the agent.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// Follows the editions of the other processes until `stop` is cancelled.

@@ -19,8 +19,8 @@ pub(crate) struct EncodedCard {
     body: Bytes,
     etag: HeaderValue,
     modified: Timestamp,
-    /// The date of the card. `None` if the previous card was made in the same second: the date could not tell the two
-    /// cards apart.
+    /// The date of the card. `None` if the previous card was made in the second in which this card was made: their
+    /// dates would be equal.
     last_modified: Option<HeaderValue>,
 }
 
@@ -30,7 +30,7 @@ impl EncodedCard {
         serde_json::to_string(&v0_3::MergedAgentCard::from(card))
     }
 
-    /// Encodes the card with the JSON `body` for HTTP. Returns `previous` if that card has the same bytes.
+    /// Makes the encoded card from its JSON `body`. Returns `previous` instead if it has the same JSON.
     pub(crate) fn new(body: String, previous: Option<&Arc<Self>>) -> Arc<Self> {
         // Equal bytes keep their date as well, so that a change which does not affect the card costs no client a
         // download.

@@ -7,7 +7,7 @@ use annex_runtime::{Extension, Hide};
 
 use crate::redaction::Redaction;
 
-/// Redacts the secrets of `extensions` and the values of configured keys.
+/// Redacts the secrets of extensions, and the values of the keys in `sessions.hide`.
 pub(crate) struct RecordingRedactor {
     pub(crate) redaction: Redaction,
     pub(crate) extensions: Vec<Arc<Extension>>,

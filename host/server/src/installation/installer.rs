@@ -1,4 +1,4 @@
-//! The installer, the only place that changes the installed extensions.
+//! The installer. Nothing else changes the installed extensions.
 //!
 //! Every change is a transaction: read → inspect → check grants → compile → link → self-test → check the whole set →
 //! make and sign the cards → swap. If a step fails, the last good edition stays. Changes run one after the other, and
@@ -87,12 +87,12 @@ pub struct Installer {
     /// The watch on the files. It begins before the files are first read, so that no change is missed. `None` if files
     /// are not watched, and after [`take_watch`](Self::take_watch).
     watch: Mutex<Option<Watch>>,
-    /// Notified when the list of watched files may have changed.
+    /// Notified when other files than before may have to be watched.
     pub(crate) moved: Notify,
 }
 
 struct InstallerState {
-    /// The `[[extension]]` tables that were applied last.
+    /// The `[[extension]]` tables of the config that this process has applied.
     config: Vec<ExtensionConfig>,
     /// The installed versions, in order.
     versions: Vec<Version>,
@@ -186,9 +186,9 @@ impl Installer {
         &self.publisher
     }
 
-    /// Reads the config file and the managed folder again and installs their extensions. An extension that was removed
-    /// but is still in the config or the folder is installed again. A rolled-back version stays until its source
-    /// changes.
+    /// Reads the config file and the managed folder again and installs their extensions. An extension that an operator
+    /// has removed is installed again if the config or the folder still has it. A version that was rolled back to stays
+    /// until its source changes.
     ///
     /// # Errors
     /// When the config is invalid or one of its extensions does not load. In that case nothing has changed.
@@ -220,7 +220,8 @@ impl Installer {
         }
     }
 
-    /// Reads the files of the extensions again after a change of some files. A broken file changes nothing.
+    /// Reads the files of all extensions again, after some of them have changed. A broken file does not change the
+    /// extension to which it belongs.
     pub(crate) async fn rescan(&self) {
         let _door = self.door.lock().await;
         let config = self.lock().config.clone();
@@ -263,9 +264,9 @@ impl Installer {
         Ok(changed)
     }
 
-    /// Installs a component under a name and replaces the extension with that name. The component is stored in the
-    /// managed folder. Without such a folder, the extension lasts until the restart. `settings` are the keys of an
-    /// `[[extension]]` as TOML. If `settings` is `None`, the current settings stay.
+    /// Installs a component under the name `name`, and replaces the extension that has this name. The component is
+    /// stored in the managed folder. Without such a folder, the extension lasts until the restart. `settings` are the
+    /// keys of an `[[extension]]` as TOML. If `settings` is `None`, the current settings stay.
     pub(crate) async fn add(
         &self,
         name: &str,
@@ -352,8 +353,8 @@ impl Installer {
         Ok(removed)
     }
 
-    /// Installs a replaced version again: the version with the number `to`, or the last replaced version if `to` is
-    /// `None`. The version stays until its source changes or the server restarts.
+    /// Installs a replaced version again: the version with the number `to`, or if `to` is `None` the version that was
+    /// replaced last. The version stays until its source changes or the server restarts.
     pub(crate) async fn roll_back(&self, uri: &ExtensionUri, to: Option<u64>) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(Consent::OfAll);
@@ -419,8 +420,8 @@ impl Installer {
         !is_same
     }
 
-    /// Remembers that `instead` is installed in place of `version`, until the source of `version` changes. `None` means
-    /// that the extension was removed.
+    /// Remembers that `instead` is installed instead of `version` until the source of `version` changes. If `instead`
+    /// is `None`, remembers that the extension was removed.
     fn overrule(&self, version: &Version, instead: Option<Version>) {
         let mut state = self.lock();
         // The version may itself replace another one. The earlier decision is then updated, because it records the

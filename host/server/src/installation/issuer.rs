@@ -105,13 +105,14 @@ impl Issuer {
         self.card.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The digest of those parts of the cards that come from the config and not from the extensions.
+    /// The digest of everything on the cards that comes from the config and not from the extensions.
     pub(crate) fn identity(&self) -> String {
         let own = serde_json::to_string(&self.card()).unwrap_or_default();
         Digest::of(format!("{own}{:?}{}", self.config, self.speaks_v0_3).as_bytes()).hex()
     }
 
-    /// Makes and signs the cards of `installed`. Returns them as the set that follows `previous`, or as the first set.
+    /// Makes and signs the cards of `installed`. Returns `installed` with its cards as the set after `previous`. If
+    /// `previous` is `None`, it is the first set.
     pub(crate) fn issue(
         &self,
         installed: Installed,
@@ -148,8 +149,8 @@ impl Issuer {
         PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
     }
 
-    /// The extensions that a remote agent handles itself. An extension that is also installed here is not in the
-    /// result, because this server declares that extension.
+    /// The extensions that the remote agent handles itself. Extensions that are also installed here are left out,
+    /// because this server declares them.
     fn passed_on(&self, installed: &Installed) -> Vec<AgentExtension> {
         let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
         let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
@@ -157,8 +158,8 @@ impl Issuer {
         of_remote.filter(|other| !is_shadowed(other)).cloned().collect()
     }
 
-    /// Logs a warning for each installed extension that the remote agent requires: the agent is never asked for it, and
-    /// refuses each message.
+    /// Logs a warning for each installed extension that the remote agent requires: this server never requests that
+    /// extension from the remote agent, so the remote agent refuses each message.
     fn warn_of_unmet(&self, installed: &Installed) {
         let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
         let required = remote.iter().flat_map(|remote| &remote.capabilities.extensions).filter(|other| other.required);

@@ -17,8 +17,8 @@ use crate::config::ExtensionConfig;
 use crate::installation::hiding::RecordingRedactor;
 use crate::redaction::Redaction;
 
-/// The maximum number of turns that are being recorded at the same time, and also of recorded turns that wait for the
-/// replay. Each turn has at most a mebibyte.
+/// The maximum number of turns that are being recorded at the same time. It is also the maximum number of recorded
+/// turns that wait for the replay. Each turn has at most a mebibyte.
 const MAX_WAITING: usize = 16;
 
 /// The shadow of one installed version.

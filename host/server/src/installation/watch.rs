@@ -1,4 +1,4 @@
-//! Watches the files of components. When files have changed and no more changes follow, starts a rescan.
+//! Watches the files of components. Starts a rescan after files have changed and then stayed unchanged for a moment.
 //!
 //! The kernel reports changes in the folders of the files at once. It does not report changes behind symbolic links or
 //! in a volume that is mounted later. Therefore the files are also polled twice a second ([`look`]).
@@ -129,8 +129,8 @@ impl WatchedFiles {
         files.chain(self.folder.clone().map(PolledPath::Folder)).collect()
     }
 
-    /// Returns the watched files and the managed folder under their real paths. The second value has the folders that
-    /// cannot be resolved, such as missing folders. Files in such a folder are missing in the first value.
+    /// Returns the watched files and the managed folder with their real paths. Also returns the folders without a real
+    /// path, such as missing folders. The first value then leaves out the files in these folders.
     fn real(self) -> (Self, Vec<(PathBuf, notify::Error)>) {
         let mut refused = Vec::new();
         let mut real = BTreeMap::new();

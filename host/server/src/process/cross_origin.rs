@@ -27,7 +27,7 @@ const MAX_AGE: Duration = Duration::from_secs(3_600);
 /// The allowed web pages. A reload of the config replaces them.
 #[derive(Default)]
 pub(crate) struct CrossOrigin {
-    /// The allowed pages. `None` if no page of another origin may call.
+    /// The allowed pages. `None` if the config allows no page of another origin.
     pages: RwLock<Option<Arc<Pages>>>,
 }
 

@@ -24,7 +24,7 @@ const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The host names that a listener accepts, in addition to loopback names.
 pub(crate) struct Hosts {
     names: Vec<String>,
-    /// The first accepted `Host` field. Nearly all requests have a field with the same bytes, which needs no further
+    /// The first accepted `Host` field. Nearly all requests have a field with these bytes, which then needs no further
     /// check.
     first_taken: OnceLock<HeaderValue>,
 }

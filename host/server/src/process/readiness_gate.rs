@@ -66,12 +66,12 @@ pub(crate) struct Readiness {
     /// URIs of quarantined extensions. The server accepts messages nevertheless.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// The parts with reduced function. The server accepts messages nevertheless. `upstream` means that the upstream
-    /// agent did not answer the last request.
+    /// What does not work, although the server accepts messages. `upstream` means that the upstream agent did not
+    /// answer the last request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     degraded: Vec<&'static str>,
-    /// The number of tenants that are not served, or have a failed source, a quarantined extension or a silent upstream
-    /// agent. `/readyz` is public, so the names of these tenants are not shown.
+    /// The number of tenants that are not served, and of served tenants with a failed source, a quarantined extension
+    /// or a silent upstream agent. `/readyz` is public, so the names of these tenants are not shown.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
 }
@@ -211,8 +211,8 @@ impl ReadinessGate {
         (is_ready && stores_answer && readiness.barred.is_none(), readiness)
     }
 
-    /// The phase and all impairments. `/readyz` is public, so the answer does not have the reasons. The reasons are in
-    /// the log.
+    /// The body for `/readyz`: the phase, and everything that does not work. `/readyz` is public, so the reasons are
+    /// only in the log.
     fn shown(&self, stores_answer: bool) -> Readiness {
         let app = self.app.get();
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();

@@ -45,7 +45,7 @@ pub(crate) struct Routes {
     others: RwLock<Others>,
 }
 
-/// The router for all paths except JSON-RPC, and the limit on messages that its gRPC service was created with.
+/// The router for all paths except JSON-RPC, and the size limit on messages with which its gRPC service was created.
 struct Others {
     router: Router,
     max_body_bytes: usize,

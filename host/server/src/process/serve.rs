@@ -287,8 +287,8 @@ fn drain(app: &App, drain_timeout: Duration) -> BoxFuture<'_, ()> {
     })
 }
 
-/// Closes the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long, it
-/// is given up, and no stored data is lost.
+/// Closes the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long,
+/// this function stops waiting for it. No stored data is lost then.
 fn close_stores(app: &App) -> BoxFuture<'_, ()> {
     Box::pin(async move {
         let stores = async {

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// The time for which a result is reused. The store gets at most one query in this time, for any number of requests.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Checks whether the store of conversations and tasks answers. Checks only when a request asks for the result.
+/// Checks whether the store of conversations and tasks answers, but only when a request asks for the result.
 #[derive(Default)]
 pub(crate) struct StoreProbe {
     /// The time and the result of the last check. Locked during a check, so that concurrent requests share one result.
@@ -20,7 +20,7 @@ pub(crate) struct StoreProbe {
 }
 
 impl StoreProbe {
-    /// True if the store answers now. A result that is younger than [`FRESH`] is returned again.
+    /// True if the store answers. If the last check is younger than [`FRESH`], returns its result instead of checking.
     pub(crate) async fn answers(&self, tasks: &Tasks) -> bool {
         let mut last = self.last.lock().await;
         if let Some((asked, answered)) = *last
@@ -40,7 +40,7 @@ impl StoreProbe {
     }
 }
 
-/// Reads from the store. The error is the reason for the log.
+/// Reads from the store. The error is the reason that is logged.
 async fn ask(tasks: &Tasks) -> Result<(), String> {
     let asked = async { tasks.probe().await.map_err(|error| fault::text(&error)) };
     timeout(LIMIT, asked).await.unwrap_or_else(|_| Err(format!("no answer within {} seconds", LIMIT.as_secs())))

@@ -1,7 +1,7 @@
 //! The usual names of secrets.
 
-/// Parts of keys that make a key the name of a secret. A key is compared without separators and in lower case, so
-/// `private_key`, `privateKey` and `X-Private-Key` are the same.
+/// A key that contains one of these parts is the name of a secret. A key is compared without separators and in lower
+/// case, so `private_key`, `privateKey` and `X-Private-Key` are the same.
 const PARTS: [&str; 17] = [
     "accesskey",
     "apikey",
@@ -22,7 +22,7 @@ const PARTS: [&str; 17] = [
     "token",
 ];
 
-/// Words that make a key the name of a secret, but only as whole words. For example, `pin` is a word of `user_pin` and
+/// A key that has one of these as a whole word is the name of a secret. For example, `pin` is a word of `user_pin` and
 /// `userPin`, but not of `spinning`.
 const WORDS: [&str; 7] = ["cvc", "cvv", "jwt", "otp", "pass", "pin", "totp"];
 

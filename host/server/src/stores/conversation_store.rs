@@ -22,7 +22,7 @@ const FILE: &str = "conversations.sqlite";
 /// The reasons why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationStoreError {
-    /// The place of the store cannot be used.
+    /// The folder or database of the store cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The name of this process cannot be read from the environment.

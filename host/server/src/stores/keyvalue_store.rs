@@ -1,5 +1,5 @@
-//! Opens the key-value store of extensions in the place that the config names. Without such a place, the store is in
-//! the place of the tasks.
+//! Opens the key-value store of extensions in the folder or database that the config names. If the config names none,
+//! the store is where the tasks are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::stores::postgres::PostgresDatabases;
 /// The name of the store's file in the data folder.
 const FILE: &str = "keyvalue.sqlite";
 
-/// The longest time that the hooks of one turn are assumed to take. Together with the time limit of the agent, this is
-/// the longest time of a turn. Keys that a turn has set are not swept within this time.
+/// The longest time that the hooks of one turn are assumed to take. The time limit of the agent and this time together
+/// are the longest time of a turn. For that long, the sweep leaves keys that a turn has set.
 const HOOKS: Duration = Duration::from_secs(60);
 
 /// The reasons why the key-value store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueStoreError {
-    /// The place of the store cannot be used.
+    /// The folder or database of the store cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The process ended while the store was opened.

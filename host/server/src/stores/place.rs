@@ -1,11 +1,11 @@
-//! The place of a store: a folder, a PostgreSQL database or memory.
+//! Where a store keeps its data: in a folder, in a PostgreSQL database or in memory.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use crate::config::{TasksConfig, environment};
 
-/// The place of a store, with the config key that names this place.
+/// Where a store keeps its data: the folder or database, and the config key that names it.
 #[derive(Clone)]
 pub(super) enum StorePlace {
     Folder(&'static str, PathBuf),
@@ -13,7 +13,7 @@ pub(super) enum StorePlace {
     Memory,
 }
 
-/// The two settings of a config table that can name the place of a store. Each has its config key, for errors.
+/// The two settings of a config table that can name a store's folder or database, each with its config key for errors.
 pub(super) struct PlaceConfig<'a> {
     pub(super) data_dir: (&'static str, Option<&'a PathBuf>),
     pub(super) postgres_env: (&'static str, Option<&'a String>),
@@ -29,7 +29,7 @@ pub struct NoVariable {
     pub name: String,
 }
 
-/// The reasons why the place of a store cannot be used.
+/// The reasons why a store's folder or database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// The data folder cannot be created.
@@ -49,7 +49,8 @@ pub enum PlaceError {
 }
 
 impl StorePlace {
-    /// The place of the tasks. Relative paths of the config start at `folder`.
+    /// Where the tasks are stored: in a folder, in a database or in memory. Relative paths of the config start at
+    /// `folder`.
     pub(super) fn of_tasks(tasks: &TasksConfig, folder: &Path) -> Self {
         let named = PlaceConfig {
             data_dir: ("tasks.data_dir", tasks.data_dir.as_ref()),
@@ -58,8 +59,8 @@ impl StorePlace {
         named.place(folder).unwrap_or(Self::Memory)
     }
 
-    /// The place that the config names for the store. If it names none, the place of the tasks. Relative paths of the
-    /// config start at `folder`.
+    /// The folder or database that the config names for the store. If the config names none, the store is where the
+    /// tasks are. Relative paths of the config start at `folder`.
     pub(super) fn beside(tasks: &TasksConfig, own: &PlaceConfig<'_>, folder: &Path) -> Self {
         // `Config::check_homes` ensures that a table names a folder or a database and never both.
         own.place(folder).unwrap_or_else(|| Self::of_tasks(tasks, folder))

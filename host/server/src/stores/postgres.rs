@@ -7,7 +7,7 @@ use annex_database::{OpenError, PostgresConnections};
 
 use crate::config::PostgresConfig;
 
-/// The pools of the databases that the process has opened. A clone shares the same pools.
+/// The pools of the databases that the process has opened. Clones share one set of pools.
 #[derive(Clone)]
 pub(crate) struct PostgresDatabases {
     max_connections: u32,

@@ -1,4 +1,4 @@
-//! Sessions as operators see them, read from a running server or directly from its store.
+//! Sessions as operators see them, in a running server or, without a server, in the store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const SHOWN_BYTES: usize = 8 << 20;
 /// Shows and deletes sessions.
 pub struct Sessions {
     pub(crate) store: Arc<dyn Store>,
-    /// This process. It enters the queue of a session before it deletes the session. `None` if the store was opened
+    /// This process, which enters the queue of a session before it deletes the session. `None` if the store was opened
     /// without a server.
     pub(crate) process: Option<Process>,
     /// The names of the agents of all tenants. Sessions are stored under the names of their agents.
@@ -225,8 +225,8 @@ impl Sessions {
         }
     }
 
-    /// Takes a place in the queue of the session, so that no turn can begin. Returns the conversation with the fence of
-    /// this place. Fails if a turn is in the queue.
+    /// Enters the queue of the session as a turn, so that no other turn can begin. Returns the conversation with the
+    /// fence of this turn. Fails if another turn is in the queue.
     async fn hold(&self, key: &ConversationKey, process: &Process) -> Result<Conversation, SessionsError> {
         let submission = Submission::of_process(process.replica(), TaskId::generate());
         let store: Arc<dyn ConversationStore> = self.store.clone();
@@ -246,8 +246,8 @@ impl Sessions {
         }
     }
 
-    /// Calls `hide` with the redaction of this store, and returns the result. The call runs on a blocking thread,
-    /// because parsing JSON within JSON can take long.
+    /// Calls `hide` with the redaction of these sessions, and returns the result of `hide`. The call runs on a blocking
+    /// thread, because parsing JSON within JSON can take long.
     pub(crate) async fn hidden<T: Send + 'static>(
         &self,
         hide: impl FnOnce(&Redaction) -> T + Send + 'static,

@@ -73,7 +73,7 @@ fn name(StateOwner { tenant, user, context }: &StateOwner) -> SessionName {
     SessionName { tenant: tenant.clone(), user: user.clone(), context: context.clone().unwrap_or_default() }
 }
 
-/// Checks that `owner` has the parts that the scope of the key needs, such as the context for a key without a prefix.
+/// Checks that `owner` has the fields that the scope of the key needs, such as the context for a key without a prefix.
 fn check(owner: &StateOwner, key: &str) -> Result<(), SessionsError> {
     let reason = match Scope::of(key).0 {
         Scope::App => return Ok(()),

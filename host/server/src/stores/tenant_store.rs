@@ -1,4 +1,4 @@
-//! Opens the stores of tenants, in the same place as the tasks.
+//! Opens the stores of tenants: in the folder or database of the tasks, or in memory if the tasks are.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const FILE: &str = "tenants.sqlite";
 /// The reasons why the stores of tenants cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TenantStoreOpenError {
-    /// The place of the stores cannot be used.
+    /// The folder or database of the stores cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The process ended while the stores were opened.

@@ -34,8 +34,8 @@ use failures::Failures;
 const LOOK: Duration = Duration::from_millis(500);
 /// The maximum number of changes that one query reads.
 const PAGE: usize = 1_000;
-/// The time after which all entries are dropped if no query for changes succeeds, because the process may have missed a
-/// change. The store keeps removals for twice this time.
+/// If no query for changes has succeeded for this time, all tenants in memory are dropped, because the process may have
+/// missed a change. The store keeps removals for twice this time.
 const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
 /// The time for which an unknown name is remembered. At most [`MAX_UNKNOWN`] names are remembered.
 const UNKNOWN: Duration = Duration::from_secs(1);
@@ -47,11 +47,11 @@ const LONGEST_ROUND: Duration = Duration::from_secs(30);
 
 /// Loads tenants. `T` is the type of the parts that serve one tenant.
 pub(crate) trait TenantLoader<T>: Send + Sync {
-    /// Reads the principals that may call the tenant from the tenant's text. `None` if all may. The error is the
-    /// reason, without secrets.
+    /// Reads from a tenant's text which principals may call the tenant. `None` if all may. The error is the reason, without
+    /// secrets.
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 
-    /// Checks the text of a tenant by loading the tenant, and discards the result. Does not contact the agent's peers.
+    /// Checks the text of a tenant: loads the tenant, and discards what was loaded. Does not contact the agent's peers.
     /// The error is the reason.
     fn check(&self, name: &str, text: String) -> BoxFuture<'static, Result<(), String>>;
 
@@ -153,8 +153,8 @@ impl<T: ServingParts> AddedTenants<T> {
         }
     }
 
-    /// The entry for a name. Creates an empty entry if there is none. `None` if the name is invalid, or if the store
-    /// did not have the name a moment ago.
+    /// The entry of the tenant `name` in memory. If there is none, creates an empty entry. `None` if the name is
+    /// invalid, or if the store did not have the name a moment ago.
     fn entry(&self, name: &str) -> Option<Arc<Entry<T>>> {
         let mut known = self.known();
         if let Some(entry) = known.entries.get(name) {
@@ -254,7 +254,8 @@ impl<T: ServingParts> AddedTenants<T> {
         }
     }
 
-    /// The outcome of the last load. `None` if the tenant is not loaded. This function does not load the tenant.
+    /// The outcome of the tenant's load. `None` if the tenant is not in memory, or if no load of it has ended yet. This
+    /// function does not load the tenant.
     pub(crate) fn known_of(&self, name: &str) -> Option<Result<T, TenantFailure>> {
         self.known().entries.get(name)?.loaded()
     }
@@ -309,8 +310,8 @@ impl<T: ServingParts> AddedTenants<T> {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops all entries, so that the next request for a tenant loads the tenant again. Needed after a change of the
-    /// config that affects added tenants. Failed tenants are retried without a pause.
+    /// Drops all tenants in memory, so that the next request for a tenant loads the tenant again. Needed after a change
+    /// of the config that affects added tenants. Failed tenants are retried without a pause.
     pub(crate) fn load_anew(&self) {
         let mut known = self.known();
         let entries = std::mem::take(&mut known.entries);
@@ -404,7 +405,7 @@ impl<T: ServingParts> AddedTenants<T> {
     }
 }
 
-/// Removes an entry when dropped, unless the entry was filled.
+/// When this value is dropped, it removes the entry from memory if the tenant was not read into it.
 struct Unread<'a, T: ServingParts> {
     all: &'a AddedTenants<T>,
     name: &'a str,

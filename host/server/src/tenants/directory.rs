@@ -20,7 +20,8 @@ use crate::config::TenantConfig;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The reason why a tenant is not served while its first load runs.
 const LOADING: &str = "it is being loaded";
-/// The pause before the first retry of failed tenants. The pause doubles with each retry, up to [`LONGEST_PAUSE`].
+/// The pause before the first retry of failed tenants. The pause before each further retry is twice as long, up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -150,7 +151,7 @@ impl<T: ServingParts> Directory<T> {
         failing.collect()
     }
 
-    /// Registers the listener for loads. Calls the listener for each loaded tenant, and later after every load.
+    /// Registers the listener for loads. Calls it now for each loaded tenant, and from now on after every load.
     pub(crate) fn tell_of_loaded(&self, listener: LoadListener<T>) {
         let listener = self.loaded.get_or_init(|| listener);
         self.serving().iter().for_each(|(_, serving)| listener(serving));
@@ -207,7 +208,7 @@ impl<T: ServingParts> Directory<T> {
         Ok(())
     }
 
-    /// Sets the outcome of a load. The parts that have served before leave.
+    /// Stores the outcome of a load. If the tenant was served before, calls [`ServingParts::leave`] for the old parts.
     fn put(&self, name: &str, tenant: &Tenant<T>, loaded: &Result<T, TenantFailure>) {
         let mut state = tenant.state.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *state, loaded.clone());

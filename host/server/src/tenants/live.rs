@@ -11,7 +11,8 @@ use crate::settings::SettingsChange;
 
 impl Installers {
     /// Reads the config of the server again. Applies the extensions of the config and the settings that need no
-    /// restart. If one of these parts cannot be applied, applies nothing. The returned config also names the tenants.
+    /// restart. If an extension or a setting cannot be applied, applies nothing. The caller then applies the tenants
+    /// that the returned config names.
     pub(super) async fn reload_own(&self) -> Result<(ReloadOutcome, Arc<Config>), InstallError> {
         let prepared = self.own.config_now().and_then(|read| {
             let prepared = self.settings.prepare(&read)?;

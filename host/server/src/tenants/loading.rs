@@ -18,9 +18,9 @@ const SHORT: Duration = Duration::from_secs(1);
 /// The places for loads in this process, by the kind of work.
 #[derive(Clone)]
 pub(crate) struct LoadPlaces {
-    /// The places for work on this machine. Each running load may hold a component of 32 MiB in memory.
+    /// The places for loads that work on this machine. Each such load may hold a component of 32 MiB in memory.
     pub(crate) work: Stage,
-    /// The places for waiting for peers. Each running load may hold a connection.
+    /// The places for loads that wait for peers. Each such load may hold a connection.
     pub(crate) peers: Stage,
 }
 
@@ -53,9 +53,9 @@ impl Stage {
         Self { quick: FairPlaces::new(quick), slow: FairPlaces::new(slow) }
     }
 
-    /// Runs a part of a tenant's load in a quick place. If the part takes long, it moves to a slow place as soon as a
-    /// slow place is free. The part runs on during the move. If the previous load failed, the part starts in a slow
-    /// place.
+    /// Runs one step of a tenant's load, `part`, in a quick place. If the step takes longer than [`SHORT`], it moves to
+    /// a slow place as soon as one is free, and runs on meanwhile. If the previous load failed, the step starts in a
+    /// slow place.
     pub(crate) async fn run<T>(&self, tenant: &Arc<str>, failed_before: bool, part: impl Future<Output = T>) -> T {
         if failed_before {
             let _place = self.slow.take(tenant).await;

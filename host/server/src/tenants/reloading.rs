@@ -1,5 +1,5 @@
-//! The outcome of a reload: the changed keys that apply now, and the changed keys that need a restart. The error of a
-//! failed reload has only the keys that need a restart.
+//! Reloads all configs. The outcome lists the changed keys that apply now, and the changed keys that need a restart.
+//! The error of a failed reload lists only the latter.
 
 use futures::future::BoxFuture;
 

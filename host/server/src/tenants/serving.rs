@@ -1,4 +1,4 @@
-//! The parts that serve one agent. After their last turn they are closed.
+//! The parts that serve one agent, and their closing after their last turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +13,8 @@ use crate::installation::installer::Installer;
 
 /// The interval at which it is checked whether the last turn has ended.
 const LOOK: Duration = Duration::from_millis(200);
-/// The time for which turns of a removed tenant are cancelled. It is long enough to also cancel a turn that was about
-/// to begin.
+/// The time after the removal of a tenant in which the tenant's turns are cancelled. It is long enough to cancel even a
+/// turn that was about to begin.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// The parts that serve one agent. The agent is either the agent of the config itself or the agent of a tenant.
@@ -33,8 +33,8 @@ pub(crate) trait ServingParts: Clone + Send + Sync + 'static {
     /// True while a request or a turn uses these parts.
     fn is_in_use(&self) -> bool;
 
-    /// Ends the use of these parts. No new work begins. Running turns continue, or are cancelled if `why` is
-    /// [`UnloadReason::Removed`].
+    /// Ends the use of these parts. They begin no new work. Their running turns continue, unless `why` is
+    /// [`UnloadReason::Removed`], which cancels the turns.
     fn leave(self, name: &str, why: UnloadReason);
 }
 

@@ -1,4 +1,4 @@
-//! Uploaded components in memory. They end with the process.
+//! Uploaded components in memory. They are lost when the process ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Tenants in memory. They end with the process.
+//! Tenants in memory. They are lost when the process ends.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

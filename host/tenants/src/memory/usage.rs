@@ -1,4 +1,4 @@
-//! The usage of tenants in memory. It ends with the process.
+//! The usage of tenants in memory. It is lost when the process ends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -18,7 +18,7 @@ const SELECT: &str = "SELECT rev, state, config FROM tenant WHERE name = $1 AND 
 const LIST: &str = "
     SELECT name, rev, state FROM tenant WHERE name > $1 AND state <> 'removed' ORDER BY name LIMIT CAST($2 AS BIGINT)";
 
-/// Gives a change of a tenant its number. Other changes wait until the end of the transaction.
+/// Numbers a change that is made to a tenant. Other changes wait until the end of the transaction.
 const NEXT_REV: &str = "UPDATE tenant_change SET rev = rev + 1 RETURNING rev";
 
 const ADD: &str = "

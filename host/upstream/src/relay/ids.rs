@@ -1,4 +1,4 @@
-//! The upstream's ids of a turn. They are checked, and stored before an event with these ids is relayed.
+//! The upstream's ids of a turn. Each id is checked, and is stored before an event with this id is relayed.
 
 use annex_agent::{AgentError, UpstreamContext};
 use annex_protocol::{ContextId, MessageId, TaskId, TaskState};

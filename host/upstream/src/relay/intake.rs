@@ -8,7 +8,8 @@ use crate::failure::Deviation;
 /// The maximum number of artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
 
-/// The number and the size of the events so far. Both are limited, so that an upstream that never stops cannot fill the task.
+/// Counts the events of a turn and their bytes. Both are limited, so that an upstream that never stops cannot fill the
+/// task.
 pub(super) struct Intake {
     /// The maximum size of all events of the turn together, in bytes.
     room: usize,

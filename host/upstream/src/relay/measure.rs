@@ -1,4 +1,4 @@
-//! Functions for events of any kind: access to their parts and metadata, and their size.
+//! Functions for all kinds of events: they find the parts and the metadata of an event, and measure the event.
 
 use annex_protocol::{Artifact, Message, Metadata, Part, PartContent, Parts, StreamResponse};
 

@@ -1,6 +1,7 @@
 //! The messages of a turn. Messages that arrive before any task event wait here. Messages that were relayed are recorded.
 //!
-//! Some agents send parts of a task's answer as message events instead of status updates. Such messages are called loose.
+//! Some agents send pieces of a task's answer as message events instead of status updates. Such messages are called
+//! loose.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -23,9 +23,9 @@ pub(super) struct Reader<'a> {
 /// The maximum depth to which protobuf messages nest in a value. Readers of protobuf allow a hundred, and in an answer
 /// up to ten messages are around the value.
 const MAX_DEPTH: usize = 90;
-/// The number of messages that an object adds around its values: the value, the struct, the entry.
+/// The number of messages that an object adds around each of its values: the `Value`, the `Struct` and the map entry.
 const OBJECT: usize = 3;
-/// The number of messages that an array adds around its values: the value, the list.
+/// The number of messages that an array adds around each of its values: the `Value` and the `ListValue`.
 const ARRAY: usize = 2;
 
 impl<'a> Reader<'a> {
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    /// Skips the separator in front of an entry or item, or the closing bracket. Returns true if an entry or item
+    /// Skips the separator before the next member or item, or the closing bracket. Returns true if a member or item
     /// follows.
     fn has_next(&mut self) -> bool {
         match self.step() {

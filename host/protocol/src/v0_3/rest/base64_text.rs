@@ -1,9 +1,8 @@
 //! The bytes of a file.
 //!
 //! The proto file declares `bytes`, which ProtoJSON writes as base64. However, the official SDKs of 0.3 put the base64
-//! text of the file into that field, so that the text on the wire is encoded twice. Both forms are read. A file that is
-//! encoded once and consists of padded base64 looks the same as a file that is encoded twice, and is read as the SDKs'
-//! form.
+//! text of the file into that field, so that the text on the wire is encoded twice. Both forms are read. If a file is
+//! encoded once, but consists of padded base64 itself, it looks as if it was encoded twice. It is decoded as such.
 
 use base64::Engine;
 use base64::alphabet::STANDARD as STANDARD_ALPHABET;

@@ -73,8 +73,8 @@ fn field_of_message(field: &str) -> String {
     field.replace("message.parts", "message.content").replace(".raw", ".file.fileWithBytes")
 }
 
-/// Renames the fields in an error about a message. The message was read by [`send_message`], and the new names are the names in
-/// the body.
+/// Converts an error about a message that [`send_message`] has read: the fields in the error get the names that they
+/// have in the body.
 pub fn refusal_of_message(error: A2aError) -> A2aError {
     renamed(error, field_of_message)
 }
@@ -110,8 +110,8 @@ pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotifi
     checked(request, TaskPushNotificationConfig::validate, field_of_push_config(is_body))
 }
 
-/// Renames the fields in an error about a config. The config was read from `body` by [`create_push_config`], and the new names
-/// are the names in the body.
+/// Converts an error about a config that [`create_push_config`] has read from `body`: the fields in the error get the
+/// names that they have in `body`.
 pub fn refusal_of_push_config(error: A2aError, body: &Json) -> A2aError {
     let is_body = params(body.get()).is_ok_and(|sent: WireCreatePushConfig| sent.push_notification_config.is_some());
     renamed(error, field_of_push_config(is_body))

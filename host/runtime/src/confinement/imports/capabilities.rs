@@ -36,7 +36,7 @@ impl HostState {
         self.answer(compiled.map(drop), spent)
     }
 
-    /// Validates an instance and returns the violations. The inner error says why there is no result.
+    /// Validates the JSON text `instance` and returns the violations. The inner error says why there is no result.
     pub(crate) async fn validate_by_schema(
         &mut self,
         schema: &str,

@@ -46,7 +46,7 @@ impl HostState {
         })
     }
 
-    /// Requests that a task is resumed. The error says why the task cannot be resumed.
+    /// Asks to resume a task. The error says why the task cannot be resumed.
     pub(crate) async fn resume_task(&mut self, task_id: &str) -> Result<(), String> {
         let turn = self.turn_or_none();
         let extension = self.profile.uri.clone();

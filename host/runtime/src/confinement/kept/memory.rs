@@ -4,9 +4,9 @@
 //! the process its own copy of the page. So a page that still belongs to the image is unchanged. The kernel lists all
 //! other pages (`PAGEMAP_SCAN`, Linux 6.7), and their bytes are copied back from the snapshot.
 //!
-//! The list contains places where the kernel has mapped its zero page. Most of these were only read. But some were
-//! written, because the kernel replaces a page of zeros by the zero page when it splits a huge page or merges equal
-//! pages.
+//! The list contains pages to which the kernel has mapped its zero page. Most of these pages were only read. But some
+//! were written, because the kernel replaces a page of zeros by the zero page when it splits a huge page or merges
+//! equal pages.
 #![expect(unsafe_code, reason = "the engine has no way to write a component's memory, and libc none to ask for pages")]
 
 use std::fs::File;

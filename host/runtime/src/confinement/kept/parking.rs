@@ -1,5 +1,5 @@
 //! The parking of idle instances, and its limits. Each parked instance holds a slot in the engine's pool. Therefore
-//! their number is small, they are dropped after a while, and they give way to a turn that needs a slot.
+//! only few instances are parked. They are dropped after a while, and give way to a turn that needs a slot.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -22,7 +22,7 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Parking<I> {
     parked: Mutex<VecDeque<ParkedInstance<I>>>,
     /// Number of instances that serve a turn now. `most_now` is the maximum of this number since the last clean-up.
-    /// `most_before` is the maximum of this number between the last clean-up and the clean-up before.
+    /// `most_before` is the maximum of this number in the interval that ended with the last clean-up.
     in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
     most_before: AtomicUsize,
@@ -59,7 +59,7 @@ impl<I> Parking<I> {
         !is_hopeless && self.lock().len() < self.most() && self.all.has_room()
     }
 
-    /// Records that an instance has grown in its turn and cannot be kept.
+    /// Called when an instance has grown in its turn, so that it cannot be kept.
     pub(crate) fn note_grown(&self) {
         if self.grown.fetch_add(1, Ordering::Relaxed) + 1 == MAX_GROWN {
             tracing::warn!("an extension's instances are no longer kept, because they grow during turns");

@@ -1,4 +1,4 @@
-//! The key of the digests: 32 random bytes in a file of the cache folder.
+//! The key of the keyed digests: 32 random bytes in a file of the cache folder.
 
 use std::fs;
 use std::io::{self, ErrorKind};

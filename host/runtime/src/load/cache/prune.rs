@@ -28,8 +28,8 @@ pub(super) fn name_aside() -> String {
 }
 
 impl Folder {
-    /// Deletes files until the limit is met, but never `kept`, which was just written. Files that cannot be deleted
-    /// are tried again next time. Files with other names are ignored.
+    /// Deletes files until the limit is met, but never the file `kept`, which was just written. If a file cannot be
+    /// deleted, the next call tries again. Files whose names are not those of cached or temporary files are ignored.
     pub(super) fn prune(&self, kept: Option<&Path>) {
         let mut compiled = Vec::new();
         let mut total = 0_u64;

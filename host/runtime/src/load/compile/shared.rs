@@ -21,7 +21,8 @@ pub(crate) struct Code {
 /// The code for one digest. The cell is locked while the code is compiled, so that concurrent loads wait for the code.
 pub(crate) type CodeCell = tokio::sync::Mutex<Weak<Code>>;
 
-/// The code in use of one compiler, by its digest. A compiler has one engine, so the digest identifies the code.
+/// The code in use, by its digest. All of the code comes from one compiler, which has one engine, so the digest
+/// identifies the code.
 pub(crate) struct SharedCode(Mutex<CodeCells>);
 
 struct CodeCells {

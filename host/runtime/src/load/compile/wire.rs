@@ -45,7 +45,7 @@ pub(super) struct Request {
     pub(super) length: u64,
 }
 
-/// The task of the process.
+/// What the process is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Task {
     /// Read the outline, and check whether instances can be kept.

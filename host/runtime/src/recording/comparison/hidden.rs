@@ -11,7 +11,7 @@ use crate::recording::{HostCall, Octets, RecordedTurn, StepResult};
 const MARKS: [&str; 2] = [HIDDEN, HIDDEN_SECRET];
 
 impl RecordedTurn {
-    /// True if the extension's input contains hidden values, which may have changed its result.
+    /// True if values in the extension's input are hidden. The result of the replayed turn may differ because of that.
     #[must_use]
     pub fn hides_what_was_given(&self) -> bool {
         let mut given = self.clone();
@@ -48,7 +48,7 @@ pub(super) fn agrees(was: &Value, is: &Value, hidden: &mut u64) -> bool {
     }
 }
 
-/// True if `is` contains the visible parts of `was` in the same order.
+/// True if `is` contains the visible parts of `was`, in their order.
 fn fits(was: &str, is: &str, hidden: &mut u64) -> bool {
     let marked = MARKS.iter().fold(was.to_owned(), |text, mark| text.replace(mark, HIDDEN));
     let Some((first, after)) = marked.split_once(HIDDEN) else { return false };

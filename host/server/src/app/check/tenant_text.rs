@@ -32,7 +32,7 @@ struct Server {
     problems: Vec<Problem>,
 }
 
-/// Checks the text of a tenant as the admin API does before it loads components. The outcome has all mistakes in the
+/// Checks the text of a tenant as the admin API does before it loads components. The report has all mistakes in the
 /// text and in the config. Without `config`, the secrets, hosts and uploaded components in the text are not checked,
 /// because only the config lists the allowed ones.
 pub async fn check_tenant_text(file: &Path, config: Option<&Path>, locations: &Locations) -> CheckReport {

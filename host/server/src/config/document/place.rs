@@ -1,4 +1,4 @@
-//! Entries of a parsed text: their paths and positions.
+//! Finds, removes and moves entries of a parsed text. An entry is a key with its value, or a list element.
 
 use std::ops::Range;
 
@@ -172,7 +172,7 @@ pub(super) fn table_mut<'t, 'i>(root: &'t mut DeTable<'i>, steps: &[Step]) -> Op
     }
 }
 
-/// Removes an entry. Returns false if the entry does not exist.
+/// Removes the entry at a path. Returns false if there is no such entry.
 pub(super) fn take_out(root: &mut DeTable<'_>, steps: &[Step]) -> bool {
     match steps.split_last() {
         None => false,

@@ -29,7 +29,7 @@ pub(in crate::config) struct SyntaxMistake {
     pub(in crate::config) key: String,
     /// The reason. It does not repeat the value, which may be a secret.
     pub(in crate::config) reason: String,
-    /// The corrected entry, such as `name = "Ada"`.
+    /// The corrected key and value, such as `name = "Ada"`.
     pub(in crate::config) example: Option<String>,
 }
 
@@ -85,7 +85,7 @@ struct Unquoted {
     /// The key as a dotted path. Empty if the key is unknown.
     key: String,
     reason: &'static str,
-    /// The corrected entry, such as `name = "Ada"`.
+    /// The corrected key and value, such as `name = "Ada"`.
     example: Option<String>,
 }
 

@@ -73,7 +73,7 @@ struct TextMcp {
     state: Vec<String>,
 }
 
-/// A table `[[agent.mcp]]` as the server's config has it.
+/// A table `[[agent.mcp]]` in the form that it has in the server's config.
 #[derive(Serialize)]
 struct McpTable {
     name: String,

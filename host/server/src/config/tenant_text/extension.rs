@@ -70,7 +70,7 @@ struct TextHttp {
 }
 
 impl TextExtension {
-    /// The number of entries in `allow`.
+    /// The number of callers in `allow`.
     pub(super) fn allowed(&self) -> usize {
         self.allow.as_ref().map_or(0, Vec::len)
     }

@@ -38,7 +38,7 @@ impl<'a> Admission<'a> {
         Self { allowed, wrong: Vec::new() }
     }
 
-    /// The noted mistakes.
+    /// The mistakes that were noted so far.
     pub(super) fn into_wrong(self) -> Vec<Wrong> {
         self.wrong
     }
@@ -64,8 +64,8 @@ impl<'a> Admission<'a> {
         found
     }
 
-    /// The environment variable of a lent secret. `None` if no secret has the name, or if the secret is in a file. Both
-    /// are noted as mistakes.
+    /// The environment variable of a lent secret. Notes a mistake and returns `None` if no secret has the name, or if
+    /// the secret is in a file.
     pub(super) fn variable(&mut self, key: &str, name: &str) -> Option<String> {
         let variable = self.secret(key, name)?.places().0;
         if variable.is_none() {
@@ -74,8 +74,8 @@ impl<'a> Admission<'a> {
         variable
     }
 
-    /// Checks a number against a limit that applies only to texts. These limits bound the host's memory and compile
-    /// time.
+    /// Checks a number against a limit that applies only to texts. Such limits bound the memory and the compile time
+    /// that a text can cost the host.
     pub(super) fn check_most(&mut self, key: &str, (given, most): (Option<usize>, usize)) {
         if let Some(given) = given.filter(|given| *given > most) {
             self.refuse(key, format!("{given} is more than a tenant may have: at most {most}"));

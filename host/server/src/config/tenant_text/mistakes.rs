@@ -20,8 +20,8 @@ const NAMES_NO_FILES: &str = "a tenant that is added names no files, variables, 
                               their digests, and secrets by the names that [tenants.secrets] of the server's config \
                               lends them under";
 
-/// Finds all mistakes in the text. Returns the place and the reason for an error that lists these mistakes. `first` is
-/// the first mistake that the decoder found.
+/// Finds all mistakes in the text. Returns the two fields of the error that lists these mistakes, `place` and `reason`.
+/// `first` is the first mistake that the decoder found.
 pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (String, String) {
     // For invalid TOML only the first mistake is reported, because a parser that continues may find one in each byte.
     let problems = if DeTable::parse(text).is_ok() { problems::<T>(text) } else { Vec::new() };
@@ -51,7 +51,8 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     }
 }
 
-/// Adds the hint about unknown keys to the last mistake with an unknown key. Without such a mistake nothing is added.
+/// Adds the hint about unknown keys to the last mistake that is an unknown key. Adds nothing if there is no such
+/// mistake.
 pub(crate) fn with_hint(mut problems: Vec<Problem>) -> Vec<Problem> {
     let unknown = problems.iter_mut().rfind(|problem| problem.reason.starts_with("unknown key"));
     if let Some(Problem { reason, .. }) = unknown {
@@ -60,7 +61,8 @@ pub(crate) fn with_hint(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-/// Returns the place and the reason for an error that lists `wrong`. These are pairs of key and reason without lines.
+/// Returns the two fields of the error that lists `wrong`, `place` and `reason`. `wrong` has pairs of key and reason,
+/// without the lines of the keys.
 pub(super) fn listed(mut wrong: Vec<(String, String)>) -> (String, String) {
     let within = |(key, reason): (String, String)| (key, line_within(&reason, MAX_LINE_BYTES));
     if wrong.len() == 1

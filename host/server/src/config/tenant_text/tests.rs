@@ -17,7 +17,8 @@ fn allowed() -> StoredTenantsConfig {
     .expect("a table")
 }
 
-/// A text with a card and a script agent, followed by `more`, whose first lines may continue `[agent]`.
+/// A text with a card and a script agent, followed by `more`. The first lines of `more` may continue the table
+/// `[agent]`.
 fn text(more: &str) -> String {
     let card = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\n";
     format!("{card}rule = []\n{more}")

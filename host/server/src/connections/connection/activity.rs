@@ -1,7 +1,7 @@
 //! The activity on one HTTP/2 connection: open requests, and answers that the client does not read.
 //!
-//! HTTP/2 has a flow-control window per request. A client could keep the connection alive but the windows closed. The
-//! answers would then stay in memory for ever, and no time limit on the socket would notice.
+//! HTTP/2 has a flow-control window per request. A client could keep its connection alive and still keep the windows
+//! closed. The answers would then stay in memory for ever, and no time limit on the socket would notice.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -34,8 +34,8 @@ struct OpenRequests {
 /// The chunks of one answer that HTTP/2 has received but not sent.
 struct UnsentChunks {
     chunks: usize,
-    /// The time at which the last sent chunk of the answer was sent. If no chunk was sent yet, the time at which HTTP/2
-    /// received the first chunk.
+    /// The time at which a chunk of the answer was last sent. If none was sent yet, the time at which HTTP/2 received
+    /// the first chunk.
     since: Instant,
 }
 

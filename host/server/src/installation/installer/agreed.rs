@@ -23,8 +23,8 @@ use crate::installation::issuer::{IssueError, IssuedCards};
 const LOOK: Duration = Duration::from_millis(50);
 /// The pause before a change is proposed again after another process was faster.
 const RETRY: Duration = Duration::from_millis(250);
-/// The longest wait until all other processes have applied a change. In this time, a process that does not respond
-/// loses its lease.
+/// The longest time to wait until all other processes have applied a change. A process that does not respond loses its
+/// lease within this time.
 const SWAP: Duration = Duration::from_secs(15);
 /// The time until a process that has ended no longer counts as alive. It is a little longer than a lease.
 const LEASE: Duration = Duration::from_secs(6);
@@ -123,8 +123,8 @@ impl Installer {
         self.agree(agreement, ProposedSet { versions, installed, config: digest, basis, action: Action::Loaded }).await
     }
 
-    /// True if this process need not propose its config. Either the current edition has the config, or an earlier
-    /// edition had the config and other processes serve a later edition.
+    /// True if this process need not propose its config: the current edition comes from this config, or an earlier
+    /// edition did and other processes serve the agent with a later edition.
     async fn is_settled(&self, editions: &Editions, current: &Edition, config: &str) -> Result<bool, InstallError> {
         if current.number == 0 || current.config == config {
             return Ok(current.number > 0);

@@ -13,8 +13,8 @@ use super::prepared::PreparedChange;
 
 /// The id of the wake-up that tells other processes about a new proposal or edition.
 pub(crate) const HINT: &str = "annex-editions";
-/// The time limit for a proposal without the time for compiling. [`Agreement::limit`] adds the time limit for compiling
-/// one component.
+/// The time that a proposal may take beyond the compiling of one component. [`Agreement::limit`] adds the time limit
+/// for that.
 const BEYOND_COMPILING: Duration = Duration::from_secs(30);
 
 /// The parts that all installers of a process need for agreements.
@@ -112,13 +112,13 @@ impl Agreement {
         self.lock().joined = Some(replica.clone());
     }
 
-    /// Notes that the edition is served, and drops the proposal that this process has tried.
+    /// Notes that this process serves `edition`, and drops the proposal that it has tried.
     pub(super) fn serve(&self, edition: Edition) {
         let mut standing = self.lock();
         (standing.served, standing.unable, standing.tried) = (edition, None, None);
     }
 
-    /// Notes that the current edition cannot be served.
+    /// Notes that this process cannot serve the current edition.
     pub(super) fn give_up(&self) {
         self.lock().unable = Some(Inability { next: Instant::now() + RETRY });
     }

@@ -15,7 +15,7 @@ use super::version::{Origin, Version};
 /// A loaded component of the folder.
 pub(super) struct Candidate {
     pub(super) version: Version,
-    /// The installed version from the same file.
+    /// The version that is installed from the same file now.
     pub(super) fallback: Option<Version>,
     /// True if the component is not installed yet.
     pub(super) is_new: bool,
@@ -123,7 +123,7 @@ fn push(installed: &mut Installed, versions: &mut Vec<Version>, version: &Versio
     Ok(())
 }
 
-/// Refuses a new component with the URI of an installed one.
+/// Refuses a new component that has the URI of an installed component.
 fn check_new_uris(folder: &[&Candidate], config: &[Version], added: &[Version]) -> Result<(), Refusal> {
     let (new, old): (Vec<&Candidate>, Vec<&Candidate>) = folder.iter().partition(|candidate| candidate.is_new);
     let taken = |uri: &ExtensionUri| {

@@ -9,9 +9,9 @@ use annex_telemetry::fault;
 use super::version::Origin;
 use crate::config::ConfigError;
 
-/// The name that stands for the source of a failure if the failure concerns the whole config.
+/// The name of the source in a failure that concerns the whole config.
 pub(super) const OF_CONFIG: &str = "config";
-/// The name that stands for the source of a failure if the failure concerns all extensions together.
+/// The name of the source in a failure that concerns all extensions together.
 pub(super) const OF_ALL: &str = "all extensions together";
 
 /// Why a change of the installed extensions failed. Unless the variant says otherwise, nothing has changed.

@@ -11,11 +11,11 @@ use crate::config::ExtensionConfig;
 
 /// The maximum size of a settings file, in bytes.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
-/// The longest name of a file, without its ending.
+/// The maximum size of a file's name without its ending, in bytes.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The modes of created folders and files. Only the user of the server may write them, even under a permissive umask: a
-/// file or folder that other users may write is refused when it is read.
+/// The modes of created folders and files. These modes let only the server's user write, whatever the umask is: files
+/// and folders that other users may write are refused when they are read.
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 

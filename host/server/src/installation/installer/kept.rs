@@ -68,8 +68,8 @@ pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     written.into_iter().map(kept).collect()
 }
 
-/// Computes the digest of the config's extensions. `others` is the digest of the parts of the config that the cards
-/// depend on, or `None` if each process makes its own cards.
+/// Computes the digest of the config's extensions. If all processes share their cards, `others` is the digest of all
+/// other settings on which the cards depend. `None` if each process makes its own cards.
 pub(super) fn config_digest(
     config: &[ExtensionConfig],
     digests: &[Digest],

@@ -76,7 +76,7 @@ struct SourceEntry {
     is_optional: bool,
 }
 
-/// The installed versions, and the decisions of operators that apply, before a plan is made.
+/// What is in force before a plan is made: the installed versions, and the decisions of operators.
 pub(super) struct Present<'a> {
     pub(super) versions: &'a [Version],
     pub(super) overruled: &'a [OperatorOverride],
@@ -153,9 +153,9 @@ impl Loader {
         Ok(Plan { versions, installed, failures, overruled })
     }
 
-    /// Returns the installed components that must load but whose files are missing from the folder. These components
-    /// stay installed, because the folder may be unmounted for a short time. Only a reload or a command of the operator
-    /// removes them.
+    /// Returns the installed components that must load, but whose files are missing from the managed folder. These
+    /// components stay installed until a reload or a command of the operator removes them, because the folder may be
+    /// unmounted for only a short time.
     fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
         let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
         let mut vanished = Vec::new();
@@ -367,7 +367,7 @@ fn same(
 }
 
 impl Loader {
-    /// Loads a component as a shadow. Its calls are not counted with the calls of the installed version.
+    /// Loads a component as a shadow. The calls of the shadow and the calls of the installed version are counted apart.
     pub(super) async fn load_aside(
         &self,
         origin: &Origin,
@@ -380,8 +380,8 @@ impl Loader {
     }
 }
 
-/// The purpose for which a component's file is opened. The purpose differs between a file that the operator named and a
-/// file in the managed folder.
+/// The purpose for which a component's file is opened: as a file that the operator has named, or as a file of the
+/// managed folder.
 fn purpose(origin: &Origin) -> Purpose {
     match origin {
         Origin::Config { .. } => Purpose::Named,
@@ -422,7 +422,7 @@ fn tolerate(
     }
 }
 
-/// Finds the version that is installed from this source. The source's file may have changed since.
+/// Finds the version that is installed from this source, even if the source's file has changed since.
 fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version> {
     let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
     let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);

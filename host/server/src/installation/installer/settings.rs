@@ -15,7 +15,7 @@ impl Installer {
         self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
     }
 
-    /// Reloads with a config that was read before. Thus all parts of the server apply the same text.
+    /// Reloads the extensions from a config that the caller has read, so that all parts of the server apply one text.
     ///
     /// # Errors
     /// When one of the config's extensions does not load. In that case nothing has changed.

@@ -51,7 +51,7 @@ impl Installer {
         self.lock().history.changes(uri).cloned().collect()
     }
 
-    /// True if an operator's decision has installed the version in place of the version that the source names.
+    /// True if the version is installed by an operator's decision although its source names another version.
     pub(crate) fn overrules(&self, version: &Version) -> bool {
         let digest = version.extension.digest();
         self.lock().overruled.iter().any(|decision| {

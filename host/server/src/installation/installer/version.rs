@@ -38,7 +38,7 @@ impl Origin {
     }
 
     /// The position of the first of `keys` that the `[[extension]]` has, as `FILE:LINE:COLUMN`. If it has none of these
-    /// keys, the position of the `[[extension]]`. `None` unless the origin is a config.
+    /// keys, the position of the `[[extension]]`. `None` if the origin is no config.
     pub(crate) fn place<S: AsRef<str>>(&self, keys: &[S]) -> Option<String> {
         let Self::Config { place, .. } = self else { return None };
         place.locate(&keys.iter().map(|key| key.as_ref().to_owned()).collect::<Vec<_>>())

@@ -19,8 +19,8 @@ use super::look::{PolledPath, Sight};
 pub(crate) struct FileWatcher {
     /// The watcher of the kernel's events. `None` if the kernel has no watcher left for this user.
     ///
-    /// The lock is held during a whole change of the watched folders, so that changes do not interleave. Events are
-    /// processed without this lock, because the watcher may wait until an event is processed.
+    /// A change of the watched folders holds this lock from its beginning to its end, so that changes do not
+    /// interleave. Events are processed without this lock, because the watcher may wait until an event is processed.
     watcher: Mutex<Option<RecommendedWatcher>>,
     followed: Arc<Mutex<Followers>>,
 }
@@ -95,7 +95,8 @@ impl FileWatcher {
     }
 
     /// Replaces the watched files of a follower. `before` are the folders that were watched for the follower until now.
-    /// Returns whether the follower has a new folder, and the folders that cannot be watched.
+    /// The first returned value is true if the follower has a new folder. The second one has the folders that cannot be
+    /// watched.
     pub(super) fn follow(
         &self,
         number: Number,
@@ -168,8 +169,8 @@ fn look(followed: &Weak<Mutex<Followers>>) {
 }
 
 impl Followers {
-    /// Replaces the polled files and folders of a follower. `seen` has the states of those `places` that no follower
-    /// had until now.
+    /// Replaces the polled files and folders of a follower. `seen` has the present states of those that were not polled
+    /// until now.
     fn look_at(&mut self, number: Number, places: BTreeSet<PolledPath>, seen: Vec<(Sight, PolledPath)>) {
         for (sight, place) in seen {
             self.places.entry(place).or_insert_with(|| PolledState { sight, followers: BTreeSet::new() });
@@ -189,8 +190,8 @@ impl Followers {
         }
     }
 
-    /// Notes the state of a polled file or folder. Notifies the followers of the file or folder if the state has
-    /// changed.
+    /// Stores the state of a polled file or folder. If the state has changed, notifies the followers of that file or
+    /// folder.
     fn see(&mut self, place: &PolledPath, sight: Sight) {
         let Some(seen) = self.places.get_mut(place).filter(|seen| seen.sight != sight) else { return };
         seen.sight = sight;
@@ -198,15 +199,15 @@ impl Followers {
         followers.into_iter().for_each(|number| self.tell(number));
     }
 
-    /// Adds a folder to a follower. Returns whether the folder was already watched, and whether the follower already
-    /// had the folder.
+    /// Adds a folder to those that a follower watches. Returns whether any follower already watched the folder, and
+    /// whether this follower did.
     fn add(&mut self, number: Number, folder: &Path) -> (bool, bool) {
         let is_watched = self.folders.contains_key(folder);
         let followers = self.folders.entry(folder.to_owned()).or_default();
         (is_watched, !followers.insert(number))
     }
 
-    /// Removes a folder from a follower. Returns true if no other follower has the folder.
+    /// Removes a folder from those that a follower watches. Returns true if no other follower watches the folder.
     fn remove(&mut self, number: Number, folder: &Path) -> bool {
         let Some(followers) = self.folders.get_mut(folder) else { return false };
         followers.remove(&number);
@@ -281,7 +282,7 @@ mod tests {
 
     use super::{Follower, Followers, WatchedFiles};
 
-    /// One follower of a managed folder, and one of a file in it.
+    /// Two followers: one of a managed folder, and one of a file in that folder.
     fn followed() -> (Followers, [Arc<Notify>; 2]) {
         let mut followed = Followers::default();
         let touched = [(); 2].map(|()| Arc::new(Notify::new()));

@@ -111,7 +111,7 @@ impl<T: ServingParts> Entry<T> {
         }
     }
 
-    /// True if the entry has a revision before `rev`, or was not read yet.
+    /// True if the tenant in this entry has a revision before `rev`, or was not read from the store yet.
     pub(super) fn is_before(&self, rev: u64) -> bool {
         match self.lookup.get() {
             Some(StoreLookup::Found(found)) => found.tenant.rev < rev,

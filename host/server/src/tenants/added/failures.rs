@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause after the first failure. The pause doubles with each further failure, up to [`LONGEST_PAUSE`].
+/// The pause after the first failure. The pause after each further failure is twice as long, up to [`LONGEST_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 

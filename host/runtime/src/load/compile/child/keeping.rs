@@ -212,7 +212,8 @@ fn check_alias(alias: &ComponentAlias<'_>) -> Result<(), String> {
     if is_second_module { Err(SECOND_NAME.to_owned()) } else { Ok(()) }
 }
 
-/// Refuses to export a module or a component: it would get a second index, by which it could be instantiated again.
+/// Refuses to export a module or a component. An export would give it a second index, by which it could be instantiated
+/// again.
 fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
     match kind {
         ComponentExternalKind::Module | ComponentExternalKind::Component => Err(SECOND_NAME.to_owned()),

@@ -6,7 +6,7 @@ use super::structure::at_most;
 use crate::error::LoadError;
 use crate::load::inspect::{MANIFEST_SECTION, Outline, check_name};
 
-/// Maximum number of imports of a component, and also of its exports.
+/// Maximum number of imports of a component. Its exports have the same limit.
 const MAX_NAMES: u64 = 1_000;
 /// Maximum size of the names of all imports and exports, in bytes.
 const MAX_NAME_BYTES: u64 = 256 << 10;
