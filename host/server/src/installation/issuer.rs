@@ -149,22 +149,26 @@ impl Issuer {
         PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
     }
 
+    /// The current card of the remote agent; `None` for an agent in this process.
+    fn remote_card(&self) -> Option<Arc<AgentCard>> {
+        self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()))
+    }
+
     /// The extensions that the remote agent handles itself. Extensions that are also installed here are left out,
     /// because this server declares them.
     fn passed_on(&self, installed: &Installed) -> Vec<AgentExtension> {
-        let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
+        let remote = self.remote_card();
         let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
-        let is_shadowed = |other: &&AgentExtension| installed.iter().any(|extension| *extension.uri() == other.uri);
-        of_remote.filter(|other| !is_shadowed(other)).cloned().collect()
+        of_remote.filter(|other| installed.get(&other.uri).is_none()).cloned().collect()
     }
 
     /// Logs a warning for each installed extension that the remote agent requires: this server never requests that
     /// extension from the remote agent, so the remote agent refuses each message.
     fn warn_of_unmet(&self, installed: &Installed) {
-        let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
+        let remote = self.remote_card();
         let required = remote.iter().flat_map(|remote| &remote.capabilities.extensions).filter(|other| other.required);
         for AgentExtension { uri, .. } in required {
-            if installed.iter().any(|extension| *extension.uri() == *uri) {
+            if installed.get(uri).is_some() {
                 tracing::warn!(
                     %uri,
                     "the upstream agent requires an extension that is installed here, and refuses each message, because \
@@ -175,7 +179,7 @@ impl Issuer {
     }
 
     fn unsigned(&self, installed: &Installed) -> UnsignedCards {
-        let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
+        let remote = self.remote_card();
         let mut public = match &remote {
             Some(remote) => card::decorate(&self.card(), &self.config, remote),
             None => self.card(),

@@ -217,7 +217,7 @@ async fn a_message_that_comes_again_while_its_turn_runs_follows_that_turn() {
 }
 
 /// Runs SQL on the file of a running server.
-async fn sql(folder: &Path, sql: &str) {
+pub(crate) async fn sql(folder: &Path, sql: &str) {
     let (file, sql) = (folder.join("data/conversations.sqlite"), sql.to_owned());
     // On a thread of its own: the server may have to run until the lock of its transaction is free.
     let executed = tokio::task::spawn_blocking(move || Connection::open(file)?.execute_batch(&sql));

@@ -10,9 +10,9 @@ use annex_conversation::{
 use annex_protocol::{Message, Part, TaskState};
 use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
-use rusqlite::Connection;
 
 use crate::auth::{ADA, BOB, api_keys};
+use crate::durable::sql;
 
 /// An agent that stores the value of `set KEY VALUE` and answers with its knowledge and the number of its turns. It
 /// fails on `fail`, panics on `panic`, asks on `ask`, waits on `wait`, and stores nothing for `hello`.
@@ -88,13 +88,6 @@ async fn events_of(folder: &Path, context: &str) -> Vec<Arc<Event>> {
 fn outline(events: &[Arc<Event>]) -> Vec<(&str, &str)> {
     let code = |event: &'_ Arc<Event>| event.error.as_ref().map_or("", |_| "error");
     events.iter().map(|event| (&*event.author, code(event))).collect()
-}
-
-async fn sql(folder: &Path, sql: &str) {
-    let (file, sql) = (folder.join("data/conversations.sqlite"), sql.to_owned());
-    // On a thread of its own: the server may have to run until the lock of its transaction is free.
-    let executed = tokio::task::spawn_blocking(move || Connection::open(file)?.execute_batch(&sql));
-    executed.await.expect("no panic").expect("valid SQL");
 }
 
 #[tokio::test]
