@@ -1,4 +1,4 @@
-//! A host for native unit tests of hooks (optional feature `testing`, without effect in a component).
+//! A host for native unit tests of hooks. The optional feature `testing` adds it, and changes nothing in a component.
 //!
 //! ```toml
 //! [dev-dependencies]

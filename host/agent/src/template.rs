@@ -35,7 +35,7 @@ pub enum TemplateError {
     /// The template has too many variables or artifacts.
     #[error("The template asks for {given} {what}; at most {most} are allowed.")]
     TooMany {
-        /// What the template has too many of: variables or artifacts.
+        /// The kind of items that exceed their limit: `variables` or `artifacts`.
         what: &'static str,
         /// The number of variables or artifacts in the template.
         given: usize,

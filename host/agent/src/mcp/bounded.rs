@@ -1,5 +1,5 @@
-//! Limits how many messages an MCP server may send without being asked. This client drops such messages, and closes the
-//! connection after too many of them.
+//! Limits the messages that an MCP server sends without being asked. This client drops such messages. Too many of them
+//! end the connection.
 //!
 //! The size of a message and of a stream is limited elsewhere, by the code that reads bytes.
 
@@ -175,7 +175,7 @@ pub(super) struct BoundedProgram<T> {
 
 const MOST_UNASKED: u64 = 4_096;
 const UNASKED_PER_SECOND: u64 = 100;
-/// What a request of the program costs. It costs more than other messages, because this client must answer it.
+/// The number of messages that a request of the program counts as. This client must answer a request.
 const REQUEST_COST: u64 = 64;
 
 impl<T> BoundedProgram<T> {
