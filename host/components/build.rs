@@ -45,7 +45,7 @@ struct Guest {
     shipped: bool,
 }
 
-const GUESTS: [Guest; 16] = [
+const GUESTS: [Guest; 20] = [
     Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
     Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
     Guest { package: "annex-compliance-badge", name: "compliance-badge", target: BARE, shipped: true },
@@ -60,8 +60,12 @@ const GUESTS: [Guest; 16] = [
     Guest { package: "annex-session-sharing", name: "session-sharing", target: BARE, shipped: true },
     Guest { package: "annex-ap2", name: "ap2", target: BARE, shipped: true },
     Guest { package: "annex-test-extension", name: "test-extension", target: BARE, shipped: false },
+    Guest { package: "annex-test-steering", name: "test-steering", target: BARE, shipped: false },
     Guest { package: "annex-test-capabilities", name: "test-capabilities", target: WASI, shipped: false },
     Guest { package: "hello-extension", name: "hello-extension", target: BARE, shipped: false },
+    Guest { package: "redact-extension", name: "redact-extension", target: BARE, shipped: false },
+    Guest { package: "cache-extension", name: "cache-extension", target: BARE, shipped: false },
+    Guest { package: "acme-extension", name: "acme-extension", target: BARE, shipped: false },
 ];
 
 fn main() -> Result<()> {
@@ -91,7 +95,8 @@ fn main() -> Result<()> {
 
 /// Tells cargo which files the components are built from, so that a change starts this script again.
 fn watch(workspace: &Path) -> Result<()> {
-    let mut crates = vec![workspace.join("examples/hello-extension")];
+    let examples = ["hello-extension", "authors/redact/rust", "authors/cache/rust", "authors/acme/rust"];
+    let mut crates: Vec<PathBuf> = examples.iter().map(|name| workspace.join("examples").join(name)).collect();
     for entry in fs::read_dir(workspace.join("guest")).context("read guest/")? {
         let path = entry?.path();
         // A path that is not there would start this script on every build, and a page has no `src`.

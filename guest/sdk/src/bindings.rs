@@ -27,6 +27,10 @@ pub mod message;
 #[rustfmt::skip]
 pub mod method;
 #[rustfmt::skip]
+pub mod output;
+#[rustfmt::skip]
+pub mod reply;
+#[rustfmt::skip]
 pub mod response;
 #[rustfmt::skip]
 pub mod state;

@@ -3,11 +3,14 @@
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use crate::bindings::{activation, card, client, descriptor, message, method, response, state, transition};
+use crate::bindings::{
+    activation, card, client, descriptor, message, method, output, reply, response, state, transition,
+};
 use crate::{
-    Activation, Addition, Answer, Beginning, Card, Client, Config, Decision, Declaration, Descriptor, Entry, Event,
-    Extension, ExtensionError, FromConfig, Incoming, Json, Message, MetadataEntry, Method, MethodDeclaration, Outgoing,
-    Patch, Rejection, Request, Response, Rewrite, Ruling, State, StateChange, Transition, panics,
+    Activation, Addition, Answer, Beginning, Card, Client, Config, Content, Decision, Declaration, Descriptor, Entry,
+    Event, Extension, ExtensionError, FromConfig, Incoming, Json, Message, MetadataEntry, Method, MethodDeclaration,
+    Outgoing, Output, Patch, ReadyAnswer, Rejection, Reply, Request, Response, Rewrite, Ruling, State, StateChange,
+    Transition, Verdict, panics,
 };
 
 /// Facts about an extension that `export!` adds.
@@ -83,6 +86,18 @@ impl<E: ExportFacts + Transition> transition::exports::annex::extension::transit
 
     fn change(change: StateChange) -> Result<Ruling, String> {
         E::change(enter::<E>()?, change)
+    }
+}
+
+impl<E: ExportFacts + Reply> reply::exports::annex::extension::reply::Guest for Component<E> {
+    fn before_agent(request: Request, message: Json) -> Result<Option<ReadyAnswer>, String> {
+        E::before_agent(enter::<E>()?, request, message)
+    }
+}
+
+impl<E: ExportFacts + Output> output::exports::annex::extension::output::Guest for Component<E> {
+    fn revise(content: Content) -> Result<Verdict, String> {
+        E::revise(enter::<E>()?, content)
     }
 }
 
@@ -169,6 +184,8 @@ macro_rules! export_hook {
     (response, $component:ident) => { $crate::export_hook!(response, export_response, $component); };
     (message, $component:ident) => { $crate::export_hook!(message, export_message, $component); };
     (transition, $component:ident) => { $crate::export_hook!(transition, export_transition, $component); };
+    (reply, $component:ident) => { $crate::export_hook!(reply, export_reply, $component); };
+    (output, $component:ident) => { $crate::export_hook!(output, export_output, $component); };
     (method, $component:ident) => { $crate::export_hook!(method, export_method, $component); };
     (client, $component:ident) => { $crate::export_hook!(client, export_client, $component); };
     ($hook:ident, $export:ident, $component:ident) => {
@@ -186,7 +203,7 @@ macro_rules! export_hook {
         ::core::compile_error!(::core::concat!(
             "no hook is called `",
             ::core::stringify!($other),
-            "`: there are card, activation, message, state, transition, response, method, client"
+            "`: there are card, activation, message, state, transition, reply, output, response, method, client"
         ));
     };
 }

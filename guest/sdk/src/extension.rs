@@ -1,8 +1,9 @@
 //! The traits that an extension implements: one for the extension itself, and one for each hook.
 
 use crate::{
-    Addition, Answer, Beginning, Decision, Declaration, Descriptor, Entry, Event, ExtensionError, FromConfig, Incoming,
-    Json, MetadataEntry, MethodDeclaration, Outgoing, Patch, Rejection, Request, Rewrite, Ruling, StateChange,
+    Addition, Answer, Beginning, Content, Decision, Declaration, Descriptor, Entry, Event, ExtensionError, FromConfig,
+    Incoming, Json, MetadataEntry, MethodDeclaration, Outgoing, Patch, ReadyAnswer, Rejection, Request, Rewrite,
+    Ruling, StateChange, Verdict,
 };
 
 /// The extension itself: its parameters and its descriptor. Every extension implements it.
@@ -72,6 +73,24 @@ pub trait Transition: Extension {
 
     /// Called for each change of the task's state. An error fails the turn.
     fn change(parameters: &Self::Parameters, change: StateChange) -> Result<Ruling, String>;
+}
+
+/// The hook `reply`: answers in place of the agent. Needs the grant `answer`.
+pub trait Reply: Extension {
+    /// Called once per turn, before the agent runs. `message` is the message as JSON. `None` lets the agent answer. The
+    /// first answer counts, and no other extension is asked. An error refuses the request.
+    fn before_agent(
+        parameters: &Self::Parameters,
+        request: Request,
+        message: Json,
+    ) -> Result<Option<ReadyAnswer>, String>;
+}
+
+/// The hook `output`: the content of outgoing messages, statuses and artifacts. Needs the grant `rewrite-answer`.
+pub trait Output: Extension {
+    /// Called for each event of the kinds in the descriptor, before [`Response::respond`]. [`Verdict::text`] replaces
+    /// texts. An error fails the turn.
+    fn revise(parameters: &Self::Parameters, content: Content) -> Result<Verdict, String>;
 }
 
 /// The hook `method`: additional methods that the extension serves.

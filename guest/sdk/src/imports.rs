@@ -3,7 +3,7 @@
 
 #[cfg(target_arch = "wasm32")]
 pub(crate) use crate::bindings::capabilities::annex::extension::{
-    agent_steps, json_schema, session_state, task, task_resumption, tasks,
+    agent_steps, caller, json_schema, session_state, task, task_metadata, task_resumption, tasks,
 };
 #[cfg(target_arch = "wasm32")]
 pub(crate) use crate::bindings::capabilities::wasi::{
@@ -14,5 +14,6 @@ pub(crate) use crate::bindings::capabilities::wasi::{
 };
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use crate::native::{
-    agent_steps, atomics, config, json_schema, logging, session_state, store, task, task_resumption, tasks, wall_clock,
+    agent_steps, atomics, caller, config, json_schema, logging, session_state, store, task, task_metadata,
+    task_resumption, tasks, wall_clock,
 };

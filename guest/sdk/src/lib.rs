@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
+pub mod caller;
 pub mod clock;
 #[cfg(feature = "http")]
 pub mod http;
@@ -8,12 +9,14 @@ pub mod json;
 pub mod keyvalue;
 pub mod log;
 pub mod members;
+pub mod parts;
 pub mod pointer;
 pub mod schema;
 pub mod secrets;
 pub mod session;
 pub mod steps;
 pub mod task;
+pub mod task_metadata;
 pub mod tasks;
 #[cfg(all(feature = "testing", not(target_arch = "wasm32")))]
 pub mod testing;
@@ -31,10 +34,12 @@ mod extension;
 mod imports;
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
+mod output;
 mod panics;
 mod parameters;
 
 pub use bindings::activation::exports::annex::extension::activation::Decision;
+pub use bindings::capabilities::annex::extension::caller::{Identity, Presence};
 pub use bindings::capabilities::annex::extension::session_state::Scopes;
 pub use bindings::capabilities::annex::extension::types::{
     ExtensionError, Json, Location, MetadataEntry, Rejection, Request, Violation,
@@ -44,9 +49,11 @@ pub use bindings::client::exports::annex::extension::client::{Addition, Incoming
 pub use bindings::descriptor::exports::annex::extension::descriptor::{EventKinds, ExtensionDescriptor as Descriptor};
 pub use bindings::message::exports::annex::extension::message::Rewrite;
 pub use bindings::method::exports::annex::extension::method::{Answer, Declaration as MethodDeclaration};
+pub use bindings::output::exports::annex::extension::output::{Chunk, Content, Place, Replacement, Verdict};
+pub use bindings::reply::exports::annex::extension::reply::{Outcome, ReadyAnswer};
 pub use bindings::response::exports::annex::extension::response::{Event, EventKind, Patch};
 pub use bindings::transition::exports::annex::extension::transition::{
     Beginning, Entry, Interruption, Ruling, StateChange, Waiting,
 };
-pub use extension::{Activation, Card, Client, Extension, Message, Method, Response, State, Transition};
+pub use extension::{Activation, Card, Client, Extension, Message, Method, Output, Reply, Response, State, Transition};
 pub use parameters::{Config, FromConfig, NoParameters};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use self::keys::Buckets;
-use crate::{Json, Scopes, Violation};
+use crate::{Identity, Json, Scopes, Violation};
 
 #[cfg(feature = "http")]
 pub(crate) mod http;
@@ -35,6 +35,8 @@ pub(crate) struct HostState {
     pub(crate) session: Json,
     pub(crate) writable: Scopes,
     pub(crate) task: Option<Json>,
+    pub(crate) task_metadata: BTreeMap<String, Json>,
+    pub(crate) caller: Identity,
     pub(crate) steps: Json,
     pub(crate) tasks: Option<ListTasks>,
     /// Ids of waiting tasks.
@@ -180,6 +182,24 @@ pub(crate) mod session_state {
 pub(crate) mod task {
     pub(crate) fn current() -> Option<crate::Json> {
         super::ask("task::current", |host| host.task.clone())
+    }
+}
+
+pub(crate) mod task_metadata {
+    use serde::de::IgnoredAny;
+
+    pub(crate) fn set(key: &str, value: &str) -> Result<(), String> {
+        serde_json::from_str::<IgnoredAny>(value).map_err(|error| format!("the value is no JSON: {error}"))?;
+        super::ask("task_metadata::set", |host| _ = host.task_metadata.insert(key.to_owned(), value.to_owned()));
+        Ok(())
+    }
+}
+
+pub(crate) mod caller {
+    use crate::Identity;
+
+    pub(crate) fn current() -> Result<Identity, String> {
+        super::ask("caller::current", |host| Ok(host.caller.clone()))
     }
 }
 

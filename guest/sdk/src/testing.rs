@@ -82,19 +82,19 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use crate::http;
 use crate::native::keys::{Buckets, Fault};
 use crate::native::{self, HostState};
-use crate::{Json, Scopes, Violation, clock};
+use crate::{Identity, Json, Presence, Scopes, Violation, clock};
 
 #[cfg(feature = "http")]
 pub use native::http::SentRequest;
 pub use native::keys::Bucket;
-pub use samples::{beginning, change, event, outgoing, request};
+pub use samples::{beginning, change, content, event, identity, outgoing, request};
 
 type Object = BTreeMap<String, IgnoredAny>;
 
 /// A host for one test.
 ///
-/// A new host has no parameters, secrets, keys, task and steps, an empty session, and a clock that stands at
-/// 1970-01-01T00:00:00Z. Methods that take `self` by value configure the host; they may be called between hooks too.
+/// A new host has no parameters, secrets, keys, task and steps, an anonymous caller, an empty session, and a clock that
+/// stands at 1970-01-01T00:00:00Z. Methods that take `self` by value configure the host; they may be called between hooks too.
 #[must_use]
 pub struct Host {
     state: Rc<RefCell<HostState>>,
@@ -112,6 +112,8 @@ impl Host {
             session: "{}".to_owned(),
             writable: Scopes::SESSION,
             task: None,
+            task_metadata: BTreeMap::new(),
+            caller: Identity { presence: Presence::Anonymous, principal: None, ..samples::identity("") },
             steps: "[]".to_owned(),
             tasks: None,
             waiting: Vec::new(),
@@ -200,6 +202,16 @@ impl Host {
         self.with(|state| state.task = Some(task))
     }
 
+    /// Sets the caller. [`identity`] makes an authenticated one. Default: an anonymous caller.
+    ///
+    /// # Panics
+    /// When the claims are not a JSON object.
+    #[track_caller]
+    pub fn caller(self, caller: Identity) -> Self {
+        let claims = checked::<Object>("the claims", caller.claims);
+        self.with(|state| state.caller = Identity { claims, ..caller })
+    }
+
     /// Sets the agent's steps in this turn, a JSON array.
     ///
     /// # Panics
@@ -270,6 +282,13 @@ impl Host {
     /// All keys of a bucket, in the order of their bytes.
     pub fn keys(&self, bucket: Bucket) -> Vec<String> {
         self.state.borrow_mut().buckets.of(bucket).values.keys().cloned().collect()
+    }
+
+    /// The entries that were set in the metadata of the task, with their keys. A real host refuses keys that the
+    /// descriptor does not own.
+    pub fn task_metadata(&self) -> Vec<(String, Json)> {
+        let state = self.state.borrow();
+        state.task_metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     /// The logged lines, each with its level: `warn: the store is full`.

@@ -23,11 +23,13 @@ const WORLDS: &str = "
     world response { export annex:extension/response@0.1.0; }
     world message { export annex:extension/message@0.1.0; }
     world transition { export annex:extension/transition@0.1.0; }
+    world reply { export annex:extension/reply@0.1.0; }
+    world output { export annex:extension/output@0.1.0; }
     world method { export annex:extension/method@0.1.0; }
     world client { export annex:extension/client@0.1.0; }
 ";
 
-const WORLD_NAMES: [&str; 10] = [
+const WORLD_NAMES: [&str; 12] = [
     "capabilities",
     "descriptor",
     "card",
@@ -35,6 +37,8 @@ const WORLD_NAMES: [&str; 10] = [
     "message",
     "state",
     "transition",
+    "reply",
+    "output",
     "response",
     "method",
     "client",

@@ -6,8 +6,9 @@ use std::time::Duration;
 use annex_sdk::keyvalue::Keys;
 use annex_sdk::testing::{self, Bucket, Host};
 use annex_sdk::{
-    Answer, Descriptor, Event, EventKind, Extension, Json, Method, MethodDeclaration, Patch, Rejection, Request,
-    Response, Scopes, Violation, clock, log, schema, secrets, session, steps, task, tasks,
+    Answer, Content, Descriptor, Event, EventKind, Extension, Identity, Json, Method, MethodDeclaration, Output, Patch,
+    Place, Presence, ReadyAnswer, Rejection, Reply, Request, Response, Scopes, Verdict, Violation, caller, clock, log,
+    schema, secrets, session, steps, task, task_metadata, tasks,
 };
 use serde::Deserialize;
 
@@ -45,6 +46,27 @@ impl Method for Greeter {
     }
 }
 
+impl Reply for Greeter {
+    fn before_agent(parameters: &Parameters, request: Request, message: Json) -> Result<Option<ReadyAnswer>, String> {
+        if message == "{}" {
+            return Ok(None);
+        }
+        let principal = caller::current()?.principal.unwrap_or_default();
+        Ok(Some(ReadyAnswer::text(&format!("{} {principal}: {}", parameters.greeting, request.operation))))
+    }
+}
+
+impl Output for Greeter {
+    fn revise(_: &Parameters, content: Content) -> Result<Verdict, String> {
+        task_metadata::set("count", &content.held.to_string())?;
+        match content.place {
+            Place::Message => Ok(Verdict::Refuse("no messages".to_owned())),
+            Place::Status(_) => Ok(Verdict::Leave),
+            Place::Artifact(_) => Verdict::text(&content, str::to_uppercase),
+        }
+    }
+}
+
 fn host() -> Host {
     Host::new().parameters(r#"{"greeting": "hi"}"#)
 }
@@ -66,6 +88,43 @@ fn a_hook_gets_the_parameters_and_the_host_keeps_what_it_did() {
 }
 
 #[test]
+fn an_answer_of_reply_may_depend_on_the_caller() {
+    let before = |host: Host, message: &str| host.before_agent::<Greeter>(testing::request(), message).unwrap();
+    assert_eq!(before(host(), "{}"), None);
+    let answer = before(host().caller(testing::identity("ada")), "{\"parts\":[]}");
+    assert_eq!(answer, Some(ReadyAnswer::text("hi ada: SendMessage")));
+}
+
+#[test]
+fn output_revises_content_and_sets_metadata_of_the_task() {
+    let host = host();
+    let Ok(Verdict::Replace(replaced)) = host.revise::<Greeter>(testing::content()) else {
+        panic!("the text is not replaced")
+    };
+    assert_eq!(replaced[0].parts, [r#"{"text":"HELLO"}"#]);
+    let message = Content { place: Place::Message, held: 2, ..testing::content() };
+    assert_eq!(host.revise::<Greeter>(message), Ok(Verdict::Refuse("no messages".to_owned())));
+    assert_eq!(host.task_metadata(), [("count".to_owned(), "2".to_owned())]);
+    assert!(host.run(|| task_metadata::set("count", "{")).is_err());
+}
+
+#[test]
+fn claims_are_read_as_text_and_header_fields_by_any_case() {
+    let headers = vec![("x-scope".to_owned(), "context".to_owned()), ("x-scope".to_owned(), "task".to_owned())];
+    let ada = Identity {
+        claims: r#"{"org": "ac\u006de", "level": 3, "roles": ["a"]}"#.to_owned(),
+        headers,
+        ..testing::identity("ada")
+    };
+    assert!(ada.is_authenticated());
+    assert_eq!(ada.claim("org").as_deref(), Some("acme"));
+    assert_eq!((ada.claim("level"), ada.claim("roles"), ada.claim("sub")), (None, None, None));
+    assert_eq!((ada.header("X-Scope"), ada.header("x-other")), (Some("context"), None));
+    let panic = panic_of(|| Host::new().caller(Identity { claims: "[]".to_owned(), ..testing::identity("ada") }));
+    assert!(panic.starts_with("annex_sdk::testing: the claims cannot be read"), "{panic}");
+}
+
+#[test]
 fn parameters_that_do_not_fit_are_an_error_of_the_descriptor_and_a_panic_of_other_hooks() {
     assert_eq!(host().descriptor::<Greeter>().map(|descriptor| descriptor.description), Ok("hi".to_owned()));
     let other = Host::new().parameters(r#"{"greting": "hi"}"#);
@@ -81,6 +140,8 @@ fn a_new_host_has_nothing() {
         assert_eq!((session::get("name"), session::snapshot()), (None, "{}".to_owned()));
         assert_eq!(session::writable(), Scopes::SESSION);
         assert_eq!((task::current(), steps::recorded()), (None, "[]".to_owned()));
+        let caller = caller::current().unwrap();
+        assert_eq!((caller.presence, caller.principal, caller.claims.as_str()), (Presence::Anonymous, None, "{}"));
         assert_eq!(secrets::get("KEY"), Ok(None));
         assert_eq!(Keys::open().unwrap().list(), Ok(Vec::new()));
         assert!(tasks::resume("task-1").is_err());

@@ -1,11 +1,10 @@
-//! Parses commands, and carries out the commands that every hook supports.
+//! Parses commands, and carries out the commands that every hook supports. `test-steering` uses this file too.
 
 use std::hint::black_box;
 use std::process::abort;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annex_sdk::{ExtensionError, Violation, log, schema};
-use serde::Deserialize;
 
 /// An error code outside of the ranges of JSON-RPC and A2A.
 const OWN_CODE: i32 = -32_950;
@@ -21,33 +20,6 @@ const DEFAULT_DEPTH: usize = 10_000;
 
 /// The number of calls in this instance in which the command `turn` has behaved well.
 static BEHAVED: AtomicUsize = AtomicUsize::new(0);
-
-/// The commands for the hooks; `None` for a hook without a command.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Hooks {
-    pub(crate) describe: Option<String>,
-    pub(crate) declare: Option<String>,
-    pub(crate) activate: Option<String>,
-    pub(crate) check: Option<String>,
-    pub(crate) validate: Option<String>,
-    pub(crate) begin: Option<String>,
-    pub(crate) change: Option<String>,
-    pub(crate) respond: Option<String>,
-    pub(crate) methods: Option<String>,
-    pub(crate) next: Option<String>,
-    pub(crate) after: Option<String>,
-}
-
-impl Hooks {
-    /// Parses the commands of a request: an object with commands by hook, or a string for `validate`.
-    pub(crate) fn of_request(json: &str) -> Self {
-        if let Ok(command) = serde_json::from_str::<String>(json) {
-            return Self { validate: Some(command), ..Self::default() };
-        }
-        serde_json::from_str(json).unwrap_or_else(|error| fail(&format!("`{json}` is no command: {error}")))
-    }
-}
 
 /// The command for a hook: `name`, or `name amount`.
 pub(crate) struct Command<'a> {
@@ -232,6 +204,6 @@ fn recurse(level: u64) -> u64 {
 
 #[track_caller]
 #[expect(clippy::panic, reason = "it is what the component is for")]
-fn fail(message: &str) -> ! {
+pub(crate) fn fail(message: &str) -> ! {
     panic!("{message}")
 }

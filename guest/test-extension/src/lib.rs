@@ -3,6 +3,7 @@
 
 mod command;
 mod ends;
+mod hooks;
 mod parameters;
 mod steering;
 
@@ -14,7 +15,8 @@ use annex_sdk::{
     MetadataEntry, Patch, Rejection, Request, Response, State, Violation, json,
 };
 
-use crate::command::{Command, Hooks};
+use crate::command::Command;
+use crate::hooks::Hooks;
 use crate::parameters::Parameters;
 
 /// The metadata key of a request's commands.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::command::Hooks;
+use crate::hooks::Hooks;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use annex_conversation::{AppendError, Conversation, StateDelta};
 use annex_protocol::{
-    A2aError, AgentCard, Artifact, ContextId, Message, Metadata, SendMessageRequest, StreamResponse, TaskId, TaskState,
+    A2aError, AgentCard, Artifact, ContextId, Message, Metadata, Parts, SendMessageRequest, StreamResponse, TaskId,
+    TaskState,
 };
 use async_trait::async_trait;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::remote::UpstreamContext;
@@ -100,10 +101,13 @@ pub struct TurnContext {
     pub cancel: CancellationToken,
     /// The facts about the request that only a remote agent needs; `None` for a local agent.
     pub remote: Option<Arc<UpstreamContext>>,
+    /// True if an extension may change what the client sees of the answer. The server changes staged events of the session
+    /// likewise. For an event that is stored at once, the agent asks [`Question::Unsent`].
+    pub is_revised: bool,
 }
 
 /// An event that an agent sends. The server adds the task and context ids.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum AgentEvent {
     /// A message that the agent answers with, instead of a task.
     Message(Message),
@@ -129,6 +133,21 @@ pub enum AgentEvent {
     /// A remote agent has accepted the message and works on its task, but has sent no event yet. The client gets this
     /// server's task at once.
     Begun,
+    /// A question to the server. The agent waits for the answer, which comes in the order of the events.
+    Question(Box<Question>),
+}
+
+/// A question of an agent to the server.
+#[derive(Debug)]
+pub enum Question {
+    /// Lets the extensions revise parts that are stored in the session and not sent to the client. Asked only if
+    /// [`TurnContext::is_revised`] is true.
+    Unsent {
+        /// The parts.
+        parts: Parts,
+        /// Takes the revised parts.
+        answer: oneshot::Sender<Parts>,
+    },
 }
 
 /// Sends an agent's events. Sending waits while the receiver is behind.
@@ -151,6 +170,16 @@ impl EventSender {
     /// [`AgentError::Closed`] if the receiver was dropped: the turn has ended, and the agent should return.
     pub async fn send(&self, event: AgentEvent) -> Result<(), AgentError> {
         self.sender.send(event).await.map_err(|_| AgentError::Closed)
+    }
+
+    /// Lets the extensions revise parts that are stored in the session and not sent to the client.
+    ///
+    /// # Errors
+    /// [`AgentError::Closed`] if the turn has ended, for example because an extension refuses the parts.
+    pub async fn ask_unsent(&self, parts: Parts) -> Result<Parts, AgentError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(AgentEvent::Question(Box::new(Question::Unsent { parts, answer }))).await?;
+        answered.await.map_err(|_| AgentError::Closed)
     }
 }
 

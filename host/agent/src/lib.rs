@@ -29,7 +29,7 @@ mod work;
 pub use call_times::{CallEnd, CallTimes};
 pub use callbacks::{CallbackContext, Callbacks, ModelAnswer};
 pub use conversation::readable;
-pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, Question, TurnContext};
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
 pub use mcp::{McpConfig, McpError, McpScope, McpServers, ServersAndTools, end_programs, kill_programs};
 pub use model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};

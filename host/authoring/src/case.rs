@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 mod cost;
+mod events;
 pub(crate) mod file;
 mod from_recording;
 mod outcome;

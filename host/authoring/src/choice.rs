@@ -199,13 +199,17 @@ pub enum Capability {
     TaskResumption,
     /// The steps that the agent took in this turn.
     AgentSteps,
+    /// Who calls.
+    Caller,
+    /// Setting metadata of the turn's task.
+    TaskMetadata,
     /// Lines in the host's log.
     Logging,
 }
 
 impl Capability {
     /// Every capability.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Parameters,
         Self::KeyValue,
         Self::Clock,
@@ -217,6 +221,8 @@ impl Capability {
         Self::Tasks,
         Self::TaskResumption,
         Self::AgentSteps,
+        Self::Caller,
+        Self::TaskMetadata,
         Self::Logging,
     ];
 
@@ -235,6 +241,8 @@ impl Capability {
             Self::Tasks => "tasks",
             Self::TaskResumption => "task-resumption",
             Self::AgentSteps => "agent-steps",
+            Self::Caller => "caller",
+            Self::TaskMetadata => "task-metadata",
             Self::Logging => "logging",
         }
     }
@@ -249,12 +257,14 @@ impl Capability {
 }
 
 /// The hooks that an author can choose. Every project has `descriptor` in addition.
-pub const HOOKS: [Hook; 8] = [
+pub const HOOKS: [Hook; 10] = [
     Hook::Card,
     Hook::Activation,
     Hook::Message,
     Hook::State,
     Hook::Transition,
+    Hook::Reply,
+    Hook::Output,
     Hook::Response,
     Hook::Method,
     Hook::Client,

@@ -84,6 +84,8 @@ impl Capability {
             Self::Tasks => &["annex:extension/tasks@0.1.0"],
             Self::TaskResumption => &["annex:extension/task-resumption@0.1.0"],
             Self::AgentSteps => &["annex:extension/agent-steps@0.1.0"],
+            Self::Caller => &["annex:extension/caller@0.1.0"],
+            Self::TaskMetadata => &["annex:extension/task-metadata@0.1.0"],
             Self::Logging => &["wasi:logging/logging@0.1.0-draft"],
         }
     }

@@ -122,7 +122,9 @@ fn values(choice: &Choice) -> Value {
 
 /// The lines of `[settings.grants]` that the component needs to load.
 fn grants(choice: &Choice) -> Vec<String> {
-    let mut grants: Vec<GrantNeeded> = choice.capabilities.iter().filter_map(|capability| capability.grant()).collect();
+    let of_hooks = choice.hooks.iter().filter_map(|hook| hook.grant());
+    let of_capabilities = choice.capabilities.iter().filter_map(|capability| capability.grant());
+    let mut grants: Vec<GrantNeeded> = of_hooks.chain(of_capabilities).collect();
     // The interpreters always import both.
     if matches!(choice.language, Language::JavaScript | Language::TypeScript | Language::Python) {
         for grant in [GrantNeeded::Clock, GrantNeeded::Random] {
@@ -147,6 +149,8 @@ impl Capability {
             Self::Tasks => Some(GrantNeeded::Tasks),
             Self::TaskResumption => Some(GrantNeeded::TaskResumption),
             Self::AgentSteps => Some(GrantNeeded::AgentSteps),
+            Self::Caller => Some(GrantNeeded::Caller),
+            Self::TaskMetadata => Some(GrantNeeded::TaskMetadata),
         }
     }
 }
@@ -230,6 +234,20 @@ mod tests {
                 check(&Choice { name, language, hooks: HOOKS.to_vec(), capabilities: Vec::new(), uri: None });
             }
         }
+    }
+
+    #[test]
+    fn a_project_is_granted_what_its_hooks_need() {
+        let choice = Choice {
+            name: ProjectName::parse("x").expect("a name"),
+            language: Language::Rust,
+            hooks: vec![Hook::Reply, Hook::Output, Hook::Response],
+            capabilities: vec![Capability::Caller, Capability::TaskMetadata],
+            uri: None,
+        };
+        let expected =
+            ["answer = true", "rewrite-answer = true", "caller = { principal = true }", "task-metadata = true"];
+        assert_eq!(grants(&choice), expected);
     }
 
     #[test]

@@ -57,7 +57,7 @@ declare module "annex:extension" {
     dependsOn: string[];
     /** Grants that it needs and no import shows. */
     grants: string[];
-    /** The events that `respond` is called for. */
+    /** The events that `revise` and `respond` are called for. */
     events: { message: boolean; status: boolean; artifact: boolean };
     /** Whether `respond` gets the event as JSON. */
     payload: boolean;
@@ -137,6 +137,69 @@ declare module "annex:extension" {
     begin(request: Request, beginning: Beginning): Entry;
     /** Called for each change of state, before `respond` sees its event. */
     change(change: StateChange): Ruling;
+  }
+
+  /** What an extension answers in the agent's place. */
+  export interface ReadyAnswer {
+    /** The state of the task afterwards. */
+    outcome:
+      | "completed"
+      | "failed"
+      | "rejected"
+      | "input-required"
+      | "auth-required";
+    /** Each is a Part. At least one. */
+    parts: Json[];
+    /** The name of the artifact that the parts make; without one they are the message of the status. */
+    artifact: string | null;
+    metadata: Metadata;
+  }
+
+  export interface Reply {
+    /** Called once per turn, before the agent runs, with the grant `answer`. `null` lets the agent answer. */
+    beforeAgent(request: Request, message: Json): ReadyAnswer | null;
+  }
+
+  /** A chunk of an artifact. */
+  export interface Chunk {
+    artifactId: string;
+    /** Whether it begins the artifact, or replaces it from its beginning. */
+    first: boolean;
+    last: boolean;
+  }
+
+  /** The content of one message, status or chunk, before it is stored and sent. */
+  export interface Content {
+    taskId: string | null;
+    contextId: string;
+    /** The answer, the message of a status with this state, or an artifact. */
+    place:
+      | { tag: "message" }
+      | { tag: "status"; val: string }
+      | { tag: "artifact"; val: Chunk };
+    /** An array of Part. What this extension has held back comes first. */
+    parts: Json;
+    /** How many chunks of the artifact this extension has held back. */
+    held: number;
+  }
+
+  /** A part, counted from 0, and the parts that take its place. */
+  export interface Replacement {
+    part: number;
+    parts: Json[];
+    /** Why metadata that others have put on the part is left out. */
+    dropped: string | null;
+  }
+
+  export type Verdict =
+    | { tag: "leave" }
+    | { tag: "replace"; val: Replacement[] }
+    | { tag: "hold" }
+    | { tag: "refuse"; val: string };
+
+  export interface Output {
+    /** Called for each outgoing event that the descriptor named, with the grant `rewrite-answer`. */
+    revise(content: Content): Verdict;
   }
 
   /** An outgoing event, before it is stored and sent. */
@@ -325,4 +388,27 @@ declare module "annex:extension/agent-steps@0.1.0" {
   /** What the agent did in this turn, as a JSON array. */
   const agentSteps: { recorded(): Json };
   export default agentSteps;
+}
+
+declare module "annex:extension/caller@0.1.0" {
+  import type { Json } from "annex:extension";
+  export interface Identity {
+    /** `earlier`: the request is over, and only the owner of the task is known. */
+    presence: "anonymous" | "authenticated" | "earlier";
+    principal: string | null;
+    /** The claims that the grant names, as a JSON object. */
+    claims: Json;
+    /** The header fields that the grant names, with names in lower case. */
+    headers: [name: string, value: string][];
+  }
+  /** Who calls, as far as the grant shows it. */
+  const caller: { current(): Identity };
+  export default caller;
+}
+
+declare module "annex:extension/task-metadata@0.1.0" {
+  import type { Json } from "annex:extension";
+  /** Sets an entry of the task's metadata under one of the extension's own keys. */
+  const taskMetadata: { set(key: string, value: Json): void };
+  export default taskMetadata;
 }

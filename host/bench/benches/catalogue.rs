@@ -1,7 +1,7 @@
 //! The cost of each shipped extension per turn: the time in its hooks, as the server counts it. Of many rounds only the
 //! fastest one counts, so that other load on the machine does not matter.
 //!
-//! Writes `examples/catalogue/times.json`, from which the table in README.md is made.
+//! Writes `examples/catalogue/times.json`, from which the table in `host/docs/extensions.md` is made.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 

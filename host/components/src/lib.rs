@@ -35,11 +35,20 @@ pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.was
 pub const AP2: &str = concat!(env!("OUT_DIR"), "/ap2.wasm");
 /// The path of the component that misbehaves on command. `guest/test-extension/README.md` lists the commands.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
+/// The path of the component that steers turns on command, by hooks that need grants. `guest/test-steering/README.md`
+/// lists the commands.
+pub const TEST_STEERING: &str = concat!(env!("OUT_DIR"), "/test-steering.wasm");
 /// The path of the component that uses each granted capability on command. It is built for WASI.
 /// `guest/test-capabilities/README.md` lists the commands.
 pub const TEST_CAPABILITIES: &str = concat!(env!("OUT_DIR"), "/test-capabilities.wasm");
 /// The path of the component of the smallest extension, `examples/hello-extension`.
 pub const HELLO_EXTENSION: &str = concat!(env!("OUT_DIR"), "/hello-extension.wasm");
+/// The paths of the components in `examples/authors`, each with the name of its folder.
+pub const AUTHORS_EXAMPLES: [(&str, &str); 3] = [
+    ("redact", concat!(env!("OUT_DIR"), "/redact-extension.wasm")),
+    ("cache", concat!(env!("OUT_DIR"), "/cache-extension.wasm")),
+    ("acme", concat!(env!("OUT_DIR"), "/acme-extension.wasm")),
+];
 
 /// The shipped components: the name and the absolute path of each.
 pub fn shipped() -> Vec<(&'static str, &'static Path)> {

@@ -13,6 +13,8 @@ const SESSION: &str = "annex:extension/session-state@0.1.0";
 const TASKS: &str = "annex:extension/tasks@0.1.0";
 const RESUMPTION: &str = "annex:extension/task-resumption@0.1.0";
 const STEPS: &str = "annex:extension/agent-steps@0.1.0";
+const CALLER: &str = "annex:extension/caller@0.1.0";
+const TASK_METADATA: &str = "annex:extension/task-metadata@0.1.0";
 const COUNTERS: &str = "wasi:keyvalue/atomics@0.2.0-draft";
 const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
 /// The interface that only declares types and has no functions.
@@ -104,11 +106,20 @@ fn agent_payments_keep_keys_and_reach_nobody() -> Result<()> {
 }
 
 #[test]
-fn the_test_extension_exports_each_hook_and_needs_no_grant() -> Result<()> {
+fn the_test_extension_exports_each_hook_that_needs_no_grant_and_imports_nothing_that_needs_one() -> Result<()> {
     check(
         annex_components::TEST_EXTENSION,
         &[SCHEMA, TYPES, CONFIG, LOGGING],
         &["activation", "card", "client", "descriptor", "message", "method", "response", "state", "transition"],
+    )
+}
+
+#[test]
+fn the_steering_extension_exports_the_hooks_that_need_a_grant() -> Result<()> {
+    check(
+        annex_components::TEST_STEERING,
+        &[CALLER, SCHEMA, TASK_METADATA, TYPES, CONFIG, LOGGING],
+        &["descriptor", "message", "output", "reply", "response", "transition"],
     )
 }
 

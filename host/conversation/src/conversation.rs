@@ -75,8 +75,9 @@ struct Writing {
     task: TaskSnapshot,
     /// The number of the last entry of the task.
     number: u64,
-    /// Events that are stored with the next entries.
+    /// Events that are stored with the next entries, or with the end of the turn if `keeps_staged`.
     staged: Vec<Entry>,
+    keeps_staged: bool,
     /// True until the first append, which brings the submission to the store.
     is_first: bool,
     /// The append that is under way. If the caller drops the future of an append, the append stays here, because the
@@ -133,7 +134,8 @@ impl Conversation {
         });
         let view = Mutex::new(View::of(found, history, &hold.submission.task));
         let writing =
-            tokio::sync::Mutex::new(Writing { task, number, staged: Vec::new(), is_first: true, under_way: None });
+            Writing { task, number, staged: Vec::new(), keeps_staged: false, is_first: true, under_way: None };
+        let writing = tokio::sync::Mutex::new(writing);
         Self { inner: Arc::new(Inner { hold, limits, view, writing }) }
     }
 
@@ -256,6 +258,34 @@ impl Conversation {
         self.inner.view().apply(&entry, limits.null_removes);
         writing.staged.push(entry);
         Ok(())
+    }
+
+    /// Stores staged events only with the end of the turn, so that [`amend_staged`](Self::amend_staged) can change them until
+    /// then.
+    pub async fn keep_staged(&self) {
+        self.inner.writing().await.keeps_staged = true;
+    }
+
+    /// Changes the staged events, for the store and for this turn. `amended` returns the new parts of an event, or `None` for
+    /// an event that stays as it is. An artifact that has the same parts as its event, and a value of state that is the text of
+    /// its event, change with the event.
+    pub async fn amend_staged(&self, amended: impl Fn(&Event) -> Option<Parts>) {
+        let null_removes = self.inner.hold.store.limits().null_removes;
+        let mut writing = self.inner.writing().await;
+        let mut view = self.inner.view();
+        let mut is_amended = false;
+        for entry in &mut writing.staged {
+            if let Entry::Event(event) = entry {
+                if let Some(parts) = amended(event) {
+                    *event = Arc::new(event.amended(parts));
+                    is_amended = true;
+                }
+                // A later event may set the same keys as an amended one.
+                if is_amended {
+                    view.apply_amended(event, null_removes);
+                }
+            }
+        }
     }
 
     /// Stores entries in one step, together with the task and the state that result from the entries. `temp:` keys last until
@@ -395,7 +425,7 @@ impl Inner {
         (ends, outcome): (bool, Outcome<'_>),
     ) -> Result<Appended, AppendError> {
         let mut entries = Cow::Borrowed(added);
-        if !writing.staged.is_empty() {
+        if !writing.staged.is_empty() && (ends || !writing.keeps_staged) {
             // Taken out even if the write fails: an event that cannot be stored fails the turn, and must not fail the
             // end of the turn too.
             let staged = mem::take(&mut writing.staged);

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use annex_protocol::{Message, Parts, StreamResponse, Timestamp};
+use annex_protocol::{Json, Message, Part, PartContent, Parts, StreamResponse, Timestamp};
 
 use crate::encoding::{Kind, decode};
 use crate::size;
@@ -232,6 +232,27 @@ impl Event {
         OVERHEAD + ids + size::of_parts(&self.parts) + delta + error
     }
 
+    /// The event with `parts` in place of its own. The artifacts that have the same parts as the event, and the values of
+    /// state that are its text, are replaced too.
+    pub(crate) fn amended(&self, parts: Parts) -> Self {
+        let old = Json::string(&text_of(&self.parts));
+        let new = Json::string(&text_of(&parts));
+        let of_value = |(key, value): (&str, &Json)| {
+            let value = if *value == old { &new } else { value };
+            (key.to_owned(), value.clone())
+        };
+        let of_artifact = |(name, own): (&String, &Parts)| {
+            let own = if *own == self.parts { &parts } else { own };
+            (name.clone(), own.clone())
+        };
+        Self {
+            state_delta: self.state_delta.iter().map(of_value).collect(),
+            artifacts: self.artifacts.iter().map(of_artifact).collect(),
+            parts,
+            ..self.clone()
+        }
+    }
+
     /// The event in the form in which the log keeps it: without `temp:` keys and without its artifacts. Artifacts are stored
     /// apart.
     pub(crate) fn kept(event: Arc<Self>) -> Arc<Self> {
@@ -244,6 +265,15 @@ impl Event {
         kept.state_delta.take_temp();
         Arc::new(kept)
     }
+}
+
+/// The text parts, joined by line breaks.
+fn text_of(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match &part.content {
+        PartContent::Text(text) => Some(text.as_str()),
+        PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The changes of state of several entries, as one delta. If several entries set a key, the last value counts. The

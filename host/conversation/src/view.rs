@@ -65,15 +65,28 @@ impl View {
         let Some(event) = entry.event() else { return };
         self.exists = true;
         self.is_unanswered = event.is_from_user();
+        self.set_state(event, null_removes);
+        if let Some(history) = &mut self.history {
+            history.events.push(Event::kept(Arc::clone(event)));
+        }
+    }
+
+    /// Applies an event once more, after its content has been amended.
+    pub(crate) fn apply_amended(&mut self, event: &Arc<Event>, null_removes: bool) {
+        self.set_state(event, null_removes);
+        let known = self.history.iter_mut().flat_map(|history| &mut history.events);
+        for known in known.filter(|known| known.id == event.id) {
+            *known = Event::kept(Arc::clone(event));
+        }
+    }
+
+    fn set_state(&mut self, event: &Event, null_removes: bool) {
         if !event.state_delta.is_empty() {
             let mut delta = event.state_delta.clone();
             for (key, value) in JsonObject::from(delta.take_temp()) {
                 set(&mut self.temp, &key, value, null_removes);
             }
             self.state.apply(delta, null_removes);
-        }
-        if let Some(history) = &mut self.history {
-            history.events.push(Event::kept(Arc::clone(event)));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::unknown_extensions::unknown_here;
 pub(crate) struct Occasion<'a> {
     /// The URIs that the client requested. For a turn that runs again, the URIs that [`to_ask_again`] returned.
     requested: &'a [ExtensionUri],
-    /// The message with its metadata. `None` for a call of a method.
+    /// The message with its metadata. `None` for a call of a method and for a read.
     sent: Option<&'a SendMessageRequest>,
     caller: Caller<'a>,
 }
@@ -45,8 +45,12 @@ impl<'a> Occasion<'a> {
         Self { requested: &call.requested, sent: None, caller }
     }
 
-    /// The facts about a message whose turn runs again. `requested` is what [`to_ask_again`] returned for the first
-    /// run.
+    /// The facts about a read of tasks, which has no message either.
+    pub(crate) fn read(call: &'a ServiceParameters) -> Self {
+        Self::method(call)
+    }
+
+    /// The facts about a message whose turn is made again. `requested` is the earlier result of [`to_ask_again`].
     pub(crate) fn again(requested: &'a [ExtensionUri], sent: &'a SendMessageRequest) -> Self {
         Self { requested, sent: Some(sent), caller: Caller::OfEarlierTurn }
     }

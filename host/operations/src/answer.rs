@@ -15,6 +15,7 @@ use crate::fault;
 use crate::tasks::list;
 use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::long_work::LongWork;
+use crate::tasks::shown::HiddenMetadata;
 
 /// A result, and the extensions that were active for it.
 pub struct Answer<T> {
@@ -67,19 +68,24 @@ enum Form {
 }
 
 impl ShownTask {
-    /// The stored task, with at most `history_length` messages of history.
-    pub(crate) async fn stored(stored: StoredTask, history_length: Option<i32>) -> Result<Self, A2aError> {
+    /// The stored task, with at most `history_length` messages of history and without the hidden metadata.
+    pub(crate) async fn stored(
+        stored: StoredTask,
+        history_length: Option<i32>,
+        hidden: &HiddenMetadata,
+    ) -> Result<Self, A2aError> {
         let long = LongWork::begin(stored.bytes()).await;
-        if history_length.is_none() {
+        if history_length.is_none() && hidden.is_empty() {
             return Ok(Self { form: Form::Stored(stored), _long: long });
         }
         let task = stored.decode().map_err(fault::of_store)?;
-        Ok(Self { form: trimmed(task, history_length), _long: long })
+        Ok(Self { form: shown(task, history_length, hidden), _long: long })
     }
 
-    pub(crate) async fn snapshot(snapshot: TaskSnapshot, history_length: Option<i32>) -> Self {
+    /// Like [`stored`](Self::stored), for a task in memory.
+    pub(crate) async fn snapshot(snapshot: TaskSnapshot, history_length: Option<i32>, hidden: &HiddenMetadata) -> Self {
         let long = LongWork::begin(snapshot.size().bytes).await;
-        Self { form: trimmed(snapshot, history_length), _long: long }
+        Self { form: shown(snapshot, history_length, hidden), _long: long }
     }
 
     /// The task as JSON.
@@ -98,12 +104,13 @@ impl ShownTask {
     }
 }
 
-fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
-    if history_length.is_none() {
+fn shown(snapshot: TaskSnapshot, history_length: Option<i32>, hidden: &HiddenMetadata) -> Form {
+    if history_length.is_none() && hidden.is_empty() {
         return Form::Snapshot(snapshot);
     }
     let mut task = snapshot.into_task();
     list::trim_history(&mut task, history_length);
+    hidden.leave_out_of_task(&mut task);
     Form::Snapshot(task.into())
 }
 

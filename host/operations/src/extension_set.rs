@@ -47,6 +47,13 @@ impl ExtensionSets {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
     }
 
+    /// The last set, if an extension of the set limits the readers of its metadata. Reads of tasks run no extension, so they
+    /// use the set also while no request may use it.
+    pub(crate) fn limiting_readers(&self) -> Option<Arc<ExtensionSet>> {
+        let last = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        last.installed.limits_readers().then(|| Arc::clone(&last))
+    }
+
     /// The current set, for a new request.
     ///
     /// # Errors

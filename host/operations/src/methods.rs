@@ -84,6 +84,7 @@ impl RequestHandler {
             view: Arc::new(MethodView {
                 tasks: self.process.views.tasks_of(&call.owner),
                 resumptions: Arc::clone(&resumptions),
+                caller: extension.grants().caller.is_some().then(|| call.caller()),
             }),
             resumed: false,
         };

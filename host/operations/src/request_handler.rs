@@ -9,6 +9,7 @@ use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentCard, TaskId};
 use annex_telemetry::{Request, of_request};
+use http::HeaderMap;
 
 use crate::answer::{self, EventStream, Until};
 use crate::extension_set::ExtensionSets;
@@ -52,6 +53,21 @@ impl RequestHandler {
     /// [`A2aError::QuotaExceeded`].
     pub fn admit(&self) -> Result<(), A2aError> {
         self.used.as_ref().map_or(Ok(()), |used| used.admit())
+    }
+
+    /// Copies the header fields of a request that the agent or an extension may see: for a remote agent all of them, and
+    /// otherwise those that the grants of extensions name. `None` if nobody may see any.
+    pub fn visible_headers(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
+        if self.agent_is_remote {
+            return Some(Arc::new(headers.clone()));
+        }
+        // Without a current set the request is refused later.
+        let extensions = self.extensions.current().ok()?;
+        let names = extensions.installed.shown_headers();
+        let fields =
+            names.iter().flat_map(move |name| headers.get_all(name).into_iter().map(move |value| (name, value)));
+        let fields: HeaderMap = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Some(fields).filter(|fields| !fields.is_empty()).map(Arc::new)
     }
 
     /// Runs the future `done` for the tenant. Instances and connections are shared fairly between tenants.

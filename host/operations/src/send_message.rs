@@ -23,6 +23,7 @@ use futures::future::BoxFuture;
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use crate::activation::Occasion;
 use crate::answer::{Answer, EventStream, Sent, ShownTask, Until};
 use crate::counters::Reception;
 use crate::request_handler::RequestHandler;
@@ -60,9 +61,13 @@ impl RequestHandler {
         let configuration = &request.configuration;
         let at_once = configuration.return_immediately;
         let history_length = configuration.history_length;
+        let hidden = self.hidden_on(&Occasion::message(call, &request));
         let TaskOutcome { record, subscription, mut active, running } =
             match self.accept(call, "SendMessage", request).await? {
-                Outcome::Message { message, active } => return Ok(Answer { value: Sent::Message(message), active }),
+                Outcome::Message { mut message, active } => {
+                    hidden.leave_out_of_message(&mut message);
+                    return Ok(Answer { value: Sent::Message(message), active });
+                }
                 Outcome::Task(task) => task,
             };
         let snapshot = if at_once {
@@ -82,7 +87,7 @@ impl RequestHandler {
             }
             record.snapshot()
         };
-        Ok(Answer { value: Sent::Task(ShownTask::snapshot(snapshot, history_length).await), active })
+        Ok(Answer { value: Sent::Task(ShownTask::snapshot(snapshot, history_length, &hidden).await), active })
     }
 
     /// Waits for the end of a turn that another request has begun, here or in another process.
@@ -108,13 +113,17 @@ impl RequestHandler {
         request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, A2aError> {
         let history_length = request.configuration.history_length;
+        let hidden = self.hidden_on(&Occasion::message(call, &request));
         let (first, reader, active) = match self.accept(call, STREAMING, request).await? {
-            Outcome::Message { message, active } => {
+            Outcome::Message { mut message, active } => {
+                hidden.leave_out_of_message(&mut message);
                 (LoggedEvent::new(Arc::new(StreamResponse::Message(*message)), 0), None, active)
             }
             Outcome::Task(TaskOutcome { subscription: Subscription { snapshot, seq, reader }, active, .. }) => {
                 let mut task = snapshot.into_task();
                 list::trim_history(&mut task, history_length);
+                hidden.leave_out_of_task(&mut task);
+                let reader = reader.map(|reader| reader.hiding(hidden));
                 (LoggedEvent::new(Arc::new(StreamResponse::Task(task)), seq), reader, active)
             }
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, is_version, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri, JsonObject, Owner};
+use annex_runtime::{Caller, Presence};
 use http::header::HeaderName;
 use http::{HeaderMap, Uri};
 
@@ -23,6 +24,13 @@ pub struct Identity {
     pub claims: JsonObject,
 }
 
+impl Identity {
+    /// How this server knows the caller of a request with this identity.
+    pub fn presence(&self) -> Presence {
+        if self.owner.principal.is_empty() { Presence::Anonymous } else { Presence::Authenticated }
+    }
+}
+
 /// The service parameters of one request (A2A 1.0 section 3.2.6).
 #[derive(Clone, Debug, Default)]
 pub struct ServiceParameters {
@@ -33,7 +41,9 @@ pub struct ServiceParameters {
     /// The claims of the caller's token, which decide whether an extension applies to the caller. Empty without a token, and
     /// for turns without a request.
     pub claims: JsonObject,
-    /// The header fields of the request. `None` if the agent needs no header fields.
+    /// How this server knows the caller. The default is that of a turn without a request.
+    pub presence: Presence,
+    /// The header fields of the request that the agent or an extension may see. `None` if nobody may see any.
     pub headers: Option<Arc<HeaderMap>>,
     /// The number of the last event that a returning reader of a stream has received.
     pub last_event: Option<u64>,
@@ -59,8 +69,19 @@ impl ServiceParameters {
         if !is_version(version, VERSION) {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
+        let presence = identity.presence();
         let Identity { owner, claims } = identity;
-        Ok(Self { owner, claims, requested, headers: None, last_event: None })
+        Ok(Self { owner, claims, requested, presence, headers: None, last_event: None })
+    }
+
+    /// The caller, for extensions with the grant `caller`.
+    pub(crate) fn caller(&self) -> Caller {
+        Caller {
+            presence: self.presence,
+            principal: Some(self.owner.principal.clone()).filter(|principal| !principal.is_empty()),
+            claims: self.claims.clone(),
+            headers: self.headers.clone(),
+        }
     }
 }
 

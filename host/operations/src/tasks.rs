@@ -36,6 +36,7 @@ mod queues;
 mod read;
 pub(crate) mod record;
 pub(crate) mod running_turn;
+pub(crate) mod shown;
 pub(crate) mod task_pins;
 
 /// Above this number of live tasks, unused tasks are removed from memory.

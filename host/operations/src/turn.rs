@@ -32,14 +32,18 @@ mod closing;
 mod end;
 mod events;
 mod leave;
+mod output;
 mod remote;
+mod reply;
 mod running;
+mod shown_answer;
 mod stage;
 mod states;
 mod store;
 
 pub(crate) use closing::closing_event;
 pub(crate) use running::{Running, TurnResult};
+pub(crate) use shown_answer::ShownAnswer;
 pub(crate) use stage::Stage;
 
 /// The maximum number of the agent's events that wait for the hooks and the store. It is also the maximum number of events that
@@ -85,6 +89,8 @@ pub(crate) struct Turn {
     pub(crate) beginning: Option<BeginOutcome>,
     /// Events and notes that have passed the hooks and are not stored yet.
     pub(crate) pending: Vec<Entry>,
+    /// The content of the turn as the client saw it. `None` if no extension has the hook `output`.
+    pub(crate) shown: Option<Box<ShownAnswer>>,
     /// True if the events have a reader: the client, or push notifications.
     pub(crate) is_followed: bool,
     /// True if the message of the turn has opened the task. False if the task existed before.
@@ -127,6 +133,10 @@ impl Turn {
     /// When that state cannot be stored.
     pub(crate) async fn run(mut self) -> TurnResult {
         self.tell_ids();
+        if self.shown.is_some() {
+            // The session's events are amended at the end of the turn.
+            self.context.conversation.keep_staged().await;
+        }
         let (sender, mut events) = EventSender::bounded(EVENTS_IN_FLIGHT);
         if let Some(ending) = self.beginning().await {
             return self.end(ending, events).await;
@@ -158,6 +168,7 @@ impl Turn {
         match self.beginning.take()? {
             BeginOutcome::Proceed => None,
             BeginOutcome::Vetoed(reason) => Some(Ending::Vetoed(reason)),
+            BeginOutcome::Answered(answer) => Some(Box::pin(self.reply(*answer)).await),
             BeginOutcome::Interrupted(interruption) => {
                 let by = interruption.by.clone();
                 let mut update = self.status_update(interruption.state, None);

@@ -5,11 +5,13 @@ use std::sync::{Arc, LazyLock};
 use annex_agent::Steps;
 use annex_conversation::Conversation;
 use annex_protocol::{A2aError, Json, JsonObject, ListTasksResponse, Owner, jsonrpc};
-use annex_runtime::{Extension, NoTurn, Scope, ScopeKind, TurnIds, TurnView};
+use annex_runtime::{Caller, Extension, NoTurn, Scope, ScopeKind, TurnIds, TurnView};
 use async_trait::async_trait;
 
 use crate::fault;
+use crate::service_parameters::ServiceParameters;
 use crate::tasks::list::Lister;
+use crate::tasks::shown::HiddenMetadata;
 use crate::views::scoped_keys::{ScopedKeys, TurnKeys};
 use crate::views::turn_task::TurnTask;
 
@@ -35,14 +37,14 @@ pub(crate) struct VisibleTurn<'a> {
 }
 
 impl ExtensionViews {
-    /// Makes the view that the extensions in `active` get of a turn.
+    /// Makes the view that the extensions in `active` get of a turn of the request `call`.
     ///
     /// # Errors
     /// When the keys of an older conversation with the same id cannot be removed.
     pub(crate) async fn of_turn(
         &self,
         active: &[Arc<Extension>],
-        owner: &Owner,
+        call: &ServiceParameters,
         turn: VisibleTurn<'_>,
     ) -> Result<Arc<dyn TurnView>, A2aError> {
         if active.is_empty() {
@@ -51,7 +53,7 @@ impl ExtensionViews {
         let mut keys = None;
         // A new conversation costs a query of the key-value store, so turns without the grant skip it.
         if active.iter().any(|extension| extension.grants().keyvalue.is_some()) {
-            let of_turn = self.keys.of_turn(owner, turn.conversation, turn.task.id()).await;
+            let of_turn = self.keys.of_turn(&call.owner, turn.conversation, turn.task.id()).await;
             keys = Some(of_turn.map_err(|error| fault::internal(&error))?);
         }
         Ok(Arc::new(ViewOfTurn {
@@ -59,7 +61,8 @@ impl ExtensionViews {
             task: turn.task.clone(),
             steps: turn.steps.clone(),
             keys,
-            tasks: self.tasks_of(owner),
+            tasks: self.tasks_of(&call.owner),
+            caller: active.iter().any(|extension| extension.grants().caller.is_some()).then(|| call.caller()),
         }))
     }
 
@@ -76,6 +79,8 @@ struct ViewOfTurn {
     /// The keys of the turn's task and conversation. `None` if no active extension may store keys.
     keys: Option<TurnKeys>,
     tasks: CallersTasks,
+    /// The caller. `None` if no active extension may see it.
+    caller: Option<Caller>,
 }
 
 #[async_trait]
@@ -94,6 +99,10 @@ impl TurnView for ViewOfTurn {
 
     fn task(&self) -> Option<String> {
         self.task.current()
+    }
+
+    fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
     }
 
     fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
@@ -120,7 +129,8 @@ impl CallersTasks {
         let request = Json::parse(request.to_owned()).map_err(|error| format!("the request is not JSON: {error}"))?;
         let listed = async {
             let request = jsonrpc::params(request.get())?;
-            self.lister.list(&self.owner, &request).await
+            // An extension sees only its own metadata, which the runtime selects.
+            self.lister.list(&self.owner, &request, &HiddenMetadata::default()).await
         };
         listed.await.map_err(|error: A2aError| error.to_string())
     }

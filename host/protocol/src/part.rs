@@ -54,6 +54,45 @@ impl Part {
     pub fn text(text: impl Into<String>) -> Self {
         PartContent::Text(text.into()).into()
     }
+
+    /// Copies the parts. Neighbouring parts that are plain text, without metadata, file name and media type, become one part.
+    ///
+    /// ```
+    /// use annex_protocol::Part;
+    ///
+    /// let pieces = [Part::text("4111 1111 "), Part::text("1111 1111")];
+    /// assert_eq!(Part::joined(&pieces), [Part::text("4111 1111 1111 1111")]);
+    /// ```
+    pub fn joined(parts: &[Self]) -> Vec<Self> {
+        let mut joined: Vec<Self> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match (joined.last_mut().and_then(Self::plain_text_mut), part.plain_text()) {
+                (Some(text), Some(more)) => text.push_str(more),
+                _ => joined.push(part.clone()),
+            }
+        }
+        joined
+    }
+
+    fn plain_text(&self) -> Option<&str> {
+        match &self.content {
+            PartContent::Text(text) if self.is_bare() => Some(text),
+            _ => None,
+        }
+    }
+
+    fn plain_text_mut(&mut self) -> Option<&mut String> {
+        let is_bare = self.is_bare();
+        match &mut self.content {
+            PartContent::Text(text) if is_bare => Some(text),
+            _ => None,
+        }
+    }
+
+    /// True if the part is nothing but its content.
+    fn is_bare(&self) -> bool {
+        self.metadata.is_empty() && self.filename.is_empty() && self.media_type.is_empty()
+    }
 }
 
 impl PartContent {

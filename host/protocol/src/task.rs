@@ -119,7 +119,8 @@ impl Task {
 }
 
 impl Artifact {
-    fn append(&mut self, chunk: Self) {
+    /// Adds a chunk of the same artifact.
+    pub fn append(&mut self, chunk: Self) {
         // A chunk need not repeat name and description: those of the chunks before stay.
         self.name = chunk.name.or(self.name.take());
         self.description = chunk.description.or(self.description.take());

@@ -11,8 +11,8 @@ use crate::confinement::imports::offer::Offer;
 use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, Beginning, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description,
-    Entries, Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, Rejection, Request, Rewrite,
-    StateChange,
+    Entries, Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, OutputContent, OutputVerdict,
+    Rejection, ReplyAnswer, Request, Rewrite, StateChange,
 };
 use crate::hook::Hook;
 
@@ -188,6 +188,31 @@ impl Hooks {
     ) -> CallResult<ChangeRuling, String> {
         match self {
             Self::V0_1(exports) => exports.change(store, instance, change).await,
+        }
+    }
+
+    /// Calls `reply.before-agent`.
+    pub(crate) async fn before_agent(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &SeenRequest,
+        message: String,
+    ) -> CallResult<Option<ReplyAnswer>, String> {
+        match self {
+            Self::V0_1(exports) => exports.before_agent(store, instance, &request.v0_1, message).await,
+        }
+    }
+
+    /// Calls `output.revise`.
+    pub(crate) async fn revise(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        content: OutputContent,
+    ) -> CallResult<OutputVerdict, String> {
+        match self {
+            Self::V0_1(exports) => exports.revise(store, instance, content).await,
         }
     }
 

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use annex_protocol::{
-    ContextId, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
+    ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
     TaskStatusUpdateEvent,
 };
 use uuid::Uuid;
 
 use crate::bindings::SeenRequest;
+use crate::chain::reply::ReadyAnswer;
 use crate::chain::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict, TurnBeginning};
 use crate::contract::Request;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
-use crate::hook::Hook;
+use crate::hook::{Hook, HookSet};
 use crate::recording::recorder::Head;
 use crate::turn_view::TurnView;
 
@@ -21,8 +22,11 @@ pub(crate) mod client_call;
 mod member;
 pub(crate) mod method_call;
 pub(crate) mod outgoing;
+pub(crate) mod output;
 pub(crate) mod owned_metadata;
 pub(crate) mod replay;
+pub(crate) mod reply;
+mod revision;
 pub(crate) mod rewriting;
 pub(crate) mod transition;
 
@@ -57,7 +61,9 @@ pub struct TurnRequest<'a> {
 #[derive(Default)]
 pub struct Chain {
     members: Vec<Member>,
-    /// The request, kept for the `transition` hooks at the beginning of the turn.
+    /// The hooks that any member takes part in. A hook that is not among them costs the turn one bit test.
+    wanted: HookSet,
+    /// The request, kept for the hooks `transition` and `reply` at the beginning of the turn.
     seen: Option<SeenRequest>,
 }
 
@@ -103,6 +109,7 @@ impl Chain {
                 Ok(Some((member, changes))) => {
                     outcome.delta.merge(changes.delta);
                     outcome.parts = changes.parts.or(outcome.parts);
+                    outcome.chain.wanted.extend(member.hooks());
                     outcome.chain.members.push(member);
                 }
                 Ok(None) => {}
@@ -129,10 +136,16 @@ impl Chain {
     ) -> Result<BeginOutcome, Fault> {
         // Taken, because a turn begins once, and the request should not be kept while the agent runs.
         let Some(seen) = self.seen.take() else { return Ok(BeginOutcome::Proceed) };
-        if !self.watches_transitions() {
-            return Ok(BeginOutcome::Proceed);
+        let mut outcome = BeginOutcome::Proceed;
+        if self.wanted.has(Hook::Transition) {
+            let begun = TurnBeginning { task_id, context_id, waits_in, resumed };
+            outcome = Box::pin(self.ask_to_begin(&seen, &begun)).await?;
         }
-        Box::pin(self.ask_to_begin(&seen, &TurnBeginning { task_id, context_id, waits_in, resumed })).await
+        // The hook `reply` runs next.
+        if self.wanted.has(Hook::Reply) {
+            self.seen = Some(seen);
+        }
+        Ok(outcome)
     }
 
     async fn ask_to_begin(&mut self, seen: &SeenRequest, begun: &TurnBeginning<'_>) -> Result<BeginOutcome, Fault> {
@@ -158,6 +171,37 @@ impl Chain {
         Ok(outcome)
     }
 
+    /// Asks each extension in order for an answer in place of the agent. The first answer counts, and later extensions
+    /// are not asked. Called once per turn, after the hooks at its beginning.
+    ///
+    /// # Errors
+    /// A required extension fails, or the message is too large for an extension.
+    pub async fn run_reply_hooks(&mut self, message: &Message) -> Result<Option<ReadyAnswer>, HookError> {
+        if self.wanted.has(Hook::Reply) { Box::pin(self.ask_to_reply(message)).await } else { Ok(None) }
+    }
+
+    async fn ask_to_reply(&mut self, message: &Message) -> Result<Option<ReadyAnswer>, HookError> {
+        // Taken, because the request should not be kept while the agent runs.
+        let Some(seen) = self.seen.take() else { return Ok(None) };
+        let mut answer = None;
+        for member in &mut self.members {
+            match member.reply(&seen, message).await {
+                Ok(None) => {}
+                Ok(Some(ready)) => {
+                    answer = Some(ready);
+                    break;
+                }
+                Err(HookError::Fault(fault)) if member.extension.may_be_skipped() => {
+                    log_skipped(&member.extension, &fault);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // A skipped extension may leave others without their dependency.
+        self.leave_out_dependents()?;
+        Ok(answer)
+    }
+
     /// Asks each extension in order about a change of the task's state. An extension can annotate, interrupt or veto
     /// the change. `update` has the result afterwards: the change with the annotations, or the state that replaces the
     /// change.
@@ -169,7 +213,7 @@ impl Chain {
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
     ) -> Result<ChangeOutcome, Fault> {
-        if self.watches_transitions() {
+        if self.wanted.has(Hook::Transition) {
             Box::pin(self.ask_to_change(current, update)).await
         } else {
             Ok(ChangeOutcome::Passed)
@@ -205,11 +249,6 @@ impl Chain {
         }
         self.leave_out_dependents()?;
         Ok(outcome)
-    }
-
-    /// True if any extension has the hook `transition`.
-    fn watches_transitions(&self) -> bool {
-        self.members.iter().any(|member| member.extension.program.hooks.has(Hook::Transition))
     }
 
     fn or_skipped(verdict: Result<TransitionVerdict, Fault>, member: &Member) -> Result<TransitionVerdict, Fault> {
@@ -256,7 +295,7 @@ impl Chain {
     /// # Errors
     /// A required extension fails, or writes a metadata key of another owner. The event must not be sent then.
     pub async fn run_response_hooks(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
-        if self.members.is_empty() { Ok(()) } else { Box::pin(self.ask_to_respond(event)).await }
+        if self.wanted.has(Hook::Response) { Box::pin(self.ask_to_respond(event)).await } else { Ok(()) }
     }
 
     async fn ask_to_respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
@@ -272,6 +311,12 @@ impl Chain {
             }
         }
         if skips { self.leave_out_dependents() } else { Ok(()) }
+    }
+
+    /// Takes the entries of the task's metadata that extensions have set and that no status has contained yet.
+    pub fn take_task_metadata(&mut self) -> Vec<(String, Json)> {
+        // Entries of an extension that has failed were dropped with its instance.
+        self.members.iter_mut().filter_map(Member::host).flat_map(|host| host.task_entries.take()).collect()
     }
 
     /// Deactivates extensions that depend on a skipped one, directly or indirectly.
@@ -305,7 +350,7 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
     }
 }
 
-/// Records in the request's log line that an extension vetoed the request.
+/// Records in the request's log line that an extension vetoed the request or refused the answer.
 fn note_veto(extension: &Extension) {
     annex_telemetry::with(|request| {
         request.refuse("veto");

@@ -19,6 +19,17 @@ pub struct Events {
     pub artifact: bool,
 }
 
+impl Events {
+    /// The kinds that are in either of the two.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            message: self.message || other.message,
+            status: self.status || other.status,
+            artifact: self.artifact || other.artifact,
+        }
+    }
+}
+
 /// A component's descriptor, before it is checked.
 pub(crate) struct Description {
     pub(crate) uri: String,
@@ -131,6 +142,63 @@ pub(crate) enum ChangeRuling {
     Annotate(Entries),
     Interrupt(Wait),
     Veto(String),
+}
+
+/// The content of an outgoing event, for the hook `output`.
+pub(crate) struct OutputContent {
+    pub(crate) task_id: Option<String>,
+    pub(crate) context_id: String,
+    pub(crate) place: OutputPlace,
+    /// The parts as the text of a JSON array.
+    pub(crate) parts: String,
+    /// How many chunks of the artifact the extension has held back. Their parts are in `parts`.
+    pub(crate) held: u32,
+}
+
+/// The message, status or artifact that content belongs to.
+pub(crate) enum OutputPlace {
+    Message,
+    /// The message of a status. The text is the name of the state.
+    Status(String),
+    Artifact(OutputChunk),
+}
+
+/// A chunk of an artifact.
+pub(crate) struct OutputChunk {
+    pub(crate) artifact_id: String,
+    /// True if the chunk begins the artifact, or replaces the artifact from its beginning.
+    pub(crate) first: bool,
+    /// True for the last chunk of the artifact.
+    pub(crate) last: bool,
+}
+
+/// The replacement of one part of outgoing content.
+pub(crate) struct Replacement {
+    /// Index of the part, from 0. The number of parts stands for the end.
+    pub(crate) part: u32,
+    /// The parts that replace the part at this index, each as JSON text.
+    pub(crate) parts: Vec<String>,
+    /// Why the new parts lack metadata of others that is on the old part.
+    pub(crate) dropped: Option<String>,
+}
+
+/// The verdict of the hook `output` on content.
+pub(crate) enum OutputVerdict {
+    Leave,
+    Replace(Vec<Replacement>),
+    Hold,
+    Refuse(String),
+}
+
+/// An answer of the hook `reply`, before it is checked.
+pub(crate) struct ReplyAnswer {
+    /// The state of the task after the answer: one of the five states of the enum `outcome` in the WIT.
+    pub(crate) state: TaskState,
+    /// The parts, each as JSON text.
+    pub(crate) parts: Vec<String>,
+    /// The name of the artifact. `None` if the parts are the message of the status.
+    pub(crate) artifact: Option<String>,
+    pub(crate) metadata: Entries,
 }
 
 /// The kind of an outgoing event.

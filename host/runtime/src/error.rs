@@ -74,7 +74,7 @@ pub enum LoadError {
          file of its settings"
     )]
     NotGranted {
-        /// The import or the descriptor that needs the grant.
+        /// The import, the hook or the descriptor that needs the grant.
         needs: String,
         /// The grant in the config's syntax.
         grant: GrantNeeded,

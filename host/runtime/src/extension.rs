@@ -14,7 +14,7 @@ use crate::confinement::profile::Profile;
 use crate::confinement::slots::Slots;
 use crate::contract::Events;
 use crate::digest::Digest;
-use crate::hook::Hook;
+use crate::hook::{Hook, HookSet};
 use crate::load::descriptor::Descriptor;
 use crate::load::installation::OnFailure;
 use crate::load::method::Method;
@@ -35,6 +35,8 @@ pub struct Extension {
     pub(crate) methods: Vec<Method>,
     pub(crate) program: Program,
     pub(crate) exported: Vec<Hook>,
+    /// The hooks in `exported`.
+    pub(crate) hook_set: HookSet,
     pub(crate) digest: Digest,
     pub(crate) settings: Digest,
     pub(crate) size: usize,
@@ -169,6 +171,8 @@ impl Extension {
             metadata_keys: self.descriptor.metadata_keys.clone(),
             message: hooks.has(Hook::Message),
             transition: hooks.has(Hook::Transition),
+            reply: hooks.has(Hook::Reply),
+            output: if hooks.has(Hook::Output) { self.descriptor.events } else { Events::default() },
             events: if hooks.has(Hook::Response) { self.descriptor.events } else { Events::default() },
             payload: self.descriptor.payload,
         }

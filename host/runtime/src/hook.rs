@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::confinement::grants::GrantNeeded;
+
 /// An interface of `annex:extension` that a component may export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
@@ -17,6 +19,10 @@ pub enum Hook {
     State,
     /// Steers the states of the task.
     Transition,
+    /// Answers in place of the agent.
+    Reply,
+    /// Revises the content of outgoing events.
+    Output,
     /// Adds metadata to outgoing events.
     Response,
     /// Adds methods to the methods of A2A.
@@ -27,13 +33,15 @@ pub enum Hook {
 
 impl Hook {
     /// All hooks, in the order in which a request meets them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Descriptor,
         Self::Card,
         Self::Activation,
         Self::Message,
         Self::State,
         Self::Transition,
+        Self::Reply,
+        Self::Output,
         Self::Response,
         Self::Method,
         Self::Client,
@@ -49,6 +57,8 @@ impl Hook {
             Self::Message => "message",
             Self::State => "state",
             Self::Transition => "transition",
+            Self::Reply => "reply",
+            Self::Output => "output",
             Self::Response => "response",
             Self::Method => "method",
             Self::Client => "client",
@@ -65,9 +75,29 @@ impl Hook {
             Self::Message => &["check"],
             Self::State => &["validate"],
             Self::Transition => &["begin", "change"],
+            Self::Reply => &["before-agent"],
+            Self::Output => &["revise"],
             Self::Response => &["respond"],
             Self::Method => &["declare-methods", "call", "next"],
             Self::Client => &["before", "after"],
+        }
+    }
+
+    /// The grant that a component with this hook needs. `None` if the hook needs no grant.
+    #[must_use]
+    pub const fn grant(self) -> Option<GrantNeeded> {
+        match self {
+            Self::Reply => Some(GrantNeeded::Answer),
+            Self::Output => Some(GrantNeeded::RewriteAnswer),
+            Self::Descriptor
+            | Self::Card
+            | Self::Activation
+            | Self::Message
+            | Self::State
+            | Self::Transition
+            | Self::Response
+            | Self::Method
+            | Self::Client => None,
         }
     }
 
@@ -79,5 +109,49 @@ impl Hook {
 impl fmt::Display for Hook {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
+    }
+}
+
+/// A set of hooks. It costs a turn one bit test to find out that no extension has a hook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HookSet(u16);
+
+impl HookSet {
+    pub(crate) fn of(hooks: &[Hook]) -> Self {
+        Self(hooks.iter().fold(0, |set, hook| set | Self::bit(*hook)))
+    }
+
+    /// Adds all hooks of `other`.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    pub(crate) fn remove(&mut self, hook: Hook) {
+        self.0 &= !Self::bit(hook);
+    }
+
+    pub(crate) fn has(self, hook: Hook) -> bool {
+        self.0 & Self::bit(hook) != 0
+    }
+
+    fn bit(hook: Hook) -> u16 {
+        1 << hook as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hook, HookSet};
+
+    #[test]
+    fn a_set_has_the_hooks_that_were_added_and_no_others() {
+        for hook in Hook::ALL {
+            let mut set = HookSet::of(&[hook]);
+            assert_eq!(Hook::ALL.into_iter().filter(|other| set.has(*other)).collect::<Vec<_>>(), [hook]);
+            set.extend(HookSet::of(&Hook::ALL));
+            assert!(Hook::ALL.into_iter().all(|other| set.has(other)));
+            set.remove(hook);
+            assert!(Hook::ALL.into_iter().all(|other| set.has(other) == (other != hook)));
+        }
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use annex_protocol::ExtensionUri;
+use http::HeaderName;
 
 use crate::error::LoadError;
 use crate::extension::Extension;
 use crate::load::method::Method;
-use crate::load::selection::Selection;
+use crate::load::selection::{Readers, Selection};
 
 /// Maximum size of the card entries of all extensions together, in bytes of JSON.
 const MAX_CARD_ENTRIES: usize = 256 << 10;
@@ -19,6 +20,10 @@ pub struct Installed {
     /// The present versions of the extensions that `extensions` contains in an older version. The present versions
     /// decide which requests an extension is active for.
     replaced: Vec<Arc<Extension>>,
+    /// True if an extension hides its metadata from some readers of tasks.
+    limits_readers: bool,
+    /// The header fields of requests that grants of the extensions show. Each is there once.
+    shown_headers: Vec<HeaderName>,
 }
 
 impl Installed {
@@ -36,7 +41,7 @@ impl Installed {
         if let Some(uris) = Self::cycle(&extensions) {
             return Err(LoadError::Cycle { uris });
         }
-        let mut installed = Self { extensions: Vec::new(), replaced };
+        let mut installed = Self { extensions: Vec::new(), replaced, limits_readers: false, shown_headers: Vec::new() };
         for extension in extensions {
             installed.push(extension)?;
         }
@@ -64,8 +69,20 @@ impl Installed {
         self.check_keys(&extension)?;
         self.check_methods(&extension)?;
         self.check_card(&extension)?;
+        self.limits_readers |= self.selection_of(&extension).readers == Readers::Active;
+        for name in extension.grants().caller.iter().flat_map(|grant| &grant.headers) {
+            if !self.shown_headers.contains(name) {
+                self.shown_headers.push(name.clone());
+            }
+        }
         self.extensions.push(extension);
         Ok(())
+    }
+
+    /// The header fields of requests that the extensions may see.
+    #[must_use]
+    pub fn shown_headers(&self) -> &[HeaderName] {
+        &self.shown_headers
     }
 
     /// The first dependency of `extension` that is not installed. `None` if all dependencies are installed.
@@ -143,6 +160,12 @@ impl Installed {
     pub fn selection_of<'a>(&'a self, extension: &'a Extension) -> &'a Selection {
         let present = self.replaced.iter().find(|present| present.uri() == extension.uri());
         &present.map_or(extension, Arc::as_ref).selection
+    }
+
+    /// True if an extension hides its metadata from readers of tasks that it is not active for.
+    #[must_use]
+    pub fn limits_readers(&self) -> bool {
+        self.limits_readers
     }
 
     /// Checks that no other extension owns a metadata key of this extension. Only the same component, installed under

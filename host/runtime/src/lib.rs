@@ -9,6 +9,7 @@
 
 mod advisories;
 mod bindings;
+mod caller;
 mod chain;
 mod config;
 mod confinement;
@@ -29,17 +30,21 @@ pub use annex_keyvalue::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
     ScopeKind, Space, Usage, incremented,
 };
+pub use caller::{Caller, Presence, VisibleCaller};
 pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
 pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::outgoing::apply_patch;
+pub use chain::output::OutputOutcome;
 pub use chain::replay::{ReplayResult, replay};
+pub use chain::reply::ReadyAnswer;
 pub use chain::transition::{BeginOutcome, ChangeOutcome, Interruption};
 pub use chain::{Chain, RequestOutcome, TurnRequest};
 pub use config::RuntimeConfig;
 pub use confinement::breaker::Health;
 pub use confinement::engine::{MEMORY_CEILING, TABLE_CEILING, TICK};
 pub use confinement::grants::{
-    GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, SessionStateGrant, StateScope,
+    CallerGrant, GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, SessionStateGrant,
+    StateScope,
 };
 pub use confinement::limits::{LimitReached, Limits};
 pub use contract::Events;
@@ -56,7 +61,7 @@ pub use load::inspect::{
 };
 pub use load::installation::{Installation, Instances, OnFailure};
 pub use load::method::Method;
-pub use load::selection::{Activate, AllowedCaller, AllowedCallers, Selection};
+pub use load::selection::{Activate, AllowedCaller, AllowedCallers, Readers, Selection};
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};

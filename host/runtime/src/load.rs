@@ -28,7 +28,7 @@ use crate::confinement::store::HostState;
 use crate::contract::Description;
 use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::Extension;
-use crate::hook::Hook;
+use crate::hook::{Hook, HookSet};
 use crate::load::cache::CompileCache;
 use crate::load::compile::shared::Code;
 use crate::load::compile::{Compiler, ComponentFile};
@@ -206,6 +206,7 @@ impl Runtime {
                 card,
                 methods,
                 program,
+                hook_set: HookSet::of(&exported),
                 exported,
                 digest,
                 settings: installation.digest(),

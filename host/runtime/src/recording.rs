@@ -15,6 +15,7 @@ use annex_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::caller::VisibleCaller;
 use crate::contract::Events;
 use crate::turn_view::TurnIds;
 
@@ -65,6 +66,10 @@ pub struct Attention {
     pub message: bool,
     /// True if the extension receives changes of the task's state.
     pub transition: bool,
+    /// True if the extension may answer in place of the agent.
+    pub reply: bool,
+    /// The kinds of outgoing events whose content the extension may revise.
+    pub output: Events,
     /// The kinds of outgoing events that the extension receives.
     pub events: Events,
     /// True if outgoing events include their content.
@@ -135,6 +140,9 @@ pub struct RecordedTurn {
     /// True if the message was accepted in an earlier turn, and its task is resumed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub resumed: bool,
+    /// The caller, as far as the extension sees it. Absent without the grant `caller`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<VisibleCaller>,
     /// The keys that the extension used, with their values before the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KnownKey>,
@@ -198,6 +206,14 @@ pub enum StepInput {
         /// The change.
         update: TaskStatusUpdateEvent,
     },
+    /// A call of `reply.before-agent`.
+    Reply {
+        /// The message as it is stored.
+        message: Message,
+    },
+    /// A call of `output.revise`: the event with the parts that the extensions before this one have left. Parts that
+    /// this extension has held back are in the earlier steps.
+    Output(StreamResponse),
     /// A call of `response.respond`. The event has no parts if the extension does not see them.
     Event(StreamResponse),
     /// A call of `method.call`.
@@ -242,7 +258,7 @@ pub enum StepResult {
         /// The text of the failure.
         reason: String,
     },
-    /// The extension agrees with the beginning of the turn, or with the change of state.
+    /// The extension agrees with the beginning or the change, lets the agent answer, or leaves the content unchanged.
     Agrees {
         /// Metadata that the extension added to the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,6 +277,31 @@ pub enum StepResult {
     /// The extension vetoes the beginning of the turn, or the change of state.
     Vetoes {
         /// The reason that the client is told.
+        reason: String,
+    },
+    /// The extension answers in place of the agent.
+    Answers {
+        /// The state of the task after the answer.
+        state: TaskState,
+        /// The parts of the answer.
+        parts: Vec<Part>,
+        /// The name of the artifact. Absent if the parts are the message of the status.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        artifact: Option<String>,
+        /// Metadata of the artifact or the message.
+        #[serde(default)]
+        metadata: Metadata,
+    },
+    /// The extension revises the content of an event.
+    Revises {
+        /// The parts that it leaves. Parts that it has held back before are among them.
+        parts: Vec<Part>,
+    },
+    /// The extension holds the chunk back.
+    Holds,
+    /// The extension refuses the content, and the task fails.
+    RefusesContent {
+        /// The reason for the client.
         reason: String,
     },
     /// Metadata that the extension added to the event.
@@ -358,6 +399,16 @@ pub enum HostCall {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// Sets an entry of the task's metadata.
+    TaskMetadata {
+        /// The name of the entry.
+        key: String,
+        /// The value, as the extension wrote it.
+        value: String,
+        /// The error message for the extension.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// Sends an HTTP request. Its header fields are not recorded, because they may contain data derived from a
     /// secret.
     Http {
@@ -449,6 +500,7 @@ impl RecordedTurn {
             task_id: None,
             requested: Vec::new(),
             resumed: false,
+            caller: None,
             keys: Vec::new(),
             steps: Vec::new(),
             scopes: Vec::new(),

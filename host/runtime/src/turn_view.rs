@@ -8,6 +8,7 @@ use annex_protocol::{ExtensionUri, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::caller::Caller;
 use crate::overrides::ServiceOverrides;
 use crate::recording::TurnObserver;
 
@@ -47,6 +48,12 @@ pub trait TurnView: Send + Sync {
         None
     }
 
+    /// The caller of the turn or of the method. The grants of an extension decide which parts the extension sees. `None`
+    /// if there is no caller, as for the hook `client`.
+    fn caller(&self) -> Option<&Caller> {
+        None
+    }
+
     /// Scope of the turn's task or conversation, for the buckets `task` and `context` of `wasi:keyvalue/store`. The
     /// result must not change during the turn. The extension may store keys under this scope.
     fn key_scope(&self, _kind: ScopeKind) -> Option<Scope> {
@@ -66,7 +73,11 @@ pub trait TurnView: Send + Sync {
         "[]".to_owned()
     }
 
-    /// Asks to resume a task, which `extension` must have interrupted.
+    /// Notes that the extension has called `task-metadata.set`. `error` is the error for the extension, if the call was
+    /// refused.
+    fn task_metadata_set(&self, _key: &str, _value: &str, _error: Option<&str>) {}
+
+    /// Requests that a task is resumed. `extension` must have interrupted this task.
     ///
     /// # Errors
     /// The task cannot be resumed. The text says why, and is for the extension.

@@ -17,6 +17,7 @@ mod agent;
 mod bounds;
 mod card;
 mod cors;
+mod credentials;
 mod document;
 pub(crate) mod environment;
 mod extension;
@@ -46,11 +47,11 @@ pub(crate) use card::{ExtendedCardConfig, SigningConfig};
 pub use cors::CorsOrigins;
 pub(crate) use document::{ConfigText, Document};
 pub(crate) use extension::ExtensionPlace;
-pub use extension::{ActivateConfig, ExtensionConfig, InstancesConfig, OnFailureConfig};
+pub use extension::{ActivateConfig, ExtensionConfig, InstancesConfig, OnFailureConfig, ReadsConfig};
 pub use file::ConfigFile;
 pub use grants::{
-    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,
-    SessionStateGrantConfig, StateScopeConfig,
+    CallerGrantConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig,
+    SecretConfig, SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
 pub(crate) use log::AtomicShare;

@@ -87,8 +87,7 @@ impl<'a> Operations<'a> {
             tenant.clone_into(&mut call.owner.tenant);
         }
         handler.admit()?;
-        // The header fields are copied only for a remote agent, which may receive some of them.
-        let headers = handler.agent_is_remote.then(|| Arc::new(self.headers.clone()));
+        let headers = handler.visible_headers(self.headers);
         Ok((handler, call.with_headers(headers)))
     }
 

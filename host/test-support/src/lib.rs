@@ -30,6 +30,7 @@ pub const COMMAND_KEY: &str = "test/command";
 pub fn component(name: &str) -> &'static str {
     match name {
         "test-extension" => annex_components::TEST_EXTENSION,
+        "test-steering" => annex_components::TEST_STEERING,
         "test-capabilities" => annex_components::TEST_CAPABILITIES,
         "hello-extension" => annex_components::HELLO_EXTENSION,
         other => unreachable!("no component is named {other}"),

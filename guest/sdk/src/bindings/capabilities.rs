@@ -72,7 +72,7 @@ pub mod annex {
                         .finish()
                 }
             }
-            /// The request that the hook runs for. It names no user: identity never reaches a guest in this version.
+            /// The request that the hook runs for. It does not name the user. The import `caller` does, with its grant.
             #[derive(Clone, PartialEq)]
             pub struct Request {
                 /// The A2A operation, `SendMessage` or `SendStreamingMessage`, or the name of a method of the extension's own.
@@ -781,6 +781,323 @@ pub mod annex {
                     let bytes4 = _rt::Vec::from_raw_parts(l2.cast(), len4, len4);
                     let result5 = _rt::string_lift(bytes4);
                     result5
+                }
+            }
+        }
+        /// Who sent the request. Needs the grant `caller`, which names what the extension sees. Credentials are never shown.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod caller {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Json = super::super::super::annex::extension::types::Json;
+            /// How the server knows the caller.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Presence {
+                /// The request had no credentials.
+                Anonymous,
+                /// The request had credentials, and the server accepted them.
+                Authenticated,
+                /// The request is over: the server runs the turn again, or another process has taken the turn over. The claims and
+                /// the header fields of the request were not stored.
+                Earlier,
+            }
+            impl ::core::fmt::Debug for Presence {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Presence::Anonymous => {
+                            f.debug_tuple("Presence::Anonymous").finish()
+                        }
+                        Presence::Authenticated => {
+                            f.debug_tuple("Presence::Authenticated").finish()
+                        }
+                        Presence::Earlier => f.debug_tuple("Presence::Earlier").finish(),
+                    }
+                }
+            }
+            impl Presence {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Presence {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Presence::Anonymous,
+                        1 => Presence::Authenticated,
+                        2 => Presence::Earlier,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// What the grant shows of the caller.
+            #[derive(Clone, PartialEq)]
+            pub struct Identity {
+                pub presence: Presence,
+                /// The principal, if the grant shows it. With `earlier` it is the owner of the task. None for an anonymous caller.
+                pub principal: ::core::option::Option<_rt::String>,
+                /// A JSON object with the claims of the token that the grant names. A claim that the token does not have is left out.
+                pub claims: Json,
+                /// The header fields of the request that the grant names, with names in lower case, in the order of the grant. A
+                /// field that the request repeats is listed once per value.
+                pub headers: _rt::Vec<(_rt::String, _rt::String)>,
+            }
+            impl ::core::fmt::Debug for Identity {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Identity")
+                        .field("presence", &self.presence)
+                        .field("principal", &self.principal)
+                        .field("claims", &self.claims)
+                        .field("headers", &self.headers)
+                        .finish()
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// The caller of the turn or of the method. It is an error if the claims or the header fields are larger than the host
+            /// allows, and if there is no request, as at load.
+            #[allow(async_fn_in_trait)]
+            pub fn current() -> ::core::result::Result<Identity, _rt::String> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 9 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 9
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "annex:extension/caller@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "current"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = i32::from(*ptr0.add(0).cast::<u8>());
+                    let result23 = match l2 {
+                        0 => {
+                            let e = {
+                                let l3 = i32::from(
+                                    *ptr0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                let l4 = i32::from(
+                                    *ptr0
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let l8 = *ptr0
+                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l9 = *ptr0
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len10 = l9;
+                                let bytes10 = _rt::Vec::from_raw_parts(
+                                    l8.cast(),
+                                    len10,
+                                    len10,
+                                );
+                                let l11 = *ptr0
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l12 = *ptr0
+                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base19 = l11;
+                                let len19 = l12;
+                                let mut result19 = _rt::Vec::with_capacity(len19);
+                                for i in 0..len19 {
+                                    let base = base19
+                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                    let e19 = {
+                                        let l13 = *base.add(0).cast::<*mut u8>();
+                                        let l14 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len15 = l14;
+                                        let bytes15 = _rt::Vec::from_raw_parts(
+                                            l13.cast(),
+                                            len15,
+                                            len15,
+                                        );
+                                        let l16 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l17 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len18 = l17;
+                                        let bytes18 = _rt::Vec::from_raw_parts(
+                                            l16.cast(),
+                                            len18,
+                                            len18,
+                                        );
+                                        (_rt::string_lift(bytes15), _rt::string_lift(bytes18))
+                                    };
+                                    result19.push(e19);
+                                }
+                                _rt::cabi_dealloc(
+                                    base19,
+                                    len19 * (4 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                Identity {
+                                    presence: Presence::_lift(l3 as u8),
+                                    principal: match l4 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l5 = *ptr0
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l6 = *ptr0
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len7 = l6;
+                                                let bytes7 = _rt::Vec::from_raw_parts(
+                                                    l5.cast(),
+                                                    len7,
+                                                    len7,
+                                                );
+                                                _rt::string_lift(bytes7)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    claims: _rt::string_lift(bytes10),
+                                    headers: result19,
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l20 = *ptr0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l21 = *ptr0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len22 = l21;
+                                let bytes22 = _rt::Vec::from_raw_parts(
+                                    l20.cast(),
+                                    len22,
+                                    len22,
+                                );
+                                _rt::string_lift(bytes22)
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result23
+                }
+            }
+        }
+        /// Metadata of the turn's task itself, such as a receipt or the progress. Needs the grant `task-metadata`.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod task_metadata {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Json = super::super::super::annex::extension::types::Json;
+            #[allow(unused_unsafe, clippy::all)]
+            /// Sets an entry of the task's metadata. The descriptor must own `key`. The entry goes out with the next status of the
+            /// task, and every later Task contains it. A later value under the same key replaces it.
+            ///
+            /// The error says why the entry is refused: the extension does not own the key, the value is not JSON, the limits are
+            /// reached, or the call is not part of a turn, as in a method and at load.
+            #[allow(async_fn_in_trait)]
+            pub fn set(
+                key: &str,
+                value: &str,
+            ) -> ::core::result::Result<(), _rt::String> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 3 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 3
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = key;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = value;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let ptr2 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "annex:extension/task-metadata@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "set"]
+                        fn wit_import3(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import3(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import3(ptr0.cast_mut(), len0, ptr1.cast_mut(), len1, ptr2);
+                    let l4 = i32::from(*ptr2.add(0).cast::<u8>());
+                    let result8 = match l4 {
+                        0 => {
+                            let e = ();
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l5 = *ptr2
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l6 = *ptr2
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len7 = l6;
+                                let bytes7 = _rt::Vec::from_raw_parts(
+                                    l5.cast(),
+                                    len7,
+                                    len7,
+                                );
+                                _rt::string_lift(bytes7)
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result8
                 }
             }
         }
@@ -2341,9 +2658,9 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2037] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf2\x0e\x01A\x02\x01\
-A\x1c\x01B\x12\x01s\x04\0\x04json\x03\0\0\x01m\x02\x07message\x07request\x04\0\x08\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2314] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x87\x11\x01A\x02\x01\
+A\x20\x01B\x12\x01s\x04\0\x04json\x03\0\0\x01m\x02\x07message\x07request\x04\0\x08\
 location\x03\0\x02\x01r\x03\x08location\x03\x03keys\x05value\x01\x04\0\x0emetada\
 ta-entry\x03\0\x04\x01ks\x01ps\x01r\x04\x09operations\x0acontext-id\x06\x07task-\
 id\x06\x09requested\x07\x04\0\x07request\x03\0\x08\x01r\x02\x07pointers\x07messa\
@@ -2387,9 +2704,15 @@ extension/json-schema@0.1.0\x05\x0a\x01B\x0b\x02\x03\x02\x01\x08\x04\0\x04json\x
 \x01j\0\x01s\x01@\x01\x07task-ids\0\0\x04\0\x06resume\x01\x01\x03\0%annex:extens\
 ion/task-resumption@0.1.0\x05\x0e\x01B\x04\x02\x03\x02\x01\x08\x04\0\x04json\x03\
 \0\0\x01@\0\0\x01\x04\0\x08recorded\x01\x02\x03\0!annex:extension/agent-steps@0.\
-1.0\x05\x0f\x04\0\x16annex:sdk/capabilities\x04\0\x0b\x12\x01\0\x0ccapabilities\x03\
-\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-\
-bindgen-rust\x060.63.0";
+1.0\x05\x0f\x01B\x0c\x02\x03\x02\x01\x08\x04\0\x04json\x03\0\0\x01m\x03\x09anony\
+mous\x0dauthenticated\x07earlier\x04\0\x08presence\x03\0\x02\x01ks\x01o\x02ss\x01\
+p\x05\x01r\x04\x08presence\x03\x09principal\x04\x06claims\x01\x07headers\x06\x04\
+\0\x08identity\x03\0\x07\x01j\x01\x08\x01s\x01@\0\0\x09\x04\0\x07current\x01\x0a\
+\x03\0\x1cannex:extension/caller@0.1.0\x05\x10\x01B\x05\x02\x03\x02\x01\x08\x04\0\
+\x04json\x03\0\0\x01j\0\x01s\x01@\x02\x03keys\x05value\x01\0\x02\x04\0\x03set\x01\
+\x03\x03\0#annex:extension/task-metadata@0.1.0\x05\x11\x04\0\x16annex:sdk/capabi\
+lities\x04\0\x0b\x12\x01\0\x0ccapabilities\x03\0\0\0G\x09producers\x01\x0cproces\
+sed-by\x02\x0dwit-component\x070.262.0\x10wit-bindgen-rust\x060.63.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -2,9 +2,10 @@
 
 use super::Host;
 use crate::{
-    Activation, Addition, Answer, Beginning, Card, Client, Config, Decision, Declaration, Descriptor, Entry, Event,
-    Extension, ExtensionError, FromConfig, Incoming, Json, Message, MetadataEntry, Method, MethodDeclaration, Outgoing,
-    Patch, Rejection, Request, Response, Rewrite, Ruling, State, StateChange, Transition,
+    Activation, Addition, Answer, Beginning, Card, Client, Config, Content, Decision, Declaration, Descriptor, Entry,
+    Event, Extension, ExtensionError, FromConfig, Incoming, Json, Message, MetadataEntry, Method, MethodDeclaration,
+    Outgoing, Output, Patch, ReadyAnswer, Rejection, Reply, Request, Response, Rewrite, Ruling, State, StateChange,
+    Transition, Verdict,
 };
 
 /// Calls of hooks with the host's parameters. All except [`Host::descriptor`] panic if the parameters do not fit.
@@ -80,6 +81,30 @@ impl Host {
     pub fn change<E: Transition>(&self, change: StateChange) -> Result<Ruling, String> {
         let parameters = self.read::<E>();
         self.run(|| E::change(&parameters, change))
+    }
+
+    /// Calls [`Reply::before_agent`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn before_agent<E: Reply>(
+        &self,
+        request: Request,
+        message: impl Into<Json>,
+    ) -> Result<Option<ReadyAnswer>, String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::before_agent(&parameters, request, message.into()))
+    }
+
+    /// Calls [`Output::revise`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn revise<E: Output>(&self, content: Content) -> Result<Verdict, String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::revise(&parameters, content))
     }
 
     /// Calls [`Response::respond`].

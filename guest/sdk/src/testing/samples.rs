@@ -1,7 +1,7 @@
 //! Records of the contract with a value in each field. A test sets only the fields that it needs: `Event { last_chunk:
 //! true, ..testing::event(EventKind::Artifact) }`.
 
-use crate::{Beginning, Event, EventKind, Outgoing, Request, StateChange};
+use crate::{Beginning, Chunk, Content, Event, EventKind, Identity, Outgoing, Place, Presence, Request, StateChange};
 
 const CONTEXT: &str = "context-1";
 const TASK: &str = "task-1";
@@ -31,6 +31,30 @@ pub fn event(kind: EventKind) -> Event {
         last_chunk: false,
         present: Vec::new(),
         payload: None,
+    }
+}
+
+/// The only chunk of an artifact of `task-1` in the conversation `context-1`, with the text `Hello`.
+#[must_use]
+pub fn content() -> Content {
+    let chunk = Chunk { artifact_id: "artifact-1".to_owned(), first: true, last: true };
+    Content {
+        task_id: Some(TASK.to_owned()),
+        context_id: CONTEXT.to_owned(),
+        place: Place::Artifact(chunk),
+        parts: r#"[{"text":"Hello"}]"#.to_owned(),
+        held: 0,
+    }
+}
+
+/// An authenticated caller without claims and header fields.
+#[must_use]
+pub fn identity(principal: impl Into<String>) -> Identity {
+    Identity {
+        presence: Presence::Authenticated,
+        principal: Some(principal.into()),
+        claims: "{}".to_owned(),
+        headers: Vec::new(),
     }
 }
 

@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
         let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
         let mut parts = Vec::new();
         if !answered.answer.text.is_empty() {
-            parts.push(Part::text(answered.answer.text));
+            parts.extend(self.revised(answered.answer.text).await?);
         }
         parts.extend(calls.iter().map(|call| call_part::call(call, self.is_long_running(call))));
         // The calls are stored before they are made, so that a turn that breaks off leaves calls that are known to be
@@ -230,6 +230,12 @@ impl<'a> Run<'a> {
         // The results and their state changes are stored as one event, so that neither exists without the other.
         self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
+    }
+
+    /// The parts of a text that is stored early, as the extensions leave them.
+    async fn revised(&self, text: String) -> Result<Parts, AgentError> {
+        let parts = Parts::from(vec![Part::text(text)]);
+        if self.turn.is_revised { self.events.ask_unsent(parts).await } else { Ok(parts) }
     }
 
     /// Gives the calls ids that are unique in the conversation. Some providers number the calls per answer or omit the
@@ -292,7 +298,8 @@ impl<'a> Run<'a> {
                     self.pieces.replace(&text);
                     kept = self.keep(text, changes, false).await?;
                 }
-                None => self.note(changes).await?,
+                None if changes.is_empty() => {}
+                None => self.store_answer(self.event(Vec::new(), changes)).await?,
             }
         }
         self.pieces.finish(kept).await
@@ -306,13 +313,7 @@ impl<'a> Run<'a> {
         }
         let parts = Parts::from(vec![Part::text(text)]);
         let artifacts = BTreeMap::from([(self.agent.artifact.clone(), parts.clone())]);
-        let event = Event { artifacts, ..self.event(parts.clone(), changes) };
-        // A callback may store another event afterwards.
-        if self.callbacks().is_none() {
-            self.store_last(event).await?
-        } else {
-            self.store(event).await?
-        }
+        self.store_answer(Event { artifacts, ..self.event(parts.clone(), changes) }).await?;
         Ok(parts)
     }
 
@@ -325,7 +326,17 @@ impl<'a> Run<'a> {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 
-    /// Stages the last event of the turn. The server stores it together with the end of the turn.
+    /// Stores an event of the answer. The server changes it if extensions change the answer, so it is staged then.
+    async fn store_answer(&self, event: Event) -> Result<(), AgentError> {
+        // A callback may store another event afterwards.
+        if self.callbacks().is_none() || self.turn.is_revised {
+            self.store_last(event).await
+        } else {
+            self.store(event).await
+        }
+    }
+
+    /// Stages a last event of the turn. The server stores it together with the end of the turn.
     async fn store_last(&self, event: Event) -> Result<(), AgentError> {
         self.turn.conversation.stage(event).await.map_err(AgentError::unstored)
     }

@@ -32,7 +32,9 @@ fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, message: None } => format!("{state:?}"),
         AgentEvent::Status { state, message: Some(message) } => format!("{state:?} {}", message.text()),
-        AgentEvent::Relayed(_) | AgentEvent::Begun => panic!("nothing is relayed here: {event:?}"),
+        AgentEvent::Relayed(_) | AgentEvent::Begun | AgentEvent::Question(_) => {
+            panic!("nothing is relayed here: {event:?}")
+        }
         AgentEvent::Message(message) => format!("message {}", message.text()),
         AgentEvent::Artifact { artifact, append, last_chunk } => {
             let parts = serde_json::to_string(&artifact.parts).unwrap();
@@ -61,6 +63,7 @@ async fn turn(
         steps: Steps::default(),
         cancel,
         remote: None,
+        is_revised: false,
     };
     let (sender, mut receiver) = EventSender::bounded(16);
     let result = agent.execute(context, sender).await;

@@ -73,7 +73,9 @@ pub(crate) struct Bench {
 pub(crate) fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, .. } => format!("{state:?}"),
-        AgentEvent::Relayed(_) | AgentEvent::Begun => panic!("nothing is relayed here: {event:?}"),
+        AgentEvent::Relayed(_) | AgentEvent::Begun | AgentEvent::Question(_) => {
+            panic!("nothing is relayed here: {event:?}")
+        }
         AgentEvent::Message(message) => format!("message {}", message.message_id),
         AgentEvent::Artifact { artifact, append, last_chunk } => {
             let PartContent::Text(text) = &artifact.parts[0].content else { panic!("not a text part") };
@@ -143,6 +145,7 @@ impl Bench {
             steps: self.steps.clone(),
             cancel: self.cancel.clone(),
             remote: None,
+            is_revised: false,
         };
         let (sender, mut receiver) = EventSender::bounded(64);
         let result = self.agent.execute(turn, sender).await;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_runtime::LoadError;
+use annex_runtime::{LoadError, Presence};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -96,6 +96,8 @@ pub(super) struct CaseInputs {
     pub(super) tasks: Vec<Table>,
     /// The steps that the agent took in this turn.
     pub(super) steps: Vec<Table>,
+    /// The caller. Default: an anonymous one.
+    pub(super) caller: CallerGiven,
     /// The state in which the task waited for its client. Absent if the message begins a new task.
     pub(super) waits_in: Option<String>,
     /// The agent's answer, event by event. Default: an artifact, and then the completed task.
@@ -122,6 +124,18 @@ pub(super) struct HttpGiven {
 
 fn ok() -> u16 {
     200
+}
+
+/// The caller with everything that a grant may show.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CallerGiven {
+    /// Default: authenticated if there is a principal or a claim, otherwise anonymous.
+    pub(super) presence: Option<Presence>,
+    pub(super) principal: Option<String>,
+    pub(super) claims: Table,
+    /// Header fields of the request, each with a text or a list of texts.
+    pub(super) headers: Table,
 }
 
 /// One event of the agent: an artifact, a state with or without a message, a message as the whole answer, or any other

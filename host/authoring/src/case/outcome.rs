@@ -3,8 +3,8 @@
 
 use std::sync::PoisonError;
 
-use annex_protocol::{A2aError, Json, JsonObject, StreamResponse};
-use annex_runtime::{Addition, Extension, Fault, HookError, KeyValueStore, RequestOutcome, Space};
+use annex_protocol::{A2aError, Json, JsonObject, Part, PartContent, StreamResponse};
+use annex_runtime::{Addition, Extension, Fault, Hook, HookError, KeyValueStore, RequestOutcome, Space};
 use serde_json::{Map, Value, json};
 use toml::Table;
 
@@ -23,6 +23,10 @@ pub(super) struct Outcome {
     /// The reason for which the extension rejected the turn. The agent does not run in a rejected turn.
     pub(super) rejected: Option<String>,
     events: Vec<Value>,
+    /// True if events show all parts, and not only a text. Hooks of the extension decide about parts then.
+    shows_parts: bool,
+    /// The entries of the task's metadata that the extension has set.
+    task_metadata: Map<String, Value>,
     /// The result of a method.
     pub(super) result: Option<Json>,
     /// The results of a streaming method.
@@ -37,6 +41,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// An outcome without effects.
+    pub(super) fn of(extension: &Extension) -> Self {
+        let decides_about_parts = |hook: &Hook| matches!(hook, Hook::Reply | Hook::Output);
+        Self { shows_parts: extension.hooks().iter().any(decides_about_parts), ..Self::default() }
+    }
+
     /// Records that the request hooks accepted the request.
     pub(super) fn entered(&mut self, entered: &RequestOutcome) {
         self.active = Some(entered.chain.active().next().is_some());
@@ -63,7 +73,18 @@ impl Outcome {
     }
 
     pub(super) fn add_event(&mut self, event: &StreamResponse) {
-        self.events.push(shown(event));
+        let mut shown = shown(event);
+        if self.shows_parts
+            && let Some(members) = shown.as_object_mut()
+            && let Some(parts) = parts_beyond_text(event)
+        {
+            members.insert("parts".to_owned(), parts);
+        }
+        self.events.push(shown);
+    }
+
+    pub(super) fn set_task_metadata(&mut self, entries: Vec<(String, Json)>) {
+        self.task_metadata.extend(entries.into_iter().map(|(key, entry)| (key, value(&entry))));
     }
 
     pub(super) fn added(&mut self, addition: &Addition) {
@@ -120,6 +141,7 @@ impl Outcome {
             "parts": self.parts,
             "rejected": self.rejected,
             "events": self.events,
+            "task_metadata": self.task_metadata,
             "result": self.result.as_ref().map(value),
             "results": self.results.iter().map(value).collect::<Vec<_>>(),
             "addition": self.addition,
@@ -176,6 +198,20 @@ fn shown(event: &StreamResponse) -> Value {
         }
         StreamResponse::Task(task) => json!({ "task": value(task) }),
     })
+}
+
+/// The parts of an event; `None` if they are a single text, which the event shows already.
+fn parts_beyond_text(event: &StreamResponse) -> Option<Value> {
+    let parts: &[Part] = match event {
+        StreamResponse::Message(message) => &message.parts,
+        StreamResponse::ArtifactUpdate(update) => &update.artifact.parts,
+        StreamResponse::StatusUpdate(update) => &update.status.message.as_ref()?.parts,
+        StreamResponse::Task(_) => return None,
+    };
+    match parts {
+        [Part { content: PartContent::Text(text), .. }] if *parts == [Part::text(text)] => None,
+        parts => Some(value(&parts)),
+    }
 }
 
 fn value(of: &impl serde::Serialize) -> Value {

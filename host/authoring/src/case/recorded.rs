@@ -1,22 +1,22 @@
 //! Converts a recorded turn to the inputs of a case.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 
-use annex_protocol::{ExtensionUri, Json as RawJson, ListTasksResponse, Message, StreamResponse, TaskState, Timestamp};
-use annex_runtime::{HostCall, HttpAnswer, Octets, RecordedStep, RecordedTurn, StepInput, StepResult};
+use annex_protocol::{ExtensionUri, Json as RawJson, ListTasksResponse, Message, TaskState, Timestamp};
+use annex_runtime::{HostCall, HttpAnswer, Octets, Presence, RecordedTurn, StepInput, VisibleCaller};
 use serde::Serialize;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::scene::{BUCKETS, CONTEXT, TASK};
+use super::scene::{BUCKETS, CONTEXT};
 use super::toml_json;
 
-/// The minimum size, in bytes, of an id that is replaced inside of longer texts. A shorter id could be part of an
-/// ordinary word.
-const SURE_ID: usize = 16;
-/// The message id of all cases.
-const MESSAGE: &str = "message-1";
+mod answer;
+mod ids;
+
+use self::answer::answer;
+use self::ids::with_ids_of_cases;
+
 /// The text that replaces a secret in a recording.
 const SECRET: &str = "(secret)";
 
@@ -45,6 +45,9 @@ pub(super) fn given(turn: &RecordedTurn, extension: &ExtensionUri) -> Result<Giv
     }
     converted.asked(turn, extension)?;
     converted.seen(turn)?;
+    if let Some(caller) = &turn.caller {
+        converted.caller(caller)?;
+    }
     converted.keys(turn)?;
     converted.time_and_numbers(turn);
     converted.requests(turn)?;
@@ -117,6 +120,37 @@ impl GivenTurn {
         }
         if steps.len() > 1 {
             self.remarks.push("The agent's steps grew during the turn. The case has all of them from the beginning.");
+        }
+        Ok(())
+    }
+
+    /// Adds the caller as the extension could see it.
+    fn caller(&mut self, caller: &VisibleCaller) -> Result<(), String> {
+        let VisibleCaller { presence, principal, claims, headers, .. } = caller;
+        let mut table = Table::new();
+        if *presence == Presence::Earlier {
+            table.insert("presence".to_owned(), said(presence, "its caller")?);
+        }
+        if let Some(principal) = principal {
+            table.insert("principal".to_owned(), principal.as_str().into());
+        }
+        if !claims.is_empty() {
+            table.insert("claims".to_owned(), said(claims, "the claims of its caller")?);
+        }
+        // The grant may show nothing of an authenticated caller.
+        if *presence == Presence::Authenticated && table.is_empty() {
+            table.insert("presence".to_owned(), said(presence, "its caller")?);
+        }
+        let mut fields: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for (name, value) in headers {
+            fields.entry(name).or_default().push(value.as_str().into());
+        }
+        if !fields.is_empty() {
+            let fields = fields.into_iter().map(|(name, values)| (name.to_owned(), Value::Array(values)));
+            table.insert("headers".to_owned(), fields.collect::<Table>().into());
+        }
+        if !table.is_empty() {
+            self.set("caller", table);
         }
         Ok(())
     }
@@ -291,53 +325,6 @@ fn drop_default(table: &mut Table, key: &str, default: &str) {
     }
 }
 
-/// Converts the agent's events to TOML. The events are as the agent sent them, without the extension's changes.
-fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
-    let mut events = Vec::new();
-    let mut has_changed = false;
-    for step in steps {
-        // The event of a change is shown to `response` once more, as `transition` has left it.
-        let is_of_change = mem::take(&mut has_changed);
-        match &step.input {
-            StepInput::Begin { .. } if !matches!(step.result, StepResult::Agrees { .. }) => break,
-            StepInput::Change { update, .. } => {
-                has_changed = true;
-                events.push(event(&StreamResponse::StatusUpdate(update.clone()))?);
-            }
-            StepInput::Event(StreamResponse::StatusUpdate(_)) if is_of_change => {}
-            StepInput::Event(shown) => events.push(event(shown)?),
-            StepInput::Request { .. } | StepInput::Begin { .. } | StepInput::Call { .. } | StepInput::Next => {}
-        }
-    }
-    Ok(Value::Array(events))
-}
-
-/// Converts an event to an entry of `given.answer`.
-fn event(event: &StreamResponse) -> Result<Value, String> {
-    if let StreamResponse::StatusUpdate(update) = event
-        && update.status.message.is_none()
-        && update.metadata.is_empty()
-    {
-        return Ok(entry("state", name(update.status.state)));
-    }
-    let mut event = json(event)?;
-    for kind in ["statusUpdate", "artifactUpdate"] {
-        if let Some(update) = event.get_mut(kind).and_then(Json::as_object_mut) {
-            // A case adds these ids itself.
-            for (key, id) in [("taskId", TASK), ("contextId", CONTEXT)] {
-                if update.get(key).and_then(Json::as_str) == Some(id) {
-                    update.remove(key);
-                }
-            }
-        }
-    }
-    Ok(entry("event", toml_json::toml(&event)))
-}
-
-fn entry(key: &str, value: impl Into<Value>) -> Value {
-    Value::Table(Table::from_iter([(key.to_owned(), value.into())]))
-}
-
 /// Converts a response to an HTTP request to an entry of `given.http`.
 fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     let Octets::Text(body) = &answer.body else {
@@ -363,63 +350,6 @@ fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
         table.insert("body".to_owned(), body.as_str().into());
     }
     Ok(Value::Table(table))
-}
-
-/// Replaces the ids of a turn by the ids that all cases have.
-fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
-    let mut task = turn.task_id.as_ref().map(ToString::to_string);
-    let mut context = turn.context_id.as_ref().map(ToString::to_string);
-    let mut message = None;
-    for step in &turn.steps {
-        let (of_task, of_context) = match &step.input {
-            StepInput::Request { message: asked, .. } => {
-                message = Some(asked.message_id.to_string());
-                (asked.task_id.as_ref(), asked.context_id.as_ref())
-            }
-            StepInput::Begin { task_id, context_id, .. } => (Some(task_id), Some(context_id)),
-            StepInput::Change { update, .. } | StepInput::Event(StreamResponse::StatusUpdate(update)) => {
-                (Some(&update.task_id), Some(&update.context_id))
-            }
-            StepInput::Event(StreamResponse::ArtifactUpdate(update)) => {
-                (Some(&update.task_id), Some(&update.context_id))
-            }
-            StepInput::Event(StreamResponse::Message(answer)) => (answer.task_id.as_ref(), answer.context_id.as_ref()),
-            StepInput::Event(StreamResponse::Task(_)) | StepInput::Call { .. } | StepInput::Next => (None, None),
-        };
-        task = task.or_else(|| of_task.map(ToString::to_string));
-        context = context.or_else(|| of_context.map(ToString::to_string));
-    }
-    let mut ids: Vec<(String, &str)> = [(task, TASK), (context, CONTEXT), (message, MESSAGE)]
-        .into_iter()
-        .filter_map(|(recorded, own)| Some((recorded.filter(|id| !id.is_empty())?, own)))
-        .collect();
-    // One id may be the beginning of another.
-    ids.sort_by_key(|(recorded, _)| std::cmp::Reverse(recorded.len()));
-    let mut whole = json(turn)?;
-    rename(&mut whole, &ids);
-    // By its text again: user data is not read from a tree.
-    serde_json::from_str(&whole.to_string()).map_err(|error| error.to_string())
-}
-
-fn rename(value: &mut Json, ids: &[(String, &str)]) {
-    match value {
-        Json::String(text) => *text = renamed(mem::take(text), ids),
-        Json::Array(items) => items.iter_mut().for_each(|item| rename(item, ids)),
-        Json::Object(members) => {
-            let all = mem::take(members).into_iter();
-            *members = all.map(|(key, value)| (renamed(key, ids), value)).collect();
-            members.values_mut().for_each(|member| rename(member, ids));
-        }
-        Json::Null | Json::Bool(_) | Json::Number(_) => {}
-    }
-}
-
-fn renamed(text: String, ids: &[(String, &str)]) -> String {
-    if let Some((_, own)) = ids.iter().find(|(recorded, _)| *recorded == text) {
-        return (*own).to_owned();
-    }
-    let sure = ids.iter().filter(|(recorded, _)| recorded.len() >= SURE_ID);
-    sure.fold(text, |text, (recorded, own)| if text.contains(recorded) { text.replace(recorded, own) } else { text })
 }
 
 #[cfg(test)]

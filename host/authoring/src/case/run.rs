@@ -4,17 +4,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use annex_protocol::{
-    Artifact, ContextId, ExtensionUri, Json, JsonObject, Message, MessageId, Metadata, Part, Secret, StreamResponse,
-    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
-};
+use annex_protocol::{ContextId, ExtensionUri, Json, Message, Metadata, Secret, StreamResponse, TaskId, TaskState};
 use annex_runtime::{
     BeginOutcome, Chain, ClientCall, ClientCallRequest, Extension, Fault, Hook, Installation, MethodAnswer, MethodCall,
-    Runtime, RuntimeConfig, RuntimeError, TurnRequest,
+    OutputOutcome, RequestOutcome, Runtime, RuntimeConfig, RuntimeError, TurnRequest,
 };
 use toml::Table;
 
-use super::file::{AnswerGiven, CaseError, CaseFile, CaseInputs, ClientGiven, MethodGiven};
+use super::events::{agent_events, events_of, message, metadata, state, status};
+use super::file::{CaseError, CaseFile, CaseInputs, ClientGiven, MethodGiven};
 use super::outcome::Outcome;
 use super::scene::{self, CONTEXT, Scene, TASK};
 use super::toml_json;
@@ -124,7 +122,7 @@ pub(super) async fn play(
     extension: &Arc<Extension>,
     scene: &Arc<Scene>,
 ) -> Result<Outcome, CaseError> {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome::of(extension);
     let run = Run { given, extension, scene, outcome: &mut outcome };
     match (&given.method, &given.client) {
         (None, None) => run.turn().await?,
@@ -154,7 +152,7 @@ impl Run<'_> {
     /// the agent.
     async fn turn(mut self) -> Result<(), CaseError> {
         let only = self.only()?;
-        let message = message(self.given)?;
+        let mut message = message(self.given)?;
         // When a task is resumed, `activation` is the only request hook that runs.
         let resumed = only.is_some_and(|hook| !WAY_IN.contains(&hook));
         let requested = self.requested();
@@ -173,23 +171,50 @@ impl Run<'_> {
             view: Arc::clone(self.scene) as _,
             resumed,
         };
-        let mut chain = match Chain::run_request_hooks(std::slice::from_ref(self.extension), &request).await {
+        let entered = Chain::run_request_hooks(std::slice::from_ref(self.extension), &request).await;
+        let RequestOutcome { mut chain, parts, .. } = match entered {
             Err(error) => {
                 self.outcome.stopped(&error);
                 return Ok(());
             }
             Ok(entered) => {
                 self.outcome.entered(&entered);
-                entered.chain
+                entered
             }
         };
-        if only.is_some_and(|hook| WAY_IN.contains(&hook)) || chain.active().next().is_none() {
+        if !only.is_some_and(|hook| WAY_IN.contains(&hook)) && chain.active().next().is_some() {
+            message.parts = parts.map_or(message.parts, Into::into);
+            self.begin_and_answer(&mut chain, &message, only).await?;
+        }
+        self.outcome.set_task_metadata(chain.take_task_metadata());
+        Ok(())
+    }
+
+    /// Runs the hooks for the beginning of the turn, and those for the answer of the agent or of the extension.
+    async fn begin_and_answer(
+        &mut self,
+        chain: &mut Chain,
+        message: &Message,
+        only: Option<Hook>,
+    ) -> Result<(), CaseError> {
+        if runs(Hook::Transition, only) && !self.begins(chain, only.is_some()).await? {
             return Ok(());
         }
-        if only != Some(Hook::Response) && !self.begins(&mut chain, resumed).await? {
-            return Ok(());
+        let answer = if runs(Hook::Reply, only) { chain.run_reply_hooks(message).await } else { Ok(None) };
+        let events = match answer {
+            Ok(Some(answer)) => events_of(answer),
+            // There is nothing else to look at.
+            Ok(None) if only == Some(Hook::Reply) => Vec::new(),
+            Ok(None) => agent_events(self.given)?,
+            Err(error) => {
+                self.outcome.stopped(&error);
+                return Ok(());
+            }
+        };
+        if let Err(fault) = self.go_out(chain, events, only).await {
+            self.outcome.failed(&fault);
         }
-        self.answers(&mut chain, only).await
+        Ok(())
     }
 
     /// The only hook that the case runs; `None` if the whole turn runs.
@@ -219,7 +244,8 @@ impl Run<'_> {
         let waits_in = self.given.waits_in.as_deref().map(|name| state(name, "waits_in")).transpose()?;
         let (task, context) = (TaskId::from(TASK), ContextId::from(CONTEXT));
         match chain.run_beginning_hooks(&task, &context, waits_in, resumed).await {
-            Ok(BeginOutcome::Proceed) => return Ok(true),
+            // These hooks give no answer: the hook `reply` runs next.
+            Ok(BeginOutcome::Proceed | BeginOutcome::Answered(_)) => return Ok(true),
             Ok(BeginOutcome::Vetoed(reason)) => self.outcome.rejected = Some(reason),
             Ok(BeginOutcome::Interrupted(interruption)) => {
                 let mut update = status(TaskState::Working, None);
@@ -231,21 +257,67 @@ impl Run<'_> {
         Ok(false)
     }
 
-    async fn answers(&mut self, chain: &mut Chain, only: Option<Hook>) -> Result<(), CaseError> {
-        let finished = [
-            AnswerGiven { artifact: Some("Hello, world!".to_owned()), ..AnswerGiven::default() },
-            AnswerGiven { state: Some("completed".to_owned()), ..AnswerGiven::default() },
-        ];
+    /// Runs the hooks of the way out for the events of an answer.
+    async fn go_out(
+        &mut self,
+        chain: &mut Chain,
+        events: Vec<StreamResponse>,
+        only: Option<Hook>,
+    ) -> Result<(), Fault> {
         let mut current = TaskState::Working;
-        for (place, answer) in self.given.answer.as_deref().unwrap_or(&finished).iter().enumerate() {
-            let mut event = event(answer, place)?;
-            if let Err(fault) = way_out(chain, &mut event, &mut current, only).await {
-                self.outcome.failed(&fault);
-                break;
+        for mut event in events {
+            if let StreamResponse::StatusUpdate(update) = &mut event {
+                if runs(Hook::Transition, only) {
+                    chain.run_transition_hooks(current, update).await?;
+                }
+                current = update.status.state;
+                // Held content goes out before the task settles.
+                if (current.is_terminal() || current.is_interrupted()) && !self.release(chain, only).await? {
+                    return Ok(());
+                }
             }
-            self.outcome.add_event(&event);
+            let outcome = if runs(Hook::Output, only) {
+                chain.run_output_hooks(event).await?
+            } else {
+                OutputOutcome::GoesOut(event)
+            };
+            if !self.send(chain, outcome, only).await? {
+                return Ok(());
+            }
         }
-        Ok(())
+        self.release(chain, only).await.map(drop)
+    }
+
+    /// Sends everything that the extension holds back. Returns false if the extension refuses it.
+    async fn release(&mut self, chain: &mut Chain, only: Option<Hook>) -> Result<bool, Fault> {
+        while let Some(outcome) = chain.run_output_hooks_on_held().await? {
+            if !self.send(chain, outcome, only).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs the hook `response` for an event that goes out. Returns false if the task fails instead.
+    async fn send(&mut self, chain: &mut Chain, outcome: OutputOutcome, only: Option<Hook>) -> Result<bool, Fault> {
+        let mut event = match outcome {
+            OutputOutcome::GoesOut(event) => event,
+            OutputOutcome::Withheld => return Ok(true),
+            OutputOutcome::Refused { reason, .. } => {
+                // The text is the host's own, and runs no hooks.
+                let failed = status(TaskState::Failed, Some(&reason));
+                self.outcome.add_event(&StreamResponse::StatusUpdate(failed));
+                return Ok(false);
+            }
+        };
+        if runs(Hook::Response, only) {
+            chain.run_response_hooks(&mut event).await?;
+        }
+        self.outcome.add_event(&event);
+        if matches!(event, StreamResponse::StatusUpdate(_)) {
+            self.outcome.set_task_metadata(chain.take_task_metadata());
+        }
+        Ok(true)
     }
 
     async fn method(self, method: &MethodGiven) -> Result<(), CaseError> {
@@ -313,119 +385,9 @@ impl Run<'_> {
     }
 }
 
-/// Runs the hooks for an event of the agent. `current` is the state of the task, which a status event changes.
-async fn way_out(
-    chain: &mut Chain,
-    event: &mut StreamResponse,
-    current: &mut TaskState,
-    only: Option<Hook>,
-) -> Result<(), Fault> {
-    if let StreamResponse::StatusUpdate(update) = event
-        && only != Some(Hook::Response)
-    {
-        chain.run_transition_hooks(*current, update).await?;
-        *current = update.status.state;
-    }
-    if only != Some(Hook::Transition) {
-        chain.run_response_hooks(event).await?;
-    }
-    Ok(())
-}
-
-/// Reads the message of the case from a text or from a Message object. Missing ids get the values that all cases have.
-fn message(given: &CaseInputs) -> Result<Message, CaseError> {
-    let wrong = |reason: String| CaseError::wrong("message", reason);
-    let mut message = match &given.message {
-        None => Message::user_text("Hello"),
-        Some(toml::Value::String(text)) => Message::user_text(text),
-        Some(toml::Value::Table(table)) => {
-            let mut table = table.clone();
-            table.entry("messageId").or_insert_with(|| "message-1".into());
-            table.entry("role").or_insert_with(|| "ROLE_USER".into());
-            table.entry("parts").or_insert_with(|| toml::Value::Array(Vec::new()));
-            serde_json::from_value(toml_json::object(&table)).map_err(|error| wrong(error.to_string()))?
-        }
-        Some(_) => return Err(wrong("it is neither a text nor a Message".to_owned())),
-    };
-    message.message_id = MessageId::from("message-1");
-    message.context_id.get_or_insert_with(|| ContextId::from(CONTEXT));
-    Ok(message)
-}
-
-fn metadata(given: &CaseInputs) -> Result<Metadata, CaseError> {
-    let metadata = JsonObject::parse(&toml_json::object(&given.metadata).to_string());
-    metadata.map_err(|error| CaseError::wrong("metadata", error))
-}
-
-/// Converts an element of the case's `answer` to an event of the agent. `place` is the index of this element.
-fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError> {
-    let AnswerGiven { artifact, state: next, message, event } = answer;
-    Ok(match (artifact, next, message, event) {
-        (Some(text), None, None, None) => StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
-            task_id: TaskId::from(TASK),
-            context_id: ContextId::from(CONTEXT),
-            artifact: Artifact {
-                artifact_id: format!("artifact-{}", place + 1).into(),
-                parts: vec![Part::text(text)].into(),
-                ..Artifact::default()
-            },
-            last_chunk: true,
-            ..TaskArtifactUpdateEvent::default()
-        }),
-        (None, Some(next), message, None) => {
-            StreamResponse::StatusUpdate(status(state(next, "answer.state")?, message.as_deref()))
-        }
-        (None, None, Some(text), None) => StreamResponse::Message(agent_message(text)),
-        (None, None, None, Some(event)) => {
-            let wrong = |error: serde_json::Error| CaseError::wrong("answer.event", error);
-            let mut event = toml_json::of_case(event).map_err(wrong)?;
-            fill_in(&mut event, place);
-            serde_json::from_value(event).map_err(wrong)?
-        }
-        _ => {
-            let reason = "each has an artifact, a state (with or without a message), a message, or an event";
-            return Err(CaseError::wrong("answer", reason));
-        }
-    })
-}
-
-/// Adds missing ids to an event of a case.
-fn fill_in(event: &mut serde_json::Value, place: usize) {
-    fn fill(object: Option<&mut serde_json::Value>, ids: &[(&str, &str)]) {
-        let Some(object) = object.and_then(serde_json::Value::as_object_mut) else { return };
-        for (key, id) in ids {
-            object.entry(*key).or_insert_with(|| (*id).into());
-        }
-    }
-    let of_task = [("taskId", TASK), ("contextId", CONTEXT)];
-    let of_message = [("messageId", "answer-1"), ("role", "ROLE_AGENT"), ("contextId", CONTEXT), ("taskId", TASK)];
-    let artifact = format!("artifact-{}", place + 1);
-    fill(event.get_mut("artifactUpdate"), &of_task);
-    fill(event.pointer_mut("/artifactUpdate/artifact"), &[("artifactId", &artifact)]);
-    fill(event.get_mut("statusUpdate"), &of_task);
-    fill(event.pointer_mut("/statusUpdate/status/message"), &of_message);
-    fill(event.get_mut("message"), &of_message);
-}
-
-fn agent_message(text: &str) -> Message {
-    let message = Message::agent(ContextId::from(CONTEXT), Some(TaskId::from(TASK)), vec![Part::text(text)]);
-    Message { message_id: MessageId::from("answer-1"), ..message }
-}
-
-fn status(state: TaskState, message: Option<&str>) -> TaskStatusUpdateEvent {
-    TaskStatusUpdateEvent {
-        task_id: TaskId::from(TASK),
-        context_id: ContextId::from(CONTEXT),
-        status: TaskStatus { state, message: message.map(agent_message), timestamp: None },
-        ..TaskStatusUpdateEvent::default()
-    }
-}
-
-/// Reads the name of a state, with or without `TASK_STATE_`. `key` is the key of the case that has the name, for the
-/// error.
-fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
-    let whole = format!("TASK_STATE_{}", name.trim_start_matches("TASK_STATE_").replace('-', "_").to_uppercase());
-    serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))
+/// True if the case runs the hook.
+fn runs(hook: Hook, only: Option<Hook>) -> bool {
+    only.is_none_or(|only| only == hook)
 }
 
 /// Reads the parameters of a method, which must be an object.

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use annex_protocol::{ContextId, ExtensionUri, Json, JsonObject, ListTasksResponse, TaskId, Timestamp};
 use annex_runtime::{
-    Clock, HttpClient, KeyValueStore, MemoryKeyValueStore, Octets, Quota, Random, Scope, ScopeKind, ServiceOverrides,
-    Space, TurnIds, TurnView, Unreachable,
+    Caller, Clock, HttpClient, KeyValueStore, MemoryKeyValueStore, Octets, Presence, Quota, Random, Scope, ScopeKind,
+    ServiceOverrides, Space, TurnIds, TurnView, Unreachable,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use serde_json::json;
 
-use super::file::{CaseError, CaseInputs, HttpGiven};
+use super::file::{CallerGiven, CaseError, CaseInputs, HttpGiven};
 use super::toml_json;
 
 /// The context id of all cases.
@@ -36,6 +36,7 @@ pub(super) struct Scene {
     session: JsonObject,
     tasks: ListTasksResponse,
     steps: String,
+    caller: Caller,
     /// The ids of the tasks that the extension resumed.
     pub(super) resumed: Mutex<Vec<String>>,
 }
@@ -84,9 +85,34 @@ impl Scene {
             session: session.map_err(|error| CaseError::wrong("session", error))?,
             tasks: serde_json::from_value(tasks).map_err(|error| CaseError::wrong("tasks", error))?,
             steps: serde_json::Value::from_iter(given.steps.iter().map(toml_json::object)).to_string(),
+            caller: caller(&given.caller)?,
             resumed: Mutex::default(),
         })
     }
+}
+
+fn caller(given: &CallerGiven) -> Result<Caller, CaseError> {
+    let CallerGiven { presence, principal, claims, headers } = given;
+    let is_known = principal.is_some() || !claims.is_empty();
+    let claims = JsonObject::parse(&toml_json::object(claims).to_string());
+    let mut fields = HeaderMap::new();
+    for (name, given) in headers {
+        let wrong = |reason: &str| CaseError::wrong(&format!("caller.headers.{name}"), reason);
+        let name: HeaderName = name.parse().map_err(|_| wrong("it is no name of a header field"))?;
+        let values = given.as_array().map_or(std::slice::from_ref(given), Vec::as_slice);
+        for value in values {
+            let value = value.as_str().and_then(|text| HeaderValue::from_str(text).ok());
+            let value =
+                value.ok_or_else(|| wrong("it must be a text that a header field can have, or a list of such texts"));
+            fields.append(name.clone(), value?);
+        }
+    }
+    Ok(Caller {
+        presence: presence.unwrap_or(if is_known { Presence::Authenticated } else { Presence::Anonymous }),
+        principal: principal.clone(),
+        claims: claims.map_err(|error| CaseError::wrong("caller.claims", error))?,
+        headers: Some(Arc::new(fields)),
+    })
 }
 
 /// The times that the extension reads, one after the other. There is at least one.
@@ -166,6 +192,10 @@ impl TurnView for Scene {
     fn task(&self) -> Option<String> {
         let task = json!({ "id": TASK, "contextId": CONTEXT, "status": { "state": "TASK_STATE_WORKING" } });
         Some(task.to_string())
+    }
+
+    fn caller(&self) -> Option<&Caller> {
+        Some(&self.caller)
     }
 
     fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
@@ -319,6 +349,23 @@ mod tests {
         let clock = Times::of([5, 3, 9].map(Duration::from_secs).to_vec());
         let read: Vec<u64> = (0..4).flat_map(|_| [clock.monotonic(), clock.now()]).map(|time| time.as_secs()).collect();
         assert_eq!(read, [5, 5, 5, 3, 5, 9, 9, 9]);
+    }
+
+    #[test]
+    fn a_caller_is_known_by_its_principal_or_its_claims_and_wrong_header_fields_are_named() {
+        let of = |text: &str| caller(&toml::from_str(text).unwrap());
+        assert_eq!(of("").unwrap().presence, Presence::Anonymous);
+        assert_eq!(of("principal = \"ada\"").unwrap().presence, Presence::Authenticated);
+        assert_eq!(of("claims.org = \"acme\"").unwrap().presence, Presence::Authenticated);
+        assert_eq!(of("presence = \"earlier\"\nprincipal = \"ada\"").unwrap().presence, Presence::Earlier);
+        for (text, key) in [
+            ("headers.\"a b\" = \"x\"", "given.caller.headers.a b: "),
+            ("headers.a = 1", "given.caller.headers.a: "),
+            ("headers.a = [\"x\", \"\\n\"]", "given.caller.headers.a: "),
+        ] {
+            let error = of(text).err().unwrap().to_string();
+            assert!(error.starts_with(key), "{error}");
+        }
     }
 
     #[test]

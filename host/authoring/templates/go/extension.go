@@ -3,13 +3,16 @@
 package extension
 
 import (
-{% if h.message or h.card or h.response %}
+{% if h.message or h.card or h.output or h.response %}
 	"encoding/json"
 {% endif %}
 {% if h.message %}
 	"slices"
 {% endif %}
-{% if h.message or h.card or h.response %}
+{% if h.output or h.reply %}
+	"strings"
+{% endif %}
+{% if h.message or h.card or h.reply or h.output or h.response %}
 
 {% endif %}
 	wit "go.bytecodealliance.org/pkg/wit/types"
@@ -30,13 +33,19 @@ import (
 {% if h.method %}
 	method "example.com/{{ name }}/generated/imports/annex_extension_method"
 {% endif %}
+{% if h.output %}
+	output "example.com/{{ name }}/generated/imports/annex_extension_output"
+{% endif %}
+{% if h.reply %}
+	reply "example.com/{{ name }}/generated/imports/annex_extension_reply"
+{% endif %}
 {% if h.response %}
 	response "example.com/{{ name }}/generated/imports/annex_extension_response"
 {% endif %}
 {% if h.transition %}
 	transition "example.com/{{ name }}/generated/imports/annex_extension_transition"
 {% endif %}
-{% if h.activation or h.message or h.state or h.transition or h.method or h.client %}
+{% if h.activation or h.message or h.state or h.transition or h.reply or h.method or h.client %}
 	types "example.com/{{ name }}/generated/imports/annex_extension_types"
 {% endif %}
 {% if h.response and w.clock %}
@@ -53,7 +62,7 @@ import (
 	logging "example.com/{{ name }}/generated/imports/wasi_logging_logging"
 {% endif %}
 )
-{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or (w.logging and not h.response) %}
+{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or w.caller or w.task_metadata or (w.logging and not h.response) %}
 
 // What the host offers is in generated/imports. Not used here yet:
 //
@@ -85,6 +94,12 @@ import (
 {% if w.agent_steps %}
 //	annex_extension_agent_steps.Recorded()
 {% endif %}
+{% if w.caller %}
+//	annex_extension_caller.Current()
+{% endif %}
+{% if w.task_metadata %}
+//	annex_extension_task_metadata.Set(key, "1")
+{% endif %}
 
 const (
 	uri = "{{ uri }}"
@@ -105,6 +120,8 @@ func greeting() string {
 	return "hello"
 {% endif %}
 }
+{% endif %}
+{% if h.card or h.output or h.response %}
 
 func encode(value any) string {
 	text, err := json.Marshal(value)
@@ -124,7 +141,7 @@ func Describe() wit.Result[descriptor.ExtensionDescriptor, string] {
 		Description:     "Says hello.",
 		ParameterSchema: wit.Some(parameterSchema),
 		MetadataKeys:    []string{key},
-{% if h.response %}
+{% if h.output or h.response %}
 		Events:          descriptor.EventKinds_Artifact,
 {% endif %}
 	})
@@ -193,6 +210,45 @@ func Begin(request types.Request, beginning transition.Beginning) wit.Result[tra
 // vetoes it.
 func Change(change transition.StateChange) wit.Result[transition.Ruling, string] {
 	return wit.Ok[transition.Ruling, string](transition.MakeRulingPass())
+}
+{% endif %}
+{% if h.reply %}
+
+// BeforeAgent is called once per turn, before the agent runs. It answers in its place, or lets it run.
+func BeforeAgent(request types.Request, text string) wit.Result[wit.Option[reply.ReadyAnswer], string] {
+	answer := wit.None[reply.ReadyAnswer]()
+	if strings.Contains(text, `"text":"ping"`) {
+		answer = wit.Some(reply.ReadyAnswer{
+			Outcome:  reply.Outcome_Completed,
+			Parts:    []string{`{"text":"pong"}`},
+			Artifact: wit.Some("answer"),
+		})
+	}
+	return wit.Ok[wit.Option[reply.ReadyAnswer], string](answer)
+}
+{% endif %}
+{% if h.output %}
+
+// Revise is called for each outgoing event of the kinds that the descriptor names. It leaves, replaces, holds back or
+// refuses its content. A chunk may end within a word: what is held back comes again with the next chunk.
+func Revise(content output.Content) wit.Result[output.Verdict, string] {
+	var parts []map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(content.Parts), &parts); err != nil {
+		panic(err)
+	}
+	var replacements []output.Replacement
+	for index, part := range parts {
+		text := strings.ReplaceAll(string(part["text"]), "secret", "******")
+		if text != string(part["text"]) {
+			// Everything else of the part stays as it is.
+			part["text"] = json.RawMessage(text)
+			replacements = append(replacements, output.Replacement{Part: uint32(index), Parts: []string{encode(part)}})
+		}
+	}
+	if replacements == nil {
+		return wit.Ok[output.Verdict, string](output.MakeVerdictLeave())
+	}
+	return wit.Ok[output.Verdict, string](output.MakeVerdictReplace(replacements))
 }
 {% endif %}
 {% if h.response %}

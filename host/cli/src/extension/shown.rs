@@ -40,9 +40,10 @@ fn summary(extension: &Summary) -> String {
     let Summary { uri, digest, kept, loaded_at, pinned_tasks, calls, refused, failures, .. } = extension;
     let required = if extension.required { "  (required)" } else { "" };
     let active = active(&extension.activate, &extension.allow);
+    let reads = reads(&extension.reads);
     let size = extension.size.div_ceil(1024);
     format!(
-        "\n{uri}{required}\n{active}  {}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
+        "\n{uri}{required}\n{active}{reads}  {}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
          rollback: {kept}, pinned by tasks: {pinned_tasks}\n  hook calls: {calls}, refused: {refused}, failed: {failures}\n{}{}",
         version(extension),
         source(&extension.source),
@@ -70,6 +71,11 @@ fn active(activate: &str, allow: &[Line]) -> String {
         [] => format!("  active {when}\n"),
         allow => format!("  active {when}, of {}\n", allow.join(", ")),
     }
+}
+
+/// A line that says which readers of tasks see the extension's metadata. Empty if all readers do, which is the default.
+fn reads(reads: &str) -> &'static str {
+    if reads == "active" { "  metadata on tasks: for readers that have activated the extension\n" } else { "" }
 }
 
 pub(super) fn failed_call(call: &FailedCall) -> String {
@@ -214,7 +220,7 @@ fn without_null(value: &Value) -> Option<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::{Line, active, table};
+    use super::{Line, active, reads, table};
 
     #[test]
     fn grants_are_shown_as_a_config_takes_them() {
@@ -239,6 +245,8 @@ mod tests {
         assert_eq!(active("requested", &[]), "");
         assert_eq!(active("always", &[]), "  active for every message\n");
         assert_eq!(active("requested", &allow), "  active when it is asked for, of principal:ada, claim:org=acme\n");
+        assert_eq!((reads("all"), reads("")), ("", ""));
+        assert_eq!(reads("active"), "  metadata on tasks: for readers that have activated the extension\n");
         assert_eq!(active("always", &allow), "  active for every message, of principal:ada, claim:org=acme\n");
     }
 }

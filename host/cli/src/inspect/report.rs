@@ -2,7 +2,7 @@
 
 use annex_protocol::{ExtensionUri, Json};
 use annex_runtime::{
-    Access, Descriptor, Events, Extension, Hook, Import, InspectionResult, LoadError, ManifestSection, Method,
+    Access, Descriptor, Events, Extension, Grants, Hook, Import, InspectionResult, LoadError, ManifestSection, Method,
 };
 use serde::Serialize;
 use toml::Table;
@@ -23,6 +23,8 @@ pub(super) struct Report {
     pub(super) imports: Vec<ImportReport>,
     /// The reason why the component's instances cannot be kept between turns; `None` if they can.
     pub(super) unkeepable: Option<String>,
+    /// Sentences about the trust that the component's grants require.
+    pub(super) trust: Vec<&'static str>,
     /// The component's description of itself; `None` if the component was refused.
     pub(super) descriptor: Option<DescriptorReport>,
     /// The reason for which the component was refused; `None` if it loaded.
@@ -89,6 +91,7 @@ impl Report {
             hooks: inspection.hooks.iter().copied().map(Hook::name).collect(),
             imports: inspection.imports.iter().map(ImportReport::new).collect(),
             unkeepable,
+            trust: trust(&trial.grants),
             problem: trial.loaded.as_ref().err().map(|error| annex_text::with_causes(error)),
             parameter_schema: match &trial.loaded {
                 Err(LoadError::Parameters { schema, .. }) => Json::parse(schema.clone()).ok(),
@@ -98,6 +101,18 @@ impl Report {
             descriptor,
         }
     }
+}
+
+/// Sentences about the trust that these grants require.
+fn trust(grants: &Grants) -> Vec<&'static str> {
+    let mut trust = Vec::new();
+    if grants.rewrite_answer || grants.answer {
+        trust.push("it speaks for the agent: clients, and the model in later turns, take its words for the agent's");
+    }
+    if grants.caller.is_some() && grants.http.is_some() {
+        trust.push("it can tell the hosts that it calls who uses the agent");
+    }
+    trust
 }
 
 impl ImportReport {

@@ -29,6 +29,9 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     imports(&mut text, report)?;
     let kept = report.unkeepable.as_ref().map_or("can be".to_owned(), |reason| format!("cannot be: {}", line(reason)));
     row(&mut text, "kept instances", &kept)?;
+    if !report.trust.is_empty() {
+        row(&mut text, "trust", &report.trust.join("\n"))?;
+    }
     if let Some(descriptor) = &report.descriptor {
         describe(&mut text, descriptor)?;
     }

@@ -1,7 +1,9 @@
 //! Loads a component on trial, to read the description that the component gives of itself.
 
 use annex_protocol::{JsonObject, Secret};
-use annex_runtime::{Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, StateScope};
+use annex_runtime::{
+    CallerGrant, Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, StateScope,
+};
 
 use super::sample;
 
@@ -65,7 +67,11 @@ fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
             GrantNeeded::Tasks => grants.tasks = true,
             GrantNeeded::TaskResumption => grants.task_resumption = true,
             GrantNeeded::AgentSteps => grants.agent_steps = true,
+            GrantNeeded::Caller => grants.caller = Some(CallerGrant { principal: true, ..CallerGrant::default() }),
+            GrantNeeded::TaskMetadata => grants.task_metadata = true,
             GrantNeeded::RewriteMessage => grants.rewrite_message = true,
+            GrantNeeded::RewriteAnswer => grants.rewrite_answer = true,
+            GrantNeeded::Answer => grants.answer = true,
         }
     }
     grants
@@ -115,7 +121,11 @@ pub(crate) fn in_config(grants: &Grants) -> Vec<String> {
         line(GrantNeeded::Tasks, grants.tasks),
         line(GrantNeeded::TaskResumption, grants.task_resumption),
         line(GrantNeeded::AgentSteps, grants.agent_steps),
+        line(GrantNeeded::Caller, grants.caller.is_some()),
+        line(GrantNeeded::TaskMetadata, grants.task_metadata),
         line(GrantNeeded::RewriteMessage, grants.rewrite_message),
+        line(GrantNeeded::RewriteAnswer, grants.rewrite_answer),
+        line(GrantNeeded::Answer, grants.answer),
     ];
     lines.into_iter().flatten().collect()
 }
@@ -149,6 +159,10 @@ mod tests {
         check(
             &[GrantNeeded::RewriteMessage, GrantNeeded::AgentSteps, GrantNeeded::TaskResumption, GrantNeeded::Tasks],
             &["tasks = true", "task-resumption = true", "agent-steps = true", "rewrite-message = true"],
+        );
+        check(
+            &[GrantNeeded::Answer, GrantNeeded::RewriteAnswer, GrantNeeded::TaskMetadata, GrantNeeded::Caller],
+            &["caller = { principal = true }", "task-metadata = true", "rewrite-answer = true", "answer = true"],
         );
         check(&[user, app], &[r#"session-state = { read = true, scopes = ["user", "app"] }"#]);
     }

@@ -14,6 +14,7 @@ mod bench;
 mod build;
 mod cases;
 mod contract;
+mod decisions;
 mod dev;
 mod new;
 mod replay;

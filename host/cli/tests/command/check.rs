@@ -38,7 +38,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// One header of each kind of table in a config.
-const TABLES: [&str; 35] = [
+const TABLES: [&str; 36] = [
     "[server]",
     "[auth]",
     "[auth.api_key_header]",
@@ -73,6 +73,7 @@ const TABLES: [&str; 35] = [
     "[extension.grants.http]",
     "[extension.grants.keyvalue]",
     "[extension.grants.session-state]",
+    "[extension.grants.caller]",
     "[extension.limits]",
 ];
 
@@ -374,6 +375,28 @@ fn a_brace_that_is_not_closed_is_a_warning_with_its_place() -> Result<()> {
         assert!(refused.err.contains("\nerror: ") && refused.err.contains(error), "{error}: {}", refused.err);
         let seen = run_on("doctor", &config)?;
         assert!(seen.code == Some(1) && seen.out.contains(brace), "{}", seen.out);
+    }
+    Ok(())
+}
+
+#[test]
+fn extensions_that_revise_answers_are_warned_about_where_a_guard_is_skipped_or_not_the_last() -> Result<()> {
+    let extension = |keys: &str| {
+        let component = annex_components::TEST_STEERING;
+        format!("\n[[extension]]\ncomponent = {component:?}\n{keys}\n[extension.grants]\nrewrite-answer = true\n")
+    };
+    let skipped = "extension.on_failure: lets answers through unchanged";
+    let second = "extension.grants.rewrite-answer: is granted to several extensions";
+    for (extensions, expected) in [
+        (extension(""), [false, false]),
+        (extension("on_failure = \"skip\""), [true, false]),
+        (extension("on_failure = \"skip\"") + &extension("on_failure = \"reject\""), [true, true]),
+    ] {
+        let config =
+            ConfigFile::new(&crate::support::template_agent("Be short.", &extensions).replace("        ", ""))?;
+        let checked = run_on("check", &config)?;
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+        assert_eq!([skipped, second].map(|warning| checked.err.contains(warning)), expected, "{}", checked.err);
     }
     Ok(())
 }

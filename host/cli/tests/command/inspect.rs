@@ -79,6 +79,23 @@ fn each_grant_that_a_component_needs_stands_in_the_block_for_the_config() -> Res
 }
 
 #[test]
+fn a_component_that_speaks_for_the_agent_is_reported_as_such() -> Result<()> {
+    let shown = run(["inspect", annex_components::TEST_STEERING])?;
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    let expected = [
+        "it speaks for the agent",
+        "\n[extension.grants]\ncaller = { principal = true }\ntask-metadata = true\nrewrite-answer = true\nanswer = true\n",
+    ];
+    for expected in expected {
+        assert!(shown.out.contains(expected), "{expected}: {}", shown.out);
+    }
+    let report = run(["inspect", annex_components::TEST_STEERING, "--json"])?;
+    let report: Value = serde_json::from_str(&report.out)?;
+    assert_eq!(report["trust"].as_array().map(Vec::len), Some(1), "{report}");
+    Ok(())
+}
+
+#[test]
 fn a_component_of_ones_own_is_named_by_its_absolute_path() -> Result<()> {
     let component = Path::new(annex_components::HELLO_EXTENSION);
     let folder = tempfile::tempdir()?;

@@ -140,7 +140,7 @@ fn extensions() -> Value {
     let last_failure = json!({"at": WORDS, "hook": WORDS, "outcome": WORDS, "reason": WORDS});
     let extension = json!({
         "uri": WORDS, "name": WORDS, "component_version": WORDS, "version": 1, "digest": WORDS, "size": 1,
-        "required": true, "activate": WORDS, "allow": [WORDS], "hooks": [WORDS], "methods": [WORDS], "on_failure": WORDS,
+        "required": true, "activate": WORDS, "allow": [WORDS], "reads": WORDS, "hooks": [WORDS], "methods": [WORDS], "on_failure": WORDS,
         "source": {"kind": WORDS, "name": "n", "until": WORDS}, "loaded_at": WORDS, "kept": 0, "pinned_tasks": 0,
         "calls": 0, "refused": 0, "failures": 0, "last_failure": last_failure, "timings": [],
         "quarantine": {"next_trial_ms": null, "failures_in_a_row": 0},

@@ -1,5 +1,6 @@
 //! The view that a running turn has of its conversation.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -20,6 +21,7 @@ on_every_store!(
     a_turn_that_answers_with_a_message_leaves_no_task,
     what_is_staged_is_shown_at_once_and_stored_with_the_end,
     an_event_is_staged_although_its_task_has_to_yield,
+    a_kept_event_can_be_amended_until_the_turn_ends,
     opening_creates_nothing_and_the_first_append_does,
     temp_keys_live_as_long_as_the_turn,
     a_value_is_found_in_its_own_scope_only,
@@ -55,6 +57,33 @@ async fn an_event_is_staged_although_its_task_has_to_yield(backend: Backend) {
     drop(staged);
     turn.close().await;
     assert_eq!(ids(&events(&store, "s").await), ["last"]);
+}
+
+async fn a_kept_event_can_be_amended_until_the_turn_ends(backend: Backend) {
+    let store = backend.store().await;
+    let turn = open(&store, "s").await;
+    turn.keep_staged().await;
+    let parts = vec![Part::text("card 4111")];
+    let delta = StateDelta::parse(r#"{"said":"card 4111","other":"card"}"#).unwrap();
+    let artifacts =
+        BTreeMap::from([("answer".to_owned(), parts.clone().into()), ("log".to_owned(), Vec::new().into())]);
+    turn.stage(Event { artifacts, ..Event::new("agent", "t", parts, delta) }).await.unwrap();
+    turn.stage(event("later", r#"{"other":"new"}"#)).await.unwrap();
+    turn.say(event("first", "{}")).await.unwrap();
+    assert_eq!(ids(&events(&store, "s").await), ["first"]);
+
+    let hidden = |staged: &Event| {
+        (!staged.parts.is_empty() && *staged.author == *"agent").then(|| vec![Part::text("card (hidden)")].into())
+    };
+    turn.amend_staged(hidden).await;
+    assert_eq!(turn.value("said").unwrap().get(), r#""card (hidden)""#);
+    assert_eq!(turn.value("other").unwrap().get(), r#""new""#);
+    turn.close().await;
+    let stored = events(&store, "s").await;
+    assert!(stored.iter().any(|event| event.parts == [Part::text("card (hidden)")]), "{stored:?}");
+    assert_eq!(state_of(&store, "s").await, r#"{"said":"card (hidden)","other":"new"}"#);
+    let artifact = open(&store, "s").await.artifact("answer").await.unwrap().unwrap();
+    assert_eq!(artifact, [Part::text("card (hidden)")]);
 }
 
 async fn opening_creates_nothing_and_the_first_append_does(backend: Backend) {

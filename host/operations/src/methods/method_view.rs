@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use annex_protocol::{ExtensionUri, ListTasksResponse};
-use annex_runtime::TurnView;
+use annex_runtime::{Caller, TurnView};
 use async_trait::async_trait;
 
 use crate::methods::resumption::Resumptions;
@@ -13,10 +13,16 @@ use crate::views::CallersTasks;
 pub(crate) struct MethodView {
     pub(crate) tasks: CallersTasks,
     pub(crate) resumptions: Arc<Resumptions>,
+    /// The caller. `None` if the extension may not see it.
+    pub(crate) caller: Option<Caller>,
 }
 
 #[async_trait]
 impl TurnView for MethodView {
+    fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
+    }
+
     async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
         self.tasks.list(request).await
     }

@@ -48,7 +48,7 @@ impl RequestHandler {
 
     async fn ask(&self, entered: &mut Entered) -> Result<Answers, A2aError> {
         let Entered { incoming, extensions, active, conversation, .. } = entered;
-        let view = self.process.views.of_turn(active, &incoming.call.owner, incoming.visible(conversation)).await?;
+        let view = self.process.views.of_turn(active, &incoming.call, incoming.visible(conversation)).await?;
         let remote = self.upstream_context(incoming, extensions, conversation);
         let hooks = incoming.for_hooks(incoming.operation, view);
         let asked = Chain::run_request_hooks(active, &hooks).await.map_err(fault::of_hook)?;
@@ -67,7 +67,11 @@ impl RequestHandler {
         let waits_in = waits_in.map(|record| record.task_state());
         let is_resumed = incoming.again.is_some();
         let beginning = chain.run_beginning_hooks(&incoming.task_id, incoming.context_id(), waits_in, is_resumed).await;
-        let beginning = beginning.map_err(|fault| fault::of_hook(fault.into()))?;
+        let mut beginning = beginning.map_err(|fault| fault::of_hook(fault.into()))?;
+        if matches!(beginning, BeginOutcome::Proceed) {
+            let answer = chain.run_reply_hooks(&incoming.request.message).await.map_err(fault::of_hook)?;
+            beginning = answer.map_or(beginning, |answer| BeginOutcome::Answered(Box::new(answer)));
+        }
         let said = match &incoming.again {
             Some(_) => None,
             None => {

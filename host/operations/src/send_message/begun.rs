@@ -100,9 +100,11 @@ impl RequestHandler {
             (false, false) => Stage::Opening { client },
         };
         let push_config = incoming.request.configuration.task_push_notification_config;
+        let is_revised = chain.rewrites_answers();
         let turn = Turn {
             is_followed: incoming.operation == STREAMING || push_config.is_some() || continues,
             _permit: permit,
+            shown: is_revised.then(Box::default),
             chain,
             requested: incoming.lasting,
             context: TurnContext {
@@ -114,6 +116,7 @@ impl RequestHandler {
                 steps: incoming.steps,
                 cancel,
                 remote: remote.map(Arc::new),
+                is_revised,
             },
             turn_task: incoming.turn_task,
             stage,

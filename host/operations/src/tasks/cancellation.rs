@@ -14,6 +14,7 @@ use annex_runtime::Chain;
 use tokio::time::{Instant, sleep};
 
 use crate::activation::{self, Occasion};
+use crate::answer::ShownTask;
 use crate::fault;
 use crate::request_handler::RequestHandler;
 use crate::send_message::installed_with;
@@ -50,7 +51,11 @@ impl RequestHandler {
             self.cancel_without_turn(call, &record).await?;
         }
         self.process.tasks.leave_if_finished(&record);
-        if record.is_finished() { Ok(record.snapshot().into_task()) } else { Err(record::finished(&record)) }
+        if !record.is_finished() {
+            return Err(record::finished(&record));
+        }
+        let hidden = self.hidden_on(&Occasion::read(call));
+        ShownTask::snapshot(record.snapshot(), None, &hidden).await.into_task()
     }
 
     async fn cancel_without_turn(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
@@ -113,17 +118,21 @@ impl RequestHandler {
         let extensions = self.extensions.current()?;
         let installed = installed_with(&pinned, &extensions);
         let hooked = async {
-            // No agent runs, so the extensions that an upstream requires are not needed.
+            // The extensions see the caller who cancels. No agent runs, so the extensions that an upstream requires are not needed.
             let occasion = Occasion::again(&incoming.call.requested, &incoming.request);
             let active = activation::negotiate(&installed, &[], &occasion)?;
-            let view = self.process.views.of_turn(&active, &call.owner, incoming.visible(&conversation)).await?;
+            let view = self.process.views.of_turn(&active, call, incoming.visible(&conversation)).await?;
             let asked = Chain::run_request_hooks(&active, &incoming.for_hooks(OPERATION, view)).await;
             let mut chain = asked.map_err(fault::of_hook)?.chain;
             if let StreamResponse::StatusUpdate(update) = canceled {
                 let changed = chain.run_transition_hooks(record.task_state(), update).await;
                 changed.map_err(|fault| fault::of_extension(&fault))?;
             }
-            chain.run_response_hooks(canceled).await.map_err(|fault| fault::of_extension(&fault))
+            chain.run_response_hooks(canceled).await.map_err(|fault| fault::of_extension(&fault))?;
+            if let StreamResponse::StatusUpdate(update) = canceled {
+                update.metadata.extend(chain.take_task_metadata());
+            }
+            Ok(())
         };
         let hooked = hooked.await;
         let left = conversation.leave(Departure::Refused).await.map_err(fault::of_store);

@@ -7,6 +7,7 @@ use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksRespon
 
 use crate::fault;
 use crate::tasks::long_work::LongWork;
+use crate::tasks::shown::HiddenMetadata;
 
 const DEFAULT_PAGE_SIZE: i32 = 50;
 const MAX_PAGE_SIZE: i32 = 100;
@@ -20,11 +21,17 @@ pub struct Lister {
 }
 
 impl Lister {
-    pub(crate) async fn list(&self, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+    /// One page of the owner's tasks, without the hidden metadata.
+    pub(crate) async fn list(
+        &self,
+        owner: &Owner,
+        request: &ListTasksRequest,
+        hidden: &HiddenMetadata,
+    ) -> Result<ListTasksResponse, A2aError> {
         if !self.shows_all_anonymous {
             check_context(owner, request)?;
         }
-        page(self.store.as_ref(), owner, request).await
+        page(self.store.as_ref(), owner, request, hidden).await
     }
 }
 
@@ -33,6 +40,7 @@ async fn page(
     store: &dyn ConversationStore,
     owner: &Owner,
     request: &ListTasksRequest,
+    hidden: &HiddenMetadata,
 ) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
@@ -45,7 +53,7 @@ async fn page(
     };
     let page = store.tasks(owner, &query).await.map_err(fault::of_store)?;
     let _long = LongWork::begin(page.tasks.iter().map(StoredTask::bytes).sum()).await;
-    let tasks = page.tasks.iter().map(|task| shown(task, request)).collect::<Result<_, _>>();
+    let tasks = page.tasks.iter().map(|task| shown(task, request, hidden)).collect::<Result<_, _>>();
     Ok(ListTasksResponse {
         tasks: tasks.map_err(fault::of_store)?,
         next_page_token: page.next.map(|cursor| cursor.to_string()).unwrap_or_default(),
@@ -70,12 +78,13 @@ fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aErr
     Err(A2aError::invalid_field("contextId", description))
 }
 
-fn shown(stored: &StoredTask, request: &ListTasksRequest) -> Result<Task, StoreError> {
+fn shown(stored: &StoredTask, request: &ListTasksRequest, hidden: &HiddenMetadata) -> Result<Task, StoreError> {
     let mut task = stored.decode()?.into_task();
     trim_history(&mut task, request.history_length);
     if !request.include_artifacts.unwrap_or(false) {
         task.artifacts.clear();
     }
+    hidden.leave_out_of_task(&mut task);
     Ok(task)
 }
 

@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 
 use crate::fault;
 use crate::tasks::backlog::{Backlog, Read};
+use crate::tasks::long_work::LongWork;
+use crate::tasks::shown::HiddenMetadata;
 
 /// One stored event.
 pub struct LoggedEvent {
@@ -39,6 +41,22 @@ impl LoggedEvent {
 
     pub fn event(&self) -> &StreamResponse {
         &self.event
+    }
+
+    /// The event without the metadata that its reader does not see. It is encoded once more for this reader.
+    async fn without(self: Arc<Self>, hidden: &HiddenMetadata) -> Arc<Self> {
+        if !hidden.is_in(&self.event) {
+            return self;
+        }
+        let long = LongWork::begin(self.json().len()).await;
+        let mut event = StreamResponse::clone(&self.event);
+        hidden.leave_out(&mut event);
+        let shown = Self::new(Arc::new(event), self.seq);
+        if long.is_some() {
+            // Encoded here, because the stream reads the event without the permit.
+            shown.json();
+        }
+        Arc::new(shown)
     }
 
     /// True if the event interrupts the task.
@@ -95,7 +113,8 @@ impl TaskLog {
 
     /// A reader of the events that are appended from now on.
     pub(crate) fn tail(self: &Arc<Self>) -> LogReader {
-        LogReader { log: Arc::clone(self), next: self.written().events.len(), backlog: None, failed: None }
+        let next = self.written().events.len();
+        LogReader { log: Arc::clone(self), next, backlog: None, failed: None, hidden: HiddenMetadata::default() }
     }
 
     /// True if the log has readers. Each reader holds a reference to the log. Must be called under the lock of the
@@ -117,6 +136,8 @@ pub(crate) struct LogReader {
     /// Stored events, which the reader returns before the events of the log.
     backlog: Option<Box<Backlog>>,
     failed: Option<Box<A2aError>>,
+    /// The metadata that the events do not have for this reader.
+    hidden: HiddenMetadata,
 }
 
 impl LogReader {
@@ -134,6 +155,11 @@ impl LogReader {
     /// Adds stored events, which the reader returns before the events of the log.
     pub(crate) fn behind(self, backlog: Backlog) -> Self {
         Self { backlog: Some(Box::new(backlog)), ..self }
+    }
+
+    /// Makes the reader return events without this metadata.
+    pub(crate) fn hiding(self, hidden: HiddenMetadata) -> Self {
+        Self { hidden, ..self }
     }
 
     /// The error that ended the log, if there was one.
@@ -156,6 +182,11 @@ impl LogReader {
 
     /// The next event. `None` at the end of the log.
     pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
+        let event = self.read().await?;
+        Some(if self.hidden.is_empty() { event } else { event.without(&self.hidden).await })
+    }
+
+    async fn read(&mut self) -> Option<Arc<LoggedEvent>> {
         if self.failed.is_some() {
             return None;
         }
@@ -164,7 +195,7 @@ impl LogReader {
                 Ok(Read::Event(event)) => return Some(event),
                 Ok(Read::Whole(task)) => {
                     // The task contains all events of the log.
-                    *self = Self::of_nothing();
+                    *self = Self::of_nothing().hiding(self.hidden.clone());
                     return Some(task);
                 }
                 Ok(Read::End) => self.backlog = None,

@@ -8,6 +8,7 @@ use annex_protocol::{
     TaskId,
 };
 
+use crate::activation::Occasion;
 use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
@@ -15,6 +16,7 @@ use crate::tasks::Tasks;
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
 use crate::tasks::record::{Subscription, TaskRecord};
+use crate::tasks::shown::HiddenMetadata;
 
 /// A task that a client wants to read.
 enum Looked {
@@ -41,24 +43,37 @@ impl Tasks {
 }
 
 impl RequestHandler {
+    /// The metadata that the answer to the request does not show: the metadata of limited extensions that are not active on
+    /// this occasion.
+    pub(crate) fn hidden_on(&self, occasion: &Occasion<'_>) -> HiddenMetadata {
+        let Some(set) = self.extensions.limiting_readers() else { return HiddenMetadata::default() };
+        let unasked = occasion.unasked(&set.installed);
+        HiddenMetadata::of(&set.installed, |extension| {
+            let is_asked = occasion.requests(extension.uri()) || unasked.contains(&extension.uri());
+            is_asked && occasion.allows(&set.installed, extension)
+        })
+    }
+
     pub(crate) async fn get_task(
         &self,
         call: &ServiceParameters,
         request: &GetTaskRequest,
     ) -> Result<ShownTask, A2aError> {
         request.validate()?;
+        let hidden = self.hidden_on(&Occasion::read(call));
         let read = async {
             if self.agent_is_remote {
                 match self.process.tasks.look(&call.owner, &request.id).await? {
                     Looked::Open(record) => self.catch_up(call, &record).await,
                     // The task does not wait, so the remote agent needs no poll.
-                    Looked::Stored(stored) => return ShownTask::stored(stored, request.history_length).await,
+                    Looked::Stored(stored) => return ShownTask::stored(stored, request.history_length, &hidden).await,
                 }
             }
             if let Some(snapshot) = self.process.tasks.large_snapshot(&call.owner, &request.id).await? {
-                return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
+                return Ok(ShownTask::snapshot(snapshot, request.history_length, &hidden).await);
             }
-            ShownTask::stored(self.process.tasks.load(&call.owner, &request.id).await?, request.history_length).await
+            let stored = self.process.tasks.load(&call.owner, &request.id).await?;
+            ShownTask::stored(stored, request.history_length, &hidden).await
         };
         self.for_tenant(read).await
     }
@@ -69,7 +84,8 @@ impl RequestHandler {
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
         request.validate()?;
-        self.for_tenant(self.process.views.lister.list(&call.owner, request)).await
+        let hidden = self.hidden_on(&Occasion::read(call));
+        self.for_tenant(self.process.views.lister.list(&call.owner, request, &hidden)).await
     }
 
     /// Streams the task and then its events, over any number of turns, until the task ends. A reader that resumes with
@@ -100,9 +116,10 @@ impl RequestHandler {
         request.validate()?;
         let record = self.for_tenant(self.process.tasks.open(&call.owner, &request.id)).await?;
         self.for_tenant(self.catch_up(call, &record)).await;
+        let hidden = self.hidden_on(&Occasion::read(call));
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
             self.watch(call, &record);
-            return Ok(self.events(None, Some(reader), until));
+            return Ok(self.events(None, Some(reader.hiding(hidden)), until));
         }
         let Subscription { snapshot, seq, reader: Some(reader) } = record.subscribe() else {
             return Err(A2aError::UnsupportedOperation {
@@ -111,12 +128,14 @@ impl RequestHandler {
         };
         let long = LongWork::begin(snapshot.size().bytes).await;
         self.watch(call, &record);
-        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())), seq);
+        let mut task = snapshot.into_task();
+        hidden.leave_out_of_task(&mut task);
+        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(task)), seq);
         if long.is_some() {
             // Encoded here, because the stream reads the event without the permit.
             first.json();
         }
         drop(long);
-        Ok(self.events(Some(first), Some(reader), until))
+        Ok(self.events(Some(first), Some(reader.hiding(hidden)), until))
     }
 }

@@ -21,6 +21,11 @@ impl Turn {
         }
         message.context_id = Some(self.context.context_id.clone());
         let mut event = StreamResponse::Message(message);
+        if self.chain.revises_output() {
+            // A refused answer fails the task, which the store has.
+            let Some(revised) = Box::pin(self.revised(event)).await? else { return Ok(Progress::GoesOn) };
+            event = revised;
+        }
         let answer = match (self.chain.run_response_hooks(&mut event).await, event) {
             (Ok(()), StreamResponse::Message(message)) => Ok(message),
             (Ok(()), _) => {
@@ -48,16 +53,29 @@ impl Turn {
     }
 
     /// Ends the turn with a message. The task is deleted, and a repeated message gets the same answer.
-    pub(super) async fn end_with_answer(self, message: Message) -> TurnResult {
+    pub(super) async fn end_with_answer(mut self, message: Message) -> TurnResult {
+        self.drop_task_metadata();
         let entries = self.closing(None);
+        self.amend_session(true).await;
         let stored = self.context.conversation.answer(&entries, &message).await.map(drop);
         let active = self.active();
         self.end_without_task(stored, |active| Ok(Outcome::Message { message: Box::new(message), active }), active)
     }
 
+    /// Logs that extensions have set metadata of a task that does not come to be.
+    fn drop_task_metadata(&mut self) {
+        let entries = self.chain.take_task_metadata();
+        if !entries.is_empty() {
+            let keys: Vec<&str> = entries.iter().map(|(key, _)| key.as_str()).collect();
+            let (tenant, context) = (self.tenant(), &self.context.context_id);
+            tracing::debug!(target: crate::LOG_TARGET, tenant, %context, ?keys, "the turn ends without a task, so its metadata is dropped");
+        }
+    }
+
     /// Ends the turn with a refusal by the agent. The task is deleted, and a repeated message is new.
-    pub(super) async fn end_with_refusal(self, error: A2aError) -> TurnResult {
+    pub(super) async fn end_with_refusal(mut self, error: A2aError) -> TurnResult {
         let entries = self.closing(Some((TaskState::Rejected, Some(error.to_string()))));
+        self.amend_session(false).await;
         let stored = self.context.conversation.refuse(&entries).await.map(drop);
         self.end_without_task(stored, |_| Err(error), Vec::new())
     }

@@ -69,17 +69,30 @@ impl Turn {
     /// Ends the turn and stores the last state of the task. If the agent has not brought the task into a final or
     /// interrupted state, `ending` determines the state.
     async fn end_with_task(mut self, ending: Ending) -> TurnResult {
+        if matches!(ending, Ending::Broken(_)) {
+            // From now on only the host's own text goes out, and no held content.
+            self.chain.end_output();
+        }
         let settled = ending.settled();
+        let is_complete = matches!(ending, Ending::Returned(Ok(()), _));
         let conclusion = self.conclusion(ending);
         let state = conclusion.as_ref().map(|(state, _)| *state).or(settled);
-        let text = conclusion.as_ref().and_then(|(_, text)| text.clone());
-        let mut entries = self.closing(state.map(|state| (state, text)));
+        let mut text = conclusion.as_ref().and_then(|(_, text)| text.clone());
         let announced = match conclusion {
             Some((state, text)) => self.status(state, text.map(|text| self.message(text))).await.map(drop),
             None => Ok(()),
         };
+        if let Some(shown) = &self.shown {
+            // The session has the text that the client gets.
+            text = match &announced {
+                Ok(()) => text.map(|text| shown.text(text)),
+                Err(error) => Some(error.to_string()),
+            };
+        }
         self.announce();
+        let mut entries = self.closing(state.map(|state| (state, text)));
         entries.append(&mut self.pending);
+        self.amend_session(is_complete && announced.is_ok()).await;
         let stored = match announced {
             Ok(()) => self.append_last(&entries).await,
             // The task must reach a final state even if an extension fails on the way.
@@ -217,12 +230,16 @@ impl Drop for Turn {
         let mut entries = self.closing(Some((TaskState::Failed, Some(text.clone()))));
         let (conversation, record) = (self.context.conversation.clone(), Arc::clone(&self.record));
         let tasks = Arc::clone(&self.handler.process.tasks);
+        let shown = self.shown.take();
         let is_unknown = matches!(stage, Stage::Opening { .. });
         if !is_unknown {
             entries.push(self.failure(text));
         }
         // Counted as a running turn, so that a shutdown waits for the write.
         let fails = async move {
+            if let Some(shown) = shown {
+                conversation.amend_staged(|event| shown.amended(event, false)).await;
+            }
             let stored = match is_unknown {
                 // The client has got no task, only an error.
                 true => conversation.refuse(&entries).await.map(|_| tasks.let_go(record.id())),

@@ -1,4 +1,4 @@
-//! Runs the response hooks on the events of the agent, and stores these events.
+//! Runs the output hooks and the response hooks on the events of the agent, and stores these events.
 
 use annex_agent::AgentEvent;
 use annex_conversation::Entry;
@@ -56,6 +56,9 @@ impl Turn {
             AgentEvent::Status { state, message } => self.status(state, message).await.map(Progress::from),
             AgentEvent::Relayed(event) => self.relay(*event).await,
             AgentEvent::Begun => self.open_task().await.map(|()| Progress::GoesOn),
+            AgentEvent::Question(question) => {
+                Box::pin(self.answer_question(*question)).await.map(|()| Progress::GoesOn)
+            }
             AgentEvent::Artifact { artifact, append, last_chunk } => {
                 let update = TaskArtifactUpdateEvent {
                     task_id: self.context.task_id.clone(),
@@ -80,17 +83,29 @@ impl Turn {
         self.pending.iter().any(is_pending) || self.record.snapshot().has_artifact(id)
     }
 
-    /// Runs the response hooks on the event, which is then ready to be stored.
+    /// Runs the output hooks and the response hooks on the event, which is then ready to be stored.
     pub(super) async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
         if self.turn_task.state().is_none() {
             self.turn_task.show(TaskState::Submitted, self.record.snapshot().status_at());
         }
         if let StreamResponse::ArtifactUpdate(update) = &mut event {
             // Official clients fail on a chunk that appends to an unknown artifact, even on a relayed one.
-            update.append = update.append && self.has_artifact(&update.artifact.artifact_id);
+            let id = &update.artifact.artifact_id;
+            update.append = update.append && (self.chain.holds_back(id) || self.has_artifact(id));
         }
+        if self.chain.revises_output() {
+            // Boxed, so that the future of a turn without the hook stays small.
+            let Some(revised) = Box::pin(self.revised(event)).await? else { return Ok(()) };
+            event = revised;
+        }
+        self.annotated(event).await
+    }
+
+    /// Runs the response hooks on the event, which is then ready to be stored.
+    pub(super) async fn annotated(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
         self.chain.run_response_hooks(&mut event).await.map_err(|fault| fault::of_extension(&fault))?;
-        if let StreamResponse::StatusUpdate(update) = &event {
+        if let StreamResponse::StatusUpdate(update) = &mut event {
+            update.metadata.extend(self.chain.take_task_metadata());
             self.turn_task.show(update.status.state, update.status.timestamp);
         }
         self.pending.push(event.into());

@@ -44,6 +44,10 @@ impl Turn {
             ChangeOutcome::Vetoed => by = None,
         }
         let state = update.status.state;
+        let settles = state.is_terminal() || state.is_interrupted();
+        if settles && self.chain.revises_output() {
+            Box::pin(self.release_held()).await?;
+        }
         if state.is_interrupted() {
             let interrupted = by.map(|by| (by, self.requested.clone()));
             // Stored together with the interruption, which a reader can answer at once.
@@ -52,7 +56,7 @@ impl Turn {
             self.pending.extend(held.map(|pins| Entry::Note(Note::Pins(pins))));
         }
         self.respond(StreamResponse::StatusUpdate(update)).await?;
-        Ok(Some(state).filter(|state| state.is_terminal() || state.is_interrupted()))
+        Ok(Some(state).filter(|_| settles))
     }
 
     pub(super) fn status_update(&self, state: TaskState, message: Option<Message>) -> TaskStatusUpdateEvent {

@@ -2,11 +2,12 @@
 //! from components.
 
 use annex_operations::extension_set::ExtensionSet;
-use annex_protocol::{A2aError, AgentExtension, ExtensionUri};
+use annex_operations::operation::{Operation, OperationResult};
+use annex_protocol::{A2aError, AgentExtension, ExtensionUri, GetTaskRequest};
 use annex_runtime::Installed;
 use std::sync::Arc;
 
-use crate::fixture::{Door, Settings, anonymous, door, door_with, say};
+use crate::fixture::{Door, Settings, anonymous, by, door, door_with, say};
 use crate::in_words::status;
 
 const REQUIRED: &str = "https://example.com/ext/required/v1";
@@ -89,6 +90,30 @@ async fn a_set_that_replaces_another_counts_for_the_next_message() {
     let next = ExtensionSet { number: 2, installed: Installed::default(), passed_on, extended_card: None };
     door.handler.extensions.replace(Arc::new(next));
     assert_eq!(door.refusal("work").await, missing(&[]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_setting_a_read_is_byte_for_byte_as_stored() {
+    let door = door().await;
+    let task = door.task("work").await;
+    let stored = door.store.task(&task.id).await.expect("a store").expect("a stored task");
+    for call in [anonymous(), say("").requesting(OPTIONAL).call] {
+        let request = GetTaskRequest { id: task.id.clone(), ..GetTaskRequest::default() };
+        let Ok(OperationResult::Task(shown)) = door.perform(&call, Operation::GetTask(request)).await else {
+            panic!("GetTask gives the task")
+        };
+        assert_eq!(shown.json().expect("JSON"), stored.json().expect("JSON"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_must_not_use_its_set_shows_tasks_all_the_same() {
+    let door = door().await;
+    let task = door.task(say("ask").by("ada")).await;
+    door.handler.extensions.bar(Box::new(|| Some("the extensions are being read".to_owned())));
+    assert_eq!(door.get(&by("ada"), &task.id).await.expect("a task"), task);
+    assert_eq!(door.listed(&by("ada")).await.len(), 1);
+    assert!(door.subscribe(&by("ada"), &task.id).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

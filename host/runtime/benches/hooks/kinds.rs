@@ -7,8 +7,8 @@ use annex_protocol::{
     AgentExtension, ContextId, Json, Message, Metadata, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    ClientCall, ClientCallRequest, Extension, Grants, MethodAnswer, MethodCall, SessionStateGrant, TurnRequest,
-    TurnView,
+    CallerGrant, ClientCall, ClientCallRequest, Extension, Grants, MethodAnswer, MethodCall, SessionStateGrant,
+    TurnRequest, TurnView,
 };
 use criterion::{BenchmarkId, Criterion, Throughput};
 
@@ -68,6 +68,51 @@ pub(crate) fn transition(criterion: &mut Criterion) {
                 let changed = chain.run_transition_hooks(TaskState::Submitted, &mut update).await;
                 total += started.elapsed();
                 black_box((entry.expect("it proceeds"), changed.expect("it passes")));
+            }
+            total
+        });
+    });
+    group.finish();
+}
+
+/// Measures two hooks on an artifact: `output` replaces its text, and `response` gets its payload.
+pub(crate) fn content(criterion: &mut Criterion) {
+    let executor = executor();
+    let runtime = runtime(None);
+    let caller = CallerGrant { principal: true, ..CallerGrant::default() };
+    let grants =
+        Grants { caller: Some(caller), task_metadata: true, rewrite_answer: true, answer: true, ..Grants::default() };
+    let parameters = r#"{"payload": true, "behaviour": {"revise": "upper", "respond": "payload"}}"#;
+    let loading = load_component(&runtime, annex_components::TEST_STEERING, grants, parameters);
+    let extensions = [executor.block_on(loading)];
+    let turn = Turn::new(&[extensions[0].uri().clone()], Metadata::new());
+    let mut group = criterion.benchmark_group("content of an artifact");
+    group.sample_size(50);
+    group.bench_function("output", |bencher| {
+        bencher.to_async(&executor).iter_custom(async |turns| {
+            let mut total = std::time::Duration::ZERO;
+            for _ in 0..turns {
+                let mut chain = turn.start(&extensions).await;
+                let event = artifact();
+                let started = std::time::Instant::now();
+                let outcome = chain.run_output_hooks(event).await;
+                total += started.elapsed();
+                black_box(outcome.expect("it revises"));
+            }
+            total
+        });
+    });
+    group.bench_function("response", |bencher| {
+        bencher.to_async(&executor).iter_custom(async |turns| {
+            let mut total = std::time::Duration::ZERO;
+            for _ in 0..turns {
+                let mut chain = turn.start(&extensions).await;
+                let mut event = artifact();
+                let started = std::time::Instant::now();
+                let responded = chain.run_response_hooks(&mut event).await;
+                total += started.elapsed();
+                responded.expect("it adds the event");
+                black_box(event);
             }
             total
         });

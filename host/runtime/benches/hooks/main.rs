@@ -60,7 +60,7 @@ const PARAMETERS: &str = r#"{"state_schema": {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
-    targets = load, fresh_instance, hooks, turn, kinds::method, kinds::transition, kinds::client, kinds::chains
+    targets = load, fresh_instance, hooks, turn, kinds::method, kinds::transition, kinds::content, kinds::client, kinds::chains
 }
 
 fn main() {

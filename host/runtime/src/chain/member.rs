@@ -12,6 +12,7 @@ use annex_text::cut;
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
+use crate::chain::output::HeldChunks;
 use crate::confinement::breaker::Admission;
 use crate::confinement::instance::GuestInstance;
 use crate::confinement::limits::LimitReached;
@@ -19,7 +20,7 @@ use crate::confinement::store::HostState;
 use crate::contract::{ExtensionError, Rejection};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
-use crate::hook::Hook;
+use crate::hook::{Hook, HookSet};
 use crate::observation::log::Log;
 use crate::observation::metrics::watch::{CallVerdict, Watch};
 use crate::recording::StepResult;
@@ -27,6 +28,8 @@ use crate::recording::recorder::TurnRecorder;
 use crate::recording::recording_view::RecordingView;
 use crate::turn_view::TurnView;
 
+mod output;
+mod reply;
 mod way_in;
 mod way_out;
 
@@ -44,6 +47,8 @@ const MAX_ERROR_DATA: usize = 64 << 10;
 pub(crate) struct Member {
     pub(crate) extension: Arc<Extension>,
     instance: Slot,
+    /// The chunks that the extension holds back in the hook `output`.
+    pub(in crate::chain) held: HeldChunks,
     view: Arc<dyn TurnView>,
     log: Log,
     admission: Admission,
@@ -87,7 +92,8 @@ impl Member {
             None => view,
         };
         let log = Log::new(Arc::clone(profile), Some(Arc::clone(&view)));
-        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, recorder, _turn: turn })
+        let held = HeldChunks::default();
+        Ok(Self { extension, instance: Slot::Idle, held, view, log, admission, watch: None, recorder, _turn: turn })
     }
 
     /// Records `result` in the metrics as the result of the last call. If the host refused the request without calling
@@ -109,6 +115,12 @@ impl Member {
             Slot::Running(instance) => Some(instance.host()),
             Slot::Idle | Slot::Out => None,
         }
+    }
+
+    /// The hooks whose steps the member runs or records.
+    pub(crate) fn hooks(&self) -> HookSet {
+        // A recording has the steps of the shadow too, which may export other hooks than this version.
+        if self.recorder.is_some() { HookSet::of(&Hook::ALL) } else { self.extension.hook_set }
     }
 
     /// True if the member takes no further part in the turn.

@@ -108,6 +108,14 @@ impl Player<'_> {
                 let changed = member.change(*current, &mut update.clone()).await;
                 Ok(unless_overloaded(changed)? && !member.is_out())
             }
+            (StepInput::Reply { message }, ReplayedWork::Turn(member)) => {
+                let Some(seen) = &self.seen else { return Ok(false) };
+                let replied = unless_it_cannot_run(member.reply(seen, message).await)?;
+                Ok(replied.is_some() && !member.is_out())
+            }
+            (StepInput::Output(event), ReplayedWork::Turn(member)) => {
+                Ok(unless_overloaded(member.revise(&mut event.clone()).await)? && !member.is_out())
+            }
             (StepInput::Event(event), ReplayedWork::Turn(member)) => {
                 Ok(unless_overloaded(member.respond(&mut event.clone()).await)? && !member.is_out())
             }

@@ -4,6 +4,7 @@ use annex_protocol::{ContextId, ExtensionUri, Message, Metadata, Part, TaskId, T
 
 use crate::bindings::SeenBeginning;
 use crate::chain::owned_metadata;
+use crate::chain::reply::ReadyAnswer;
 use crate::contract::{Beginning, StateChange};
 use crate::load::descriptor::Descriptor;
 
@@ -65,6 +66,8 @@ impl Interruption {
 pub enum BeginOutcome {
     /// The agent runs.
     Proceed,
+    /// An extension answers in place of the agent. Only the hook `reply` has this outcome.
+    Answered(Box<ReadyAnswer>),
     /// The task waits for the client, and the agent does not run.
     Interrupted(Interruption),
     /// The task is rejected for this reason.

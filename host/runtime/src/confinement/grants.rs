@@ -9,9 +9,11 @@ use std::fmt;
 use annex_keyvalue::Quota;
 use annex_protocol::Secret;
 
+mod caller;
 mod http;
 mod session_state;
 
+pub use caller::CallerGrant;
 pub use http::{HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost};
 pub use session_state::{SessionStateGrant, StateScope};
 
@@ -38,8 +40,16 @@ pub struct Grants {
     pub task_resumption: bool,
     /// Reading the agent's steps in the turn.
     pub agent_steps: bool,
+    /// Reading who calls. `None` denies it.
+    pub caller: Option<CallerGrant>,
+    /// Setting metadata of the turn's task.
+    pub task_metadata: bool,
     /// Rewriting parts of messages in the hook `message`. This grant has no import.
     pub rewrite_message: bool,
+    /// Revising the agent's answers in the hook `output`. This grant has no import.
+    pub rewrite_answer: bool,
+    /// Answering in place of the agent in the hook `reply`. This grant has no import.
+    pub answer: bool,
 }
 
 impl Grants {
@@ -81,7 +91,11 @@ impl Grants {
             GrantNeeded::Tasks => self.tasks,
             GrantNeeded::TaskResumption => self.task_resumption,
             GrantNeeded::AgentSteps => self.agent_steps,
+            GrantNeeded::Caller => self.caller.is_some(),
+            GrantNeeded::TaskMetadata => self.task_metadata,
             GrantNeeded::RewriteMessage => self.rewrite_message,
+            GrantNeeded::RewriteAnswer => self.rewrite_answer,
+            GrantNeeded::Answer => self.answer,
         }
     }
 }
@@ -109,13 +123,21 @@ pub enum GrantNeeded {
     TaskResumption,
     /// Reading the agent's steps.
     AgentSteps,
+    /// Reading who calls.
+    Caller,
+    /// Setting metadata of the turn's task.
+    TaskMetadata,
     /// Rewriting parts of messages.
     RewriteMessage,
+    /// Revising the agent's answers.
+    RewriteAnswer,
+    /// Answering in place of the agent.
+    Answer,
 }
 
 impl GrantNeeded {
     /// All grants.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Clock,
         Self::Random,
         Self::Http,
@@ -128,7 +150,11 @@ impl GrantNeeded {
         Self::Tasks,
         Self::TaskResumption,
         Self::AgentSteps,
+        Self::Caller,
+        Self::TaskMetadata,
         Self::RewriteMessage,
+        Self::RewriteAnswer,
+        Self::Answer,
     ];
 
     /// Name in a descriptor, such as `agent-steps`.
@@ -148,7 +174,11 @@ impl GrantNeeded {
             Self::Tasks => "tasks",
             Self::TaskResumption => "task-resumption",
             Self::AgentSteps => "agent-steps",
+            Self::Caller => "caller",
+            Self::TaskMetadata => "task-metadata",
             Self::RewriteMessage => "rewrite-message",
+            Self::RewriteAnswer => "rewrite-answer",
+            Self::Answer => "answer",
         }
     }
 
@@ -168,6 +198,7 @@ impl fmt::Display for GrantNeeded {
                 .write_str(r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#),
             Self::KeyValue => formatter.write_str("keyvalue = {}"),
             Self::SessionState => formatter.write_str("session-state = { read = true }"),
+            Self::Caller => formatter.write_str("caller = { principal = true }"),
             Self::Scope(scope) => {
                 write!(formatter, "session-state = {{ read = true, scopes = [\"{}\"] }}", scope.name())
             }
@@ -177,7 +208,10 @@ impl fmt::Display for GrantNeeded {
             | Self::Tasks
             | Self::TaskResumption
             | Self::AgentSteps
-            | Self::RewriteMessage => write!(formatter, "{} = true", self.name()),
+            | Self::TaskMetadata
+            | Self::RewriteMessage
+            | Self::RewriteAnswer
+            | Self::Answer => write!(formatter, "{} = true", self.name()),
         }
     }
 }

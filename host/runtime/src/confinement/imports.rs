@@ -9,12 +9,14 @@ use crate::bindings;
 use crate::confinement::grants::GrantNeeded;
 use crate::confinement::imports::offer::Offer;
 
+mod caller;
 mod capabilities;
 mod http;
 pub(crate) mod keyvalue;
 pub(crate) mod offer;
 pub(crate) mod session;
 mod stdio;
+pub(crate) mod task_metadata;
 mod turn;
 pub(crate) mod wasi;
 pub(crate) mod wasi_context;

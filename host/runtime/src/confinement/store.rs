@@ -8,6 +8,7 @@ use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::confinement::engine::{self, TICK};
 use crate::confinement::guest_time::HeldPlace;
+use crate::confinement::imports::task_metadata::TaskEntries;
 use crate::confinement::imports::wasi_context::Wasi;
 use crate::confinement::limits::LimitReached;
 use crate::confinement::profile::Profile;
@@ -34,6 +35,8 @@ pub(crate) struct HostState {
     table_elements: usize,
     /// The last snapshot of session state that the guest has read.
     pub(crate) shown: Option<Json>,
+    /// The entries of the task's metadata that the guest has set in the turn.
+    pub(crate) task_entries: TaskEntries,
     pub(crate) wasi: Option<Box<Wasi>>,
     /// The place of the running call; `None` if the call needs no place.
     pub(crate) place: Option<HeldPlace>,
@@ -125,6 +128,7 @@ impl HostState {
             memory,
             table_elements,
             shown: None,
+            task_entries: TaskEntries::default(),
             wasi: None,
             place: None,
         }
@@ -140,6 +144,7 @@ impl HostState {
         self.count_made_calls();
         self.turn = None;
         self.shown = None;
+        self.task_entries = TaskEntries::default();
         self.wasi = None;
         self.log = idle;
     }

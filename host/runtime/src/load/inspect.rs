@@ -87,7 +87,7 @@ impl Inspection {
         Ok(Self { digest, size, contract, hooks, imports, manifest })
     }
 
-    /// Checks every import against the operator's grants.
+    /// Checks every import and every hook against the operator's grants.
     pub(crate) fn check_grants(&self, grants: &Grants) -> Result<(), LoadError> {
         for import in &self.imports {
             match import.access {
@@ -98,7 +98,11 @@ impl Inspection {
                 Access::Free | Access::Needs(_) => {}
             }
         }
-        Ok(())
+        let mut needed = self.hooks.iter().filter_map(|hook| Some((hook, hook.grant()?)));
+        match needed.find(|(_, grant)| !grants.allow(*grant)) {
+            Some((hook, grant)) => Err(LoadError::NotGranted { needs: format!("the hook {hook}"), grant }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The requests that an extension is active for.
+//! The requests that an extension is active for, and the readers of its metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,6 +16,8 @@ pub struct Selection {
     pub activate: Activate,
     /// The callers that the extension is active for; `None` for all. For other callers the extension does not exist.
     pub allow: Option<AllowedCallers>,
+    /// The readers of tasks that see the extension's metadata.
+    pub readers: Readers,
 }
 
 /// The condition for activating an extension.
@@ -29,6 +31,16 @@ pub enum Activate {
     Metadata,
     /// The extension is active for every message, and for every call of its methods.
     Always,
+}
+
+/// The readers of tasks that see an extension's metadata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readers {
+    /// All readers of the task.
+    #[default]
+    All,
+    /// Readers that the extension is active for. A reader names the URI, or the extension is always active.
+    Active,
 }
 
 /// The callers that an extension is active for. The sets are ordered, so that the digest of an installation is the
@@ -93,6 +105,17 @@ impl Activate {
             Self::Requested => "requested",
             Self::Metadata => "metadata",
             Self::Always => "always",
+        }
+    }
+}
+
+impl Readers {
+    /// Name in the config.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Active => "active",
         }
     }
 }
@@ -184,7 +207,7 @@ mod tests {
 
     fn selection(allow: &[&str]) -> Selection {
         let allow = allow.iter().map(|text| AllowedCaller::parse(text).expect("a caller")).collect();
-        Selection { activate: Activate::Requested, allow: Some(allow) }
+        Selection { allow: Some(allow), ..Selection::default() }
     }
 
     #[test]

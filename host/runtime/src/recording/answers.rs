@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::{HostCall, RecordedStep, RecordedTurn, TurnObserver};
+use crate::caller::Caller;
 use crate::confinement::http_sender::request_line;
 use crate::extension::Extension;
 use crate::overrides::{Clock, HttpClient, Random, ServiceOverrides, Unreachable};
@@ -25,6 +26,7 @@ const MAX_UNANSWERED: usize = 10;
 /// The view of a replayed turn.
 pub(crate) struct Answers {
     ids: TurnIds,
+    caller: Option<Caller>,
     scopes: Vec<Scope>,
     overrides: ServiceOverrides,
     calls: Arc<Calls>,
@@ -68,7 +70,15 @@ impl Answers {
             http: Some(Arc::new(RecordedHttp { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
             http_listener: None,
         };
-        Self { ids: turn.ids.clone(), scopes: turn.scopes.clone(), overrides, calls, observer, seen: Mutex::default() }
+        Self {
+            ids: turn.ids.clone(),
+            caller: turn.caller.as_ref().map(Caller::from),
+            scopes: turn.scopes.clone(),
+            overrides,
+            calls,
+            observer,
+            seen: Mutex::default(),
+        }
     }
 
     /// Sets the visible state to that of this step.
@@ -116,6 +126,10 @@ impl TurnView for Answers {
 
     fn task(&self) -> Option<String> {
         lock(&self.seen).task.clone()
+    }
+
+    fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
     }
 
     fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {

@@ -20,8 +20,8 @@ const MAX_SIDE: usize = 2 << 10;
 /// A difference between two versions in one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests`, `resumptions`, or
-    /// `steps` if the numbers of steps differ.
+    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `task_metadata`, `requests`,
+    /// `resumptions`, or `steps` if the numbers of steps differ.
     pub what: String,
     /// Number and name of the step, such as `step 1, request`. Absent if the difference concerns the whole turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,8 +179,12 @@ fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> S
     if was.steps.len() != is.steps.len() && !has_verdict {
         found.push("steps", None, &was.steps.len().into(), &is.steps.len().into());
     }
-    let effects =
-        [("keys", written_keys as fn(&RecordedTurn) -> Value), ("requests", requests), ("resumptions", resumptions)];
+    let effects = [
+        ("keys", written_keys as fn(&RecordedTurn) -> Value),
+        ("task_metadata", task_metadata),
+        ("requests", requests),
+        ("resumptions", resumptions),
+    ];
     for (what, effect) in effects {
         found.push(what, None, &effect(was), &effect(is));
     }
@@ -216,6 +220,13 @@ fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
             (format!("interrupts {}", state.name()), vec![("text", value(text)), ("metadata", value(metadata))])
         }
         StepResult::Vetoes { reason } => ("vetoes".to_owned(), vec![("text", value(reason))]),
+        StepResult::Answers { state, parts, artifact, metadata } => (
+            format!("answers {}", state.name()),
+            vec![("parts", value(parts)), ("text", value(artifact)), ("metadata", value(metadata))],
+        ),
+        StepResult::Revises { parts } => ("revises".to_owned(), vec![("parts", value(parts))]),
+        StepResult::Holds => ("holds".to_owned(), Vec::new()),
+        StepResult::RefusesContent { reason } => ("refuses content".to_owned(), vec![("text", value(reason))]),
         StepResult::Adds(metadata) => ("adds".to_owned(), vec![("metadata", value(metadata))]),
         StepResult::Value(result) => ("value".to_owned(), vec![("result", value(result))]),
         StepResult::Streams => ("streams".to_owned(), Vec::new()),
@@ -236,6 +247,15 @@ fn written_keys(turn: &RecordedTurn) -> Value {
         written.insert(format!("{bucket}/{key}"), value);
     }
     json!(written)
+}
+
+/// The entries of the task's metadata that the turn set, with their final values.
+fn task_metadata(turn: &RecordedTurn) -> Value {
+    let set = turn.calls().filter_map(|call| match call {
+        HostCall::TaskMetadata { key, value, error: None } => Some((key.clone(), Value::from(value.as_str()))),
+        _ => None,
+    });
+    Value::Object(set.collect())
 }
 
 fn value_of(octets: &super::Octets) -> Value {
@@ -290,6 +310,8 @@ impl StepInput {
             Self::Request { .. } => "request",
             Self::Begin { .. } => "begin",
             Self::Change { .. } => "change",
+            Self::Reply { .. } => "reply",
+            Self::Output(_) => "output",
             Self::Event(_) => "event",
             Self::Call { .. } => "call",
             Self::Next => "next",

@@ -68,6 +68,10 @@ impl TurnRecorder {
             return None;
         }
         let mut turn = RecordedTurn::at(Timestamp::now(), view.ids());
+        if let (Some(grant), Some(caller)) = (&extension.profile.grants.caller, view.caller()) {
+            // A caller that is too large is an error for the extension, and an error again in a replay.
+            turn.caller = caller.shown_by(grant).ok();
+        }
         // The shadow may open buckets that this version does not.
         if observer.beside().is_some() && extension.profile.grants.allow(GrantNeeded::KeyValue) {
             turn.scopes = ScopeKind::ALL.into_iter().filter_map(|kind| view.key_scope(kind)).collect();
@@ -128,6 +132,24 @@ impl TurnRecorder {
                 self.retain(&mut message.metadata);
             }
             StepInput::Change { current, update }
+        });
+    }
+
+    /// Begins the step of `reply.before-agent`.
+    pub(crate) fn reply(&self, message: &Message) {
+        self.step(|| {
+            let mut message = message.clone();
+            self.retain(&mut message.metadata);
+            StepInput::Reply { message }
+        });
+    }
+
+    /// Begins the step of `output.revise`. The event has the parts that the extensions before this one have left.
+    pub(crate) fn output(&self, event: &StreamResponse) {
+        self.step(|| {
+            let mut event = event.clone();
+            owned_metadata::retain(&mut event, self.keys());
+            StepInput::Output(event)
         });
     }
 
@@ -293,10 +315,10 @@ fn both(mut own: Attention, beside: Option<&Attention>) -> Attention {
     own.metadata_keys.extend(beside.metadata_keys.iter().cloned());
     own.message |= beside.message;
     own.transition |= beside.transition;
+    own.reply |= beside.reply;
     own.payload |= beside.payload;
-    own.events.message |= beside.events.message;
-    own.events.status |= beside.events.status;
-    own.events.artifact |= beside.events.artifact;
+    own.output = own.output.or(beside.output);
+    own.events = own.events.or(beside.events);
     own
 }
 

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::recorder::TurnRecorder;
 use super::{HostCall, HttpAnswer, Octets, TurnObserver};
+use crate::caller::Caller;
 use crate::chain::owned_metadata;
 use crate::extension::Extension;
 use crate::overrides::{Clock, HttpListener, Random, ServiceOverrides};
@@ -82,6 +83,10 @@ impl TurnView for RecordingView {
         self.view.task()
     }
 
+    fn caller(&self) -> Option<&Caller> {
+        self.view.caller()
+    }
+
     fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
         self.view.key_scope(kind)
     }
@@ -108,6 +113,15 @@ impl TurnView for RecordingView {
 
     fn agent_steps(&self) -> String {
         self.view.agent_steps()
+    }
+
+    fn task_metadata_set(&self, key: &str, value: &str, error: Option<&str>) {
+        self.view.task_metadata_set(key, value, error);
+        self.recorder.called(key.len() + value.len(), || HostCall::TaskMetadata {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            error: error.map(str::to_owned),
+        });
     }
 
     async fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {

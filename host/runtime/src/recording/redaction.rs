@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
+use crate::caller::VisibleCaller;
 
 /// The text that replaces a hidden value.
 pub(super) const HIDDEN: &str = "[hidden]";
@@ -31,7 +32,26 @@ impl RecordedTurn {
             let value = value.as_ref().map(|value| value_of(key, value, hide));
             KnownKey { bucket: bucket.clone(), key: hide.text(key), value }
         });
-        Some(Self { keys: keys.collect(), steps, ..self.clone() })
+        let caller = self.caller.as_ref().map(|caller| caller.hidden(hide));
+        Some(Self { caller, keys: keys.collect(), steps, ..self.clone() })
+    }
+}
+
+impl VisibleCaller {
+    fn hidden(&self, hide: &dyn Hide) -> Self {
+        let is_hidden = |key: &str| self.hide || hide.hides(key);
+        let text = |key: &str, text: &str| if is_hidden(key) { HIDDEN.to_owned() } else { hide.text(text) };
+        let claims = self.claims.iter().map(|(key, value)| {
+            let value = if is_hidden(key) { Json::string(HIDDEN) } else { hide.json(value) };
+            (key.to_owned(), value)
+        });
+        Self {
+            presence: self.presence,
+            principal: self.principal.as_deref().map(|principal| text("principal", principal)),
+            claims: claims.collect(),
+            headers: self.headers.iter().map(|(name, value)| (name.clone(), text(name, value))).collect(),
+            hide: self.hide,
+        }
     }
 }
 
@@ -62,6 +82,8 @@ impl StepInput {
             }
             Self::Begin { .. } | Self::Next => self.clone(),
             Self::Change { current, update } => Self::Change { current: *current, update: decoded(update, hide)? },
+            Self::Reply { message } => Self::Reply { message: decoded(message, hide)? },
+            Self::Output(event) => Self::Output(decoded(event, hide)?),
             Self::Event(event) => Self::Event(decoded(event, hide)?),
             Self::Call { params } => Self::Call { params: hide.json(params) },
         })
@@ -75,6 +97,9 @@ impl HostCall {
             Self::Get { key, value: Some(value), .. } | Self::Set { key, value, .. } => {
                 *value = value_of(key, value, hide);
                 *key = hide.text(key);
+            }
+            Self::TaskMetadata { key, value, .. } => {
+                *value = if hide.hides(key) { HIDDEN.to_owned() } else { text(value, hide) };
             }
             Self::Tasks { request, answer, error } => {
                 *request = text(request, hide);

@@ -26,6 +26,7 @@ pub(crate) fn grants() -> Grants {
         task_resumption: true,
         agent_steps: true,
         rewrite_message: true,
+        ..Grants::default()
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod bombs;
 mod cache;
+mod callers;
 mod capabilities;
 mod card;
 mod chain;
@@ -22,12 +23,15 @@ mod messages;
 mod metadata;
 mod methods;
 mod metrics;
+mod output;
 mod peer;
 mod pool;
 mod recording;
 mod refusals;
+mod reply;
 mod schemas;
 mod secrets;
+mod steering;
 mod support;
 mod traces;
 mod transitions;

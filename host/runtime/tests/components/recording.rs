@@ -18,7 +18,7 @@ use crate::support::{
 
 /// Stores the recorded turns of an extension.
 #[derive(Default)]
-struct RecordedTurns(Mutex<Vec<RecordedTurn>>);
+pub(crate) struct RecordedTurns(Mutex<Vec<RecordedTurn>>);
 
 impl TurnObserver for RecordedTurns {
     fn wants(&self) -> bool {
@@ -31,17 +31,22 @@ impl TurnObserver for RecordedTurns {
 }
 
 impl RecordedTurns {
-    fn on(extension: &Extension) -> Arc<Self> {
+    pub(crate) fn on(extension: &Extension) -> Arc<Self> {
         let kept = Arc::new(Self::default());
         assert!(extension.observe(Arc::clone(&kept) as _), "nobody else observes it");
         kept
     }
 
-    /// The only recorded turn, after a round trip through a file.
-    fn turn(&self, extension: &Extension) -> RecordedTurn {
+    /// The only recorded turn.
+    pub(crate) fn only(&self) -> RecordedTurn {
         let turns = self.0.lock().expect("no panic");
         assert_eq!(turns.len(), 1, "one turn was noted");
-        let hidden = turns[0].hidden(&TestRedactor(extension, "-")).expect("it can be written");
+        turns[0].clone()
+    }
+
+    /// The only recorded turn, after a round trip through a file.
+    pub(crate) fn turn(&self, extension: &Extension) -> RecordedTurn {
+        let hidden = self.only().hidden(&TestRedactor(extension, "-")).expect("it can be written");
         let line = serde_json::to_string(&RecordingLine::Turn(hidden)).expect("JSON");
         match serde_json::from_str(&line).expect("the line can be read") {
             RecordingLine::Turn(turn) => turn,
@@ -51,7 +56,7 @@ impl RecordedTurns {
 }
 
 /// Hides the extension's secrets and the values of one key.
-struct TestRedactor<'a>(&'a Extension, &'static str);
+pub(crate) struct TestRedactor<'a>(pub(crate) &'a Extension, pub(crate) &'static str);
 
 impl Hide for TestRedactor<'_> {
     fn hides(&self, key: &str) -> bool {

@@ -57,6 +57,7 @@ impl Summary {
             required: extension.is_required(),
             activate: extension.selection().activate.name().to_owned(),
             allow: allow.map(|caller| caller.to_string()).collect(),
+            reads: extension.selection().readers.name().to_owned(),
             source: Source::of(installer, version),
             hooks: extension.hooks().iter().map(|hook| hook.name().to_owned()).collect(),
             methods: extension.methods().iter().map(|method| method.name.clone()).collect(),

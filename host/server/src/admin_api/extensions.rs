@@ -50,6 +50,9 @@ pub struct Summary<Text = String> {
     /// The callers that may use the extension. Empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<Text>,
+    /// The readers of tasks that see the extension's metadata: `all` or `active`.
+    #[serde(default)]
+    pub reads: Text,
     /// The source of the version.
     pub source: Source<Text>,
     /// The hooks that the component exports.

@@ -22,6 +22,7 @@ use crate::locations::Locations;
 use crate::settings::located;
 use crate::stores::postgres::PostgresDatabases;
 
+mod answers;
 mod served;
 mod tenant_text;
 

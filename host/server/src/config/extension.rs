@@ -4,9 +4,10 @@ use std::path::Path;
 
 use annex_auth::AuthConfig;
 use annex_protocol::{Json, JsonObject};
-use annex_runtime::{Activate, AllowedCaller, AllowedCallers, Installation, Instances, OnFailure, Selection};
+use annex_runtime::{Activate, AllowedCaller, AllowedCallers, Installation, Instances, OnFailure, Readers, Selection};
 use serde::{Deserialize, Serialize};
 
+use super::credentials;
 use super::document::ConfigText;
 use super::grants::GrantsConfig;
 use super::limits::LimitsConfig;
@@ -33,6 +34,9 @@ pub struct ExtensionConfig {
     /// The callers for whom the extension may be active, as `principal:ID` or `claim:NAME=VALUE`. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
+    /// The readers of tasks that see the extension's metadata. Default `all`.
+    #[serde(default)]
+    pub reads: ReadsConfig,
     /// The permissions of the extension. Default: none.
     #[serde(default)]
     pub grants: GrantsConfig,
@@ -91,8 +95,8 @@ pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) 
 }
 
 /// The keys of an `[[extension]]` except `component` and `required`.
-const KEYS: [&str; 8] =
-    ["activate", "allow", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
+const KEYS: [&str; 9] =
+    ["activate", "allow", "reads", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
 
 /// The maximum number of callers in `allow`. Each request is compared with all of them.
 const MAX_ALLOWED: usize = 100;
@@ -109,6 +113,17 @@ pub enum ActivateConfig {
     Metadata,
     /// The extension is active for every request.
     Always,
+}
+
+/// The readers of tasks that see the metadata of an extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadsConfig {
+    /// All readers of the task.
+    #[default]
+    All,
+    /// Readers that the extension is active for.
+    Active,
 }
 
 /// The effect of an extension's failure on a request.
@@ -156,7 +171,11 @@ impl ExtensionConfig {
             limits: self.limits.to_limits(ceiling)?,
             parameters,
             required: self.required,
-            selection: Selection { activate: self.activate.to_activate(), allow: self.allow()? },
+            selection: Selection {
+                activate: self.activate.to_activate(),
+                allow: self.allow()?,
+                readers: self.readers()?,
+            },
             on_failure: self.on_failure()?,
             instances: self.instances()?,
         })
@@ -164,7 +183,13 @@ impl ExtensionConfig {
 
     /// Returns each setting that cannot be used, as a pair of the config key and the reason.
     pub(crate) fn wrong(&self, folder: &Path, ceiling: &LimitsConfig) -> Vec<(String, String)> {
-        let others = [self.parameters().err(), self.allow().err(), self.on_failure().err(), self.instances().err()];
+        let others = [
+            self.parameters().err(),
+            self.allow().err(),
+            self.readers().err(),
+            self.on_failure().err(),
+            self.instances().err(),
+        ];
         let others = others.into_iter().flatten().chain(self.limits.wrong(ceiling));
         let others = others.map(|(key, reason)| (key.to_owned(), reason));
         self.grants.wrong(folder).into_iter().chain(others).collect()
@@ -175,11 +200,17 @@ impl ExtensionConfig {
         parameters.collect::<Result<JsonObject, String>>().map_err(|reason| ("parameters", reason))
     }
 
-    /// Checks that `[auth]` can identify the callers in `allow`.
+    /// Checks that `[auth]` can identify the callers of `allow`, and that no grant shows the header field of API keys.
     ///
     /// # Errors
-    /// A pair of the config key and the reason, if `[auth]` cannot identify a caller.
+    /// A pair of the config key and the reason.
     pub(crate) fn check_callers(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, String)> {
+        let mut shown = self.grants.caller.iter().flat_map(|caller| &caller.headers);
+        // `wrong` refuses the fields that are never shown.
+        let is_key = |name: &&String| credentials::is_credential(name, auth) && !credentials::is_never_shown(name);
+        if let Some(name) = shown.find(is_key) {
+            return Err(("grants.caller.headers", credentials::refusal(name)));
+        }
         let Some(allow) = &self.allow else { return Ok(()) };
         let Some(auth) = auth else {
             let reason = "names callers, but without [auth] all callers are anonymous; add [auth] or leave it out";
@@ -268,6 +299,18 @@ impl ExtensionConfig {
             })
         });
         callers.collect::<Result<AllowedCallers, _>>().map(Some)
+    }
+
+    fn readers(&self) -> Result<Readers, (&'static str, String)> {
+        match self.reads {
+            ReadsConfig::All => Ok(Readers::All),
+            ReadsConfig::Active if self.activate == ActivateConfig::Always && self.allow.is_none() => {
+                let reason = "is \"active\", but with activate = \"always\" the extension is active for each reader, so no \
+                              metadata is left out; leave out one of the two, or set allow";
+                Err(("reads", reason.to_owned()))
+            }
+            ReadsConfig::Active => Ok(Readers::Active),
+        }
     }
 
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {

@@ -17,6 +17,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::environment;
 
+mod caller;
+
+pub use caller::CallerGrantConfig;
+
 /// The maximum size of a secret in bytes.
 const MAX_SECRET_BYTES: usize = 64 << 10;
 /// The maximum size in bytes of the file of a secret. A larger file is refused.
@@ -52,9 +56,19 @@ pub struct GrantsConfig {
     /// Allows the extension to read the agent's steps in the turn.
     #[serde(rename = "agent-steps")]
     pub agent_steps: bool,
+    /// Allows the extension to read who calls.
+    pub caller: Option<CallerGrantConfig>,
+    /// Allows the extension to set metadata of the turn's task.
+    #[serde(rename = "task-metadata")]
+    pub task_metadata: bool,
     /// Allows the extension to replace parts of the client's message.
     #[serde(rename = "rewrite-message")]
     pub rewrite_message: bool,
+    /// Allows the extension to replace, hold back and refuse the agent's answers.
+    #[serde(rename = "rewrite-answer")]
+    pub rewrite_answer: bool,
+    /// Allows the extension to answer in place of the agent.
+    pub answer: bool,
 }
 
 /// The key `http = { allow = […], … }`: the HTTP requests that an extension may send.
@@ -223,7 +237,11 @@ impl GrantsConfig {
             tasks: self.tasks,
             task_resumption: self.task_resumption,
             agent_steps: self.agent_steps,
+            caller: self.caller.as_ref().map(CallerGrantConfig::to_grant).transpose()?,
+            task_metadata: self.task_metadata,
             rewrite_message: self.rewrite_message,
+            rewrite_answer: self.rewrite_answer,
+            answer: self.answer,
         })
     }
 }
@@ -238,6 +256,7 @@ impl GrantsConfig {
             self.http.as_ref().and_then(|http| http.to_grant().err()),
             self.keyvalue.and_then(|keyvalue| keyvalue.to_quota().err()),
             self.session_state.as_ref().and_then(|state| state.to_grant().err()),
+            self.caller.as_ref().and_then(|caller| caller.to_grant().err()),
         ];
         let others = others.into_iter().flatten().map(|(key, reason)| (key.to_owned(), reason));
         secrets.chain(others).collect()

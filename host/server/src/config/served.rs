@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annex_auth::{ApiKeyHeaderConfig, AuthConfig};
+use annex_auth::AuthConfig;
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_operations::quota::TenantQuota;
 
 use super::tenant::{self, TenantFile};
 use super::tenant_text::AdmittedTenant;
-use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, Document, ExtensionConfig, TenantConfig};
+use super::{
+    AgentConfig, CardConfig, Config, ConfigError, ConfigFile, Document, ExtensionConfig, TenantConfig, credentials,
+};
 
 /// The tables of one agent, and the config of the process. All agents share the config of the process, so an agent
 /// costs only the memory for its own tables.
@@ -126,17 +128,11 @@ impl ServedConfig {
     }
 }
 
-/// The header fields with which callers authenticate. The field of API keys is not listed, because the config names it.
-const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
-
 /// Checks that the upstream agent of an added tenant gets no credentials of callers. With such credentials the upstream
 /// agent could call any other tenant in the name of the caller.
 fn check_forwarded(agent: &AgentConfig, auth: Option<&AuthConfig>) -> Result<(), (&'static str, &'static str)> {
     let AgentConfig::Upstream { upstream, .. } = agent else { return Ok(()) };
-    let ApiKeyHeaderConfig { name: key } = auth.map(|auth| auth.api_key_header.clone()).unwrap_or_default();
-    let is_credential =
-        |name: &String| CREDENTIALS.into_iter().chain([key.as_str()]).any(|one| one.eq_ignore_ascii_case(name));
-    if upstream.headers_forward.iter().any(is_credential) {
+    if upstream.headers_forward.iter().any(|name| credentials::is_credential(name, auth)) {
         return Err((
             "agent.headers_forward",
             "has a field with the credentials of callers for this server; leave it out",

@@ -26,6 +26,10 @@ pub struct StoredTenantsConfig {
     /// contains is always allowed. Default: none.
     #[serde(deserialize_with = "super::allowed")]
     pub allow_private: Vec<AllowedDestination>,
+    /// Claims of callers' tokens that extensions of added tenants may see. Default: none.
+    pub claims: Vec<String>,
+    /// Header fields of requests that extensions of added tenants may see. Default: none.
+    pub headers: Vec<String>,
     /// The maximum number of tenants that are loaded at the same time. The tenants that were idle for longest are
     /// unloaded first. Default 1,000.
     pub max_loaded: usize,
@@ -44,6 +48,8 @@ impl Default for StoredTenantsConfig {
             secrets: BTreeMap::new(),
             hosts: Vec::new(),
             allow_private: Vec::new(),
+            claims: Vec::new(),
+            headers: Vec::new(),
             max_loaded: 1_000,
             max_uploads: 100,
             max_upload_bytes: 1 << 30,

@@ -107,7 +107,10 @@ fn accepted(config: &Config) -> Vec<HeaderName> {
         Some(AgentConfig::Upstream { upstream, .. }) => upstream.headers_forward.as_slice(),
         _ => &[],
     };
-    let named = own.into_iter().chain([key.as_str()]).chain(forwarded.iter().map(String::as_str));
+    // So must it the fields that extensions may see.
+    let grants = config.extensions.iter().filter_map(|extension| extension.grants.caller.as_ref());
+    let shown = grants.flat_map(|caller| &caller.headers);
+    let named = own.into_iter().chain([key.as_str()]).chain(forwarded.iter().chain(shown).map(String::as_str));
     // All names were checked with the config.
     let named = named.filter_map(|name| HeaderName::try_from(name).ok());
     let mut accepted = vec![CONTENT_TYPE, AUTHORIZATION, IF_NONE_MATCH, IF_MODIFIED_SINCE];

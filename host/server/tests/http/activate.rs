@@ -16,6 +16,8 @@ use tonic::transport::Channel;
 use crate::test_extension;
 
 mod callers;
+mod identity;
+mod readers;
 
 /// The ways of a message to the server: the three bindings, and the two of 0.3.
 #[derive(Clone, Copy, Debug, PartialEq)]

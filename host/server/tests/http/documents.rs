@@ -287,25 +287,58 @@ fn every_decision_has_its_paragraphs_in_order_and_none_without_content() {
     }
 }
 
+/// The code in which tests are looked up by their names.
+fn code() -> String {
+    let mut code = String::new();
+    for folder in ["host", "guest"] {
+        incidents::collect(&root().join(folder), &mut code);
+    }
+    code
+}
+
+/// The names in backquotes. Each must be the name of a test.
+fn named_tests<'a>(text: &'a str, code: &str) -> Vec<&'a str> {
+    let tests: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    for test in &tests {
+        assert!(code.contains(&format!("fn {test}(")), "there is no test {test}");
+    }
+    tests
+}
+
 /// Each invariant names its tests, or states that there is none.
 #[test]
 fn every_test_that_the_page_on_architecture_names_is_there() {
     let page = read(&root().join("ARCHITECTURE.md"));
     let (_, invariants) = page.split_once("\n## Invariants\n").expect("the invariants");
-    let mut sources = String::new();
-    for folder in ["host", "guest"] {
-        incidents::collect(&root().join(folder), &mut sources);
-    }
+    let code = code();
     let mut named = 0;
     for invariant in invariants.split("\n- ").skip(1) {
         let Some((_, tests)) = invariant.split_once("test: ") else {
             assert!(invariant.to_lowercase().contains("no test"), "neither a test nor \"no test\": {invariant}");
             continue;
         };
-        for test in tests.split('`').skip(1).step_by(2) {
-            named += 1;
-            assert!(sources.contains(&format!("fn {test}(")), "there is no test {test}");
-        }
+        named += named_tests(tests, &code).len();
     }
     assert!(named > 20, "{named} tests are named");
+}
+
+/// Each extension that can be written, also in part, has a test or a link as proof. Another test follows the links.
+#[test]
+fn every_extension_that_can_be_written_has_a_test_or_an_example() {
+    let page = read(&root().join("host/docs/extensions.md"));
+    let (_, table) = page.split_once("\n## Which extensions can be written\n").expect("the table");
+    let code = code();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    for row in &rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [_, answer, how, proof] = cells[..] else { panic!("four columns: {row}") };
+        assert!(!how.is_empty(), "hooks, or the reason: {row}");
+        let has_proof = !named_tests(proof, &code).is_empty() || !links(proof).is_empty();
+        match answer {
+            "yes" | "yes, ships" | "yes, an example" | "in part" => assert!(has_proof, "a test or an example: {row}"),
+            "no" => assert!(has_proof || proof == "none", "a test, an example or \"none\": {row}"),
+            _ => panic!("\"yes\", \"in part\" or \"no\": {row}"),
+        }
+    }
+    assert!(rows.len() > 20, "{} rows", rows.len());
 }

@@ -270,6 +270,18 @@ async fn all_settings_of_an_extension_that_cannot_be_used_are_named_at_once() {
 }
 
 #[tokio::test]
+async fn a_limit_on_readers_without_an_effect_is_named() {
+    let check = async |more: &str| {
+        let config = format!("{SOUND}[[extension]]\ncomponent = \"timestamp\"\nreads = \"active\"\n{more}");
+        Folder::new(&[("annex.toml", &config)]).check().await
+    };
+    check("").await.expect("nothing is wrong");
+    let found = check("activate = \"always\"\n").await.expect_err("an error");
+    let [found] = &found[..] else { panic!("{found:#?}") };
+    assert!(found.starts_with("annex.toml:10:1: extension.reads: is \"active\", but with activate"), "{found}");
+}
+
+#[tokio::test]
 async fn a_variable_that_is_not_set_is_named_at_its_own_key_and_in_the_same_words() {
     let template = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n\
                     [agent.model.generative]\nmodel = \"m\"\napi_key_env = \"ANNEX_TEST_NOT_SET\"\n\

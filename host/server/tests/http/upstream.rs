@@ -91,7 +91,7 @@ fn named(id: &str) -> Artifact {
 }
 
 /// The server that plays the upstream.
-async fn mirror(more: &str) -> TestServer {
+pub(crate) async fn mirror(more: &str) -> TestServer {
     let config = TestConfig::without_agent().set("card.name", "Mirror").set("card.input_modes", ["*/*"]);
     config.with(more).start_with(Arc::new(Mirror)).await.expect("the mirror starts")
 }

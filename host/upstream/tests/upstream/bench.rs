@@ -163,6 +163,7 @@ impl Bench {
             steps: Steps::default(),
             cancel: CancellationToken::new(),
             remote: Some(Arc::new(remote)),
+            is_revised: false,
         };
         let (sender, mut receiver) = EventSender::bounded(64);
         let result = self.agent.execute(turn, sender).await;

@@ -99,6 +99,74 @@ fn no_answer_follows_a_beginning_that_stops_the_turn() {
 }
 
 #[test]
+fn the_caller_of_a_turn_becomes_that_of_the_case() {
+    let with = |caller: Json| turn(json!([hello()]), json!({ "caller": caller }));
+    let rest = "message = \"Hi\"\nclock = 2026-02-03T04:05:06Z\nanswer = []\n";
+    let ada = json!({ "presence": "authenticated", "principal": "ada", "claims": { "org": "acme" },
+                      "headers": [["x-scope", "a"], ["x-scope", "b"]] });
+    let expected = "principal = \"ada\", claims = { org = \"acme\" }, headers = { x-scope = [\"a\", \"b\"] }";
+    check(&with(ada), &format!("{rest}caller = {{ {expected} }}"));
+    let earlier = "presence = \"earlier\", principal = \"ada\"";
+    check(&with(json!({ "presence": "earlier", "principal": "ada" })), &format!("{rest}caller = {{ {earlier} }}"));
+    check(&with(json!({ "presence": "authenticated" })), &format!("{rest}caller.presence = \"authenticated\""));
+    check(&with(json!({ "presence": "anonymous" })), rest);
+}
+
+#[test]
+fn the_answer_is_the_agents_and_not_what_the_extension_made_of_it() {
+    let artifact = |text: &str| {
+        json!({ "artifactUpdate": { "taskId": TASK_ID, "contextId": CONTEXT_ID, "append": true,
+                "artifact": { "artifactId": "a", "parts": [{ "text": text }] } } })
+    };
+    let status = json!({ "taskId": TASK_ID, "contextId": CONTEXT_ID, "status": { "state": "TASK_STATE_COMPLETED" } });
+    let steps = json!([
+        hello(),
+        { "input": { "reply": { "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [] } } },
+          "result": { "agrees": {} } },
+        { "input": { "output": artifact("one") }, "result": "holds" },
+        { "input": { "output": artifact("two") }, "result": { "revises": { "parts": [{ "text": "ONETWO" }] } } },
+        { "input": { "event": artifact("ONETWO") }, "result": { "adds": {} } },
+        { "input": { "change": { "current": "TASK_STATE_WORKING", "update": status } }, "result": { "agrees": {} } },
+        { "input": { "output": { "statusUpdate": status } }, "result": { "agrees": {} } },
+        { "input": { "event": { "statusUpdate": status } }, "result": { "adds": {} } },
+    ]);
+    let chunk = |text: &str| {
+        format!(
+            "{{ event.artifactUpdate = {{ append = true, artifact = {{ artifactId = \"a\", parts = [{{ text = \"{text}\" \
+             }}] }} }} }}"
+        )
+    };
+    let rest = "message = \"Hi\"\nclock = 2026-02-03T04:05:06Z\n";
+    let answer = [chunk("one"), chunk("two"), "{ state = \"completed\" }".to_owned()].join(", ");
+    check(&turn(steps, json!({})), &format!("{rest}answer = [{answer}]"));
+
+    let released = |parts: Json| {
+        json!({ "artifactUpdate": { "taskId": TASK_ID, "contextId": CONTEXT_ID, "append": true, "lastChunk": true,
+                "artifact": { "artifactId": "a", "parts": parts } } })
+    };
+    let steps = json!([
+        hello(),
+        { "input": { "output": artifact("one") }, "result": "holds" },
+        { "input": { "change": { "current": "TASK_STATE_WORKING", "update": status } }, "result": { "agrees": {} } },
+        { "input": { "output": released(json!([])) }, "result": { "agrees": {} } },
+        { "input": { "event": released(json!([{ "text": "one" }])) }, "result": { "adds": {} } },
+        { "input": { "output": { "statusUpdate": status } }, "result": { "agrees": {} } },
+        { "input": { "event": { "statusUpdate": status } }, "result": { "adds": {} } },
+    ]);
+    let answer = [chunk("one"), "{ state = \"completed\" }".to_owned()].join(", ");
+    check(&turn(steps, json!({})), &format!("{rest}answer = [{answer}]"));
+
+    let answered = json!({ "answers": { "state": "TASK_STATE_COMPLETED", "parts": [{ "text": "x" }] } });
+    let steps = json!([
+        hello(),
+        { "input": { "reply": { "message": { "messageId": "m-1", "role": "ROLE_USER", "parts": [] } } },
+          "result": answered },
+        { "input": { "output": { "statusUpdate": status } }, "result": { "agrees": {} } },
+    ]);
+    check(&turn(steps, json!({})), &format!("{rest}answer = []"));
+}
+
+#[test]
 fn ids_are_found_within_texts_where_they_cannot_be_a_part_of_a_word() {
     let text = |text: String| request(json!({ "parts": [{ "text": text }], "contextId": "a" }));
     let keys = json!({ "context_id": "a", "task_id": TASK_ID,

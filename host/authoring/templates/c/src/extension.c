@@ -1,6 +1,6 @@
 {% set object = w.keyvalue or w.clock %}
 {% set builds = (w.parameters and (h.card or h.response)) or (h.response and object) %}
-{% if h.message %}
+{% if h.message or h.reply %}
 #define _GNU_SOURCE // memmem
 {% endif %}
 #include "extension.h"
@@ -22,7 +22,7 @@ static const char PARAMETER_SCHEMA[] =
 {% else %}
 static const char PARAMETER_SCHEMA[] = "{\"type\":\"object\",\"additionalProperties\":false}";
 {% endif %}
-{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or (w.logging and not h.response) %}
+{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or w.caller or w.task_metadata or (w.logging and not h.response) %}
 
 // extension.h declares what the host offers. Not used here yet:
 {% endif %}
@@ -53,6 +53,12 @@ static const char PARAMETER_SCHEMA[] = "{\"type\":\"object\",\"additionalPropert
 {% endif %}
 {% if w.agent_steps %}
 //   annex_extension_agent_steps_recorded(&steps)
+{% endif %}
+{% if w.caller %}
+//   annex_extension_caller_current(&identity, &error)
+{% endif %}
+{% if w.task_metadata %}
+//   annex_extension_task_metadata_set(&key, &value, &error)
 {% endif %}
 
 static void *resize(void *memory, size_t size) {
@@ -131,7 +137,7 @@ bool exports_annex_extension_descriptor_describe(exports_annex_extension_descrip
       .description = copy("Says hello."),
       .parameter_schema = {.is_some = true, .val = copy(PARAMETER_SCHEMA)},
       .metadata_keys = {.ptr = keys, .len = 1},
-{% if h.response %}
+{% if h.output or h.response %}
       .events = EXPORTS_ANNEX_EXTENSION_DESCRIPTOR_EVENT_KINDS_ARTIFACT,
 {% endif %}
   };
@@ -220,6 +226,39 @@ bool exports_annex_extension_transition_change(exports_annex_extension_transitio
                                                exports_annex_extension_transition_ruling_t *ruling, string *error) {
   exports_annex_extension_transition_state_change_free(change);
   ruling->tag = EXPORTS_ANNEX_EXTENSION_TRANSITION_RULING_PASS;
+  return true;
+}
+{% endif %}
+{% if h.reply %}
+
+// Called once per turn, before the agent runs: answers in its place, or lets it run.
+bool exports_annex_extension_reply_before_agent(annex_extension_types_request_t *request, string *message,
+                                                exports_annex_extension_reply_option_ready_answer_t *answer,
+                                                string *error) {
+  static const char PING[] = "\"text\":\"ping\"";
+  answer->is_some = memmem(message->ptr, message->len, PING, strlen(PING)) != NULL;
+  annex_extension_types_request_free(request);
+  extension_string_free(message);
+  if (answer->is_some) {
+    string *part = resize(NULL, sizeof *part);
+    *part = copy("{\"text\":\"pong\"}");
+    answer->val = (exports_annex_extension_reply_ready_answer_t){
+        .outcome = EXPORTS_ANNEX_EXTENSION_REPLY_OUTCOME_COMPLETED,
+        .parts = {.ptr = part, .len = 1},
+        .artifact = {.is_some = true, .val = copy("answer")},
+    };
+  }
+  return true;
+}
+{% endif %}
+{% if h.output %}
+
+// Called for each outgoing event of the kinds that the descriptor names: leaves, replaces, holds back or refuses its
+// content. A chunk may end within a word: what is held back comes again with the next chunk.
+bool exports_annex_extension_output_revise(exports_annex_extension_output_content_t *content,
+                                           exports_annex_extension_output_verdict_t *verdict, string *error) {
+  exports_annex_extension_output_content_free(content);
+  verdict->tag = EXPORTS_ANNEX_EXTENSION_OUTPUT_VERDICT_LEAVE;
   return true;
 }
 {% endif %}

@@ -17,11 +17,14 @@ import json
 {% if h.response and w.clock %}
 import time
 {% endif %}
+{% if h.output %}
+from collections.abc import Callable
+{% endif %}
 
 {% set ns = namespace(names=[], line="from wit_world.exports import ") %}
 {% for pair in [
   ["activation", h.activation], ["card", h.card], ["client", h.client], ["descriptor", true], ["message", h.message],
-  ["method", h.method], ["response", h.response], ["transition", h.transition],
+  ["method", h.method], ["output", h.output], ["reply", h.reply], ["response", h.response], ["transition", h.transition],
 ] if pair[1] %}
 {% set ns.names = ns.names + [pair[0]] %}
 {% endfor %}
@@ -43,7 +46,7 @@ from wit_world.imports import {{ capabilities.names | join(", ") }}
 {% set types = namespace(names=[]) %}
 {% for pair in [
   ["MetadataEntry", h.state], ["Rejection_Violations", h.message],
-  ["Request", h.activation or h.message or h.state or h.transition or h.method], ["Violation", h.message],
+  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.method], ["Violation", h.message],
 ] if pair[1] %}
 {% set types.names = types.names + [pair[0]] %}
 {% endfor %}
@@ -56,7 +59,7 @@ from wit_world.imports.types import (
 {% elif types.names %}
 from wit_world.imports.types import {{ types.names | join(", ") }}
 {% endif %}
-{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or ((w.keyvalue or w.clock or w.logging) and not h.response) %}
+{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or w.caller or w.task_metadata or ((w.keyvalue or w.clock or w.logging) and not h.response) %}
 
 {% endif %}
 {% if w.keyvalue and not h.response %}
@@ -96,6 +99,13 @@ from wit_world.imports.types import {{ types.names | join(", ") }}
 {% if w.agent_steps %}
 # agent-steps: `from wit_world.imports import agent_steps`, `agent_steps.recorded()`
 {% endif %}
+{% if w.caller %}
+# caller: `from wit_world.imports import caller`, `caller.current().claims`
+{% endif %}
+{% if w.task_metadata %}
+# task-metadata: `from wit_world.imports import task_metadata`, then
+# `task_metadata.set(KEY, "1")`
+{% endif %}
 
 KEY = "{{ name }}"
 {% if w.parameters %}
@@ -130,7 +140,7 @@ class Descriptor:
             metadata_keys=[KEY],
             depends_on=[],
             grants=[],
-            events=descriptor.EventKinds{{ ".ARTIFACT" if h.response else "(0)" }},
+            events=descriptor.EventKinds{{ ".ARTIFACT" if h.output or h.response else "(0)" }},
             payload=False,
         )
 {% if h.card %}
@@ -185,6 +195,45 @@ class Transition:
 
     def change(self, change: transition.StateChange) -> transition.Ruling:
         return transition.Ruling_Pass()
+{% endif %}
+{% if h.reply %}
+
+
+class Reply:
+    # Called once per turn, before the agent runs: answers in its place, or lets it run.
+    def before_agent(self, request: Request, message: str) -> reply.ReadyAnswer | None:
+        if all(part.get("text") != "ping" for part in json.loads(message)["parts"]):
+            return None
+        return reply.ReadyAnswer(
+            outcome=reply.Outcome.COMPLETED,
+            parts=[json.dumps({"text": "pong"})],
+            artifact="answer",
+            metadata=[],
+        )
+{% endif %}
+{% if h.output %}
+
+
+def revised(content: output.Content, revise: Callable[[str], str]) -> output.Verdict:
+    """Replaces texts, and keeps everything else of their parts."""
+    replacements = []
+    for number, part in enumerate(json.loads(content.parts)):
+        text = part.get("text", "")
+        if revise(text) != text:
+            part["text"] = revise(text)
+            replacements.append(output.Replacement(number, [json.dumps(part)], None))
+    if replacements:
+        return output.Verdict_Replace(replacements)
+    return output.Verdict_Leave()
+
+
+class Output:
+    # Called for each outgoing event of the kinds that the descriptor names: leaves,
+    # replaces, holds back or refuses its content.
+    def revise(self, content: output.Content) -> output.Verdict:
+        # A chunk may end within a word. With `Verdict_Hold` its text comes again with the
+        # next chunk.
+        return revised(content, lambda text: text.replace("secret", "******"))
 {% endif %}
 {% if h.response %}
 

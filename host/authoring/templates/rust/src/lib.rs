@@ -4,15 +4,16 @@
 {% set ns = namespace(names=[], line="   ", first=true) %}
 {% for pair in [
   ["Activation", h.activation], ["Addition", h.client], ["Answer", h.method], ["Beginning", h.transition],
-  ["Card", h.card], ["Client", h.client], ["Decision", h.activation], ["Declaration", h.card], ["Descriptor", true],
-  ["Entry", h.transition], ["Event", h.response], ["EventKinds", h.response], ["Extension", true],
-  ["ExtensionError", h.activation], ["Incoming", h.client], ["Json", h.message or h.state or h.method or h.client],
+  ["Card", h.card], ["Client", h.client], ["Content", h.output], ["Decision", h.activation], ["Declaration", h.card],
+  ["Descriptor", true], ["Entry", h.transition], ["Event", h.response], ["EventKinds", h.output or h.response],
+  ["Extension", true], ["ExtensionError", h.activation], ["Incoming", h.client],
+  ["Json", h.message or h.state or h.reply or h.method or h.client],
   ["Message", h.message], ["MetadataEntry", h.state], ["Method", h.method], ["MethodDeclaration", h.method],
-  ["NoParameters", not w.parameters], ["Outgoing", h.client], ["Patch", h.response],
-  ["Rejection", h.message or h.state or h.method or h.client],
-  ["Request", h.activation or h.message or h.state or h.transition or h.method], ["Response", h.response],
+  ["NoParameters", not w.parameters], ["Outgoing", h.client], ["Output", h.output], ["Patch", h.response],
+  ["ReadyAnswer", h.reply], ["Rejection", h.message or h.state or h.method or h.client], ["Reply", h.reply],
+  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.method], ["Response", h.response],
   ["Rewrite", h.message], ["Ruling", h.transition], ["State", h.state], ["StateChange", h.transition],
-  ["Transition", h.transition], ["Violation", h.message], ["clock", h.response and w.clock],
+  ["Transition", h.transition], ["Verdict", h.output], ["Violation", h.message], ["clock", h.response and w.clock],
   ["json", h.card or h.response], ["keyvalue", h.response and w.keyvalue], ["log", h.response and w.logging],
 ] if pair[1] %}
 {% set ns.names = ns.names + [pair[0]] %}
@@ -96,7 +97,7 @@ impl Extension for {{ camel }}Extension {
     fn descriptor(_: &{{ parameters }}) -> Result<Descriptor, String> {
         Ok(Descriptor {
             metadata_keys: vec![KEY.to_owned()],
-{% if h.response %}
+{% if h.output or h.response %}
             events: EventKinds::ARTIFACT,
 {% endif %}
             ..Descriptor::new(URI, "Says hello.")
@@ -171,6 +172,31 @@ impl Transition for {{ camel }}Extension {
 
     fn change(_: &{{ parameters }}, _: StateChange) -> Result<Ruling, String> {
         Ok(Ruling::Pass)
+    }
+}
+{% endif %}
+{% if h.reply %}
+
+/// Called once per turn, before the agent runs: answers in its place, or lets it run.
+impl Reply for {{ camel }}Extension {
+    fn before_agent(
+        _: &{{ parameters }},
+        _: Request,
+        message: Json,
+    ) -> Result<Option<ReadyAnswer>, String> {
+        let is_ping = message.contains(r#""text":"ping""#);
+        Ok(is_ping.then(|| ReadyAnswer::text("pong")))
+    }
+}
+{% endif %}
+{% if h.output %}
+
+/// Called for each outgoing event of the kinds that the descriptor names: leaves, replaces, holds back
+/// or refuses its content.
+impl Output for {{ camel }}Extension {
+    fn revise(_: &{{ parameters }}, content: Content) -> Result<Verdict, String> {
+        // A chunk may end within a word. With `Verdict::Hold` its text comes again with the next chunk.
+        Verdict::text(&content, |text| text.replace("secret", "******"))
     }
 }
 {% endif %}
@@ -267,6 +293,12 @@ impl Client for {{ camel }}Extension {
 {% endif %}
 {% if w.agent_steps %}
 // agent-steps: `annex_sdk::steps::recorded()`
+{% endif %}
+{% if w.caller %}
+// caller: `annex_sdk::caller::current()?.claim("org")`
+{% endif %}
+{% if w.task_metadata %}
+// task-metadata: `annex_sdk::task_metadata::set(KEY, "1")?`
 {% endif %}
 annex_sdk::export!({{ camel }}Extension{{ ": " if hooks }}{{ hooks | join(", ") }});
 {% if h.message %}

@@ -1,6 +1,9 @@
 //! `annex test`: files of cases, and the messages about each case.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use annex_components::HELLO_EXTENSION;
 use anyhow::{Context, Result, ensure};
@@ -278,5 +281,38 @@ fn the_cases_of_a_project_in_python_hold_for_the_same_extension_in_rust() -> Res
     let run = project.run(&["test"])?;
     assert!(run.out.ends_with(&format!("{cases} passed, 0 failed\n")), "{}{}", run.out, run.err);
     assert!(cases > 0);
+    Ok(())
+}
+
+/// The files in `cases` of a project, with their names.
+fn cases_of(project: &Path) -> Result<BTreeMap<OsString, String>> {
+    let cases = fs::read_dir(project.join("cases"))?.map(|case| {
+        let case = case?;
+        Ok((case.file_name(), fs::read_to_string(case.path())?))
+    });
+    cases.collect()
+}
+
+/// `.ci/run` does not build the projects in Python, whose cases are the same.
+#[test]
+fn the_examples_for_authors_pass_their_cases_and_have_less_than_40_lines() -> Result<()> {
+    for (name, component) in annex_components::AUTHORS_EXAMPLES {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/authors").join(name);
+        for source in ["rust/src/lib.rs", "python/extension.py"] {
+            let lines = fs::read_to_string(folder.join(source))?.lines().count();
+            assert!(lines < 40, "{name}/{source} has {lines} lines");
+        }
+        let manifest = fs::read_to_string(folder.join("rust/annex-extension.toml"))?;
+        let settings = manifest.find("[settings.grants]").context("no settings")?;
+        let project = Project::built(component, manifest.get(settings..).unwrap_or_default())?;
+        let cases = cases_of(&folder.join("rust"))?;
+        assert_eq!(cases, cases_of(&folder.join("python"))?, "{name}");
+        for (case, text) in &cases {
+            project.write(&format!("cases/{}", case.display()), text)?;
+        }
+        let run = project.run(&["test"])?;
+        let passed = format!("{} passed, 0 failed\n", cases.len());
+        assert!(run.out.ends_with(&passed) && !cases.is_empty(), "{name}: {}{}", run.out, run.err);
+    }
     Ok(())
 }

@@ -18,9 +18,9 @@ const LANGUAGES: [(&str, &str); 6] = [
     ("c", "src/extension.c"),
     ("go", "extension.go"),
 ];
-const HOOKS: &str = "card,activation,message,state,transition,response,method,client";
+const HOOKS: &str = "card,activation,message,state,transition,reply,output,response,method,client";
 const CAPABILITIES: &str = "parameters,keyvalue,clock,random,json-schema,session-state,task,tasks,task-resumption,\
-                            agent-steps,logging";
+                            agent-steps,caller,task-metadata,logging";
 
 fn manifest(project: &Path) -> Result<toml::Table> {
     Ok(toml::from_str(&fs::read_to_string(project.join("annex-extension.toml"))?)?)
@@ -62,8 +62,20 @@ fn all_hooks_and_capabilities_can_be_chosen_together() -> Result<()> {
         assert_eq!(made.code, Some(0), "{language}: {}", made.err);
         let manifest = manifest(&parent.path().join(&name))?;
         let grants = manifest["settings"]["grants"].as_table().context("no grants")?;
-        for grant in ["keyvalue", "clock", "random", "session-state", "task", "tasks", "task-resumption", "agent-steps"]
-        {
+        for grant in [
+            "keyvalue",
+            "clock",
+            "random",
+            "session-state",
+            "task",
+            "tasks",
+            "task-resumption",
+            "agent-steps",
+            "caller",
+            "task-metadata",
+            "answer",
+            "rewrite-answer",
+        ] {
             assert!(grants.contains_key(grant), "{language} is not granted {grant}: {grants}");
         }
     }

@@ -3,14 +3,16 @@
 use annex_protocol::TaskState;
 use annex_schema::Violation;
 
-use super::generated::annex::extension::types;
+use super::generated::annex::extension::{caller, types};
 use super::generated::exports::annex::extension as hooks;
 use super::generated::wasi::keyvalue::store;
 use super::generated::wasi::logging::logging;
+use crate::caller::{Presence, VisibleCaller};
 use crate::contract::{
     self, BeginRuling, BucketError, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision,
     Description, Event, EventKind, Events, ExtensionError, KeyPage, Location, LogLevel, MethodDeclaration, MethodReply,
-    Rejection, Rewrite, StateChange, Wait,
+    OutputChunk, OutputContent, OutputPlace, OutputVerdict, Rejection, Replacement, ReplyAnswer, Rewrite, StateChange,
+    Wait,
 };
 
 /// The forms of the request and the beginning that the hooks take. A turn converts them once, because all of its hooks
@@ -158,6 +160,52 @@ impl From<hooks::transition::Ruling> for ChangeRuling {
     }
 }
 
+impl From<OutputContent> for hooks::output::Content {
+    fn from(content: OutputContent) -> Self {
+        let OutputContent { task_id, context_id, place, parts, held } = content;
+        let place = match place {
+            OutputPlace::Message => hooks::output::Place::Message,
+            OutputPlace::Status(state) => hooks::output::Place::Status(state),
+            OutputPlace::Artifact(OutputChunk { artifact_id, first, last }) => {
+                hooks::output::Place::Artifact(hooks::output::Chunk { artifact_id, first, last })
+            }
+        };
+        Self { task_id, context_id, place, parts, held }
+    }
+}
+
+impl From<hooks::output::Replacement> for Replacement {
+    fn from(replacement: hooks::output::Replacement) -> Self {
+        Self { part: replacement.part, parts: replacement.parts, dropped: replacement.dropped }
+    }
+}
+
+impl From<hooks::output::Verdict> for OutputVerdict {
+    fn from(verdict: hooks::output::Verdict) -> Self {
+        match verdict {
+            hooks::output::Verdict::Leave => Self::Leave,
+            hooks::output::Verdict::Replace(replacements) => {
+                Self::Replace(replacements.into_iter().map(Replacement::from).collect())
+            }
+            hooks::output::Verdict::Hold => Self::Hold,
+            hooks::output::Verdict::Refuse(reason) => Self::Refuse(reason),
+        }
+    }
+}
+
+impl From<hooks::reply::ReadyAnswer> for ReplyAnswer {
+    fn from(answer: hooks::reply::ReadyAnswer) -> Self {
+        let state = match answer.outcome {
+            hooks::reply::Outcome::Completed => TaskState::Completed,
+            hooks::reply::Outcome::Failed => TaskState::Failed,
+            hooks::reply::Outcome::Rejected => TaskState::Rejected,
+            hooks::reply::Outcome::InputRequired => TaskState::InputRequired,
+            hooks::reply::Outcome::AuthRequired => TaskState::AuthRequired,
+        };
+        Self { state, parts: answer.parts, artifact: answer.artifact, metadata: answer.metadata }
+    }
+}
+
 impl From<Event> for hooks::response::Event {
     fn from(event: Event) -> Self {
         let kind = match event.kind {
@@ -203,6 +251,18 @@ impl From<ClientEvent> for hooks::client::Incoming {
     fn from(event: ClientEvent) -> Self {
         let ClientEvent { active, event, metadata } = event;
         Self { active, event, metadata }
+    }
+}
+
+impl From<VisibleCaller> for caller::Identity {
+    fn from(shown: VisibleCaller) -> Self {
+        let presence = match shown.presence {
+            Presence::Anonymous => caller::Presence::Anonymous,
+            Presence::Authenticated => caller::Presence::Authenticated,
+            Presence::Earlier => caller::Presence::Earlier,
+        };
+        let claims = shown.claims.to_json_string();
+        Self { presence, principal: shown.principal, claims, headers: shown.headers }
     }
 }
 

@@ -8,7 +8,8 @@ use super::generated::exports::annex::extension as hooks;
 use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description, Entries,
-    Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, Rejection, Rewrite, StateChange,
+    Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, OutputContent, OutputVerdict, Rejection,
+    ReplyAnswer, Rewrite, StateChange,
 };
 use crate::hook::Hook;
 
@@ -24,6 +25,8 @@ pub(crate) struct Exports {
     message: Option<hooks::message::GuestIndices>,
     state: Option<hooks::state::GuestIndices>,
     transition: Option<hooks::transition::GuestIndices>,
+    reply: Option<hooks::reply::GuestIndices>,
+    output: Option<hooks::output::GuestIndices>,
     response: Option<hooks::response::GuestIndices>,
     method: Option<hooks::method::GuestIndices>,
     client: Option<hooks::client::GuestIndices>,
@@ -41,6 +44,8 @@ impl Exports {
             message: has(Hook::Message).then(|| hooks::message::GuestIndices::new(component)).transpose()?,
             state: has(Hook::State).then(|| hooks::state::GuestIndices::new(component)).transpose()?,
             transition: has(Hook::Transition).then(|| hooks::transition::GuestIndices::new(component)).transpose()?,
+            reply: has(Hook::Reply).then(|| hooks::reply::GuestIndices::new(component)).transpose()?,
+            output: has(Hook::Output).then(|| hooks::output::GuestIndices::new(component)).transpose()?,
             response: has(Hook::Response).then(|| hooks::response::GuestIndices::new(component)).transpose()?,
             method: has(Hook::Method).then(|| hooks::method::GuestIndices::new(component)).transpose()?,
             client: has(Hook::Client).then(|| hooks::client::GuestIndices::new(component)).transpose()?,
@@ -71,6 +76,8 @@ impl Exports {
             Message: &self.message,
             State: &self.state,
             Transition: &self.transition,
+            Reply: &self.reply,
+            Output: &self.output,
             Response: &self.response,
             Method: &self.method,
             Client: &self.client,
@@ -86,6 +93,8 @@ impl Exports {
             Hook::Message => self.message.is_some(),
             Hook::State => self.state.is_some(),
             Hook::Transition => self.transition.is_some(),
+            Hook::Reply => self.reply.is_some(),
+            Hook::Output => self.output.is_some(),
             Hook::Response => self.response.is_some(),
             Hook::Method => self.method.is_some(),
             Hook::Client => self.client.is_some(),
@@ -164,6 +173,28 @@ impl Exports {
     ) -> CallResult<ChangeRuling, String> {
         let transition = found(self.transition.as_ref())?.load(&mut *store, instance)?;
         Ok(transition.call_change(store, &change.into()).await?.map(ChangeRuling::from))
+    }
+
+    pub(crate) async fn before_agent(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+        message: String,
+    ) -> CallResult<Option<ReplyAnswer>, String> {
+        let reply = found(self.reply.as_ref())?.load(&mut *store, instance)?;
+        let answered = reply.call_before_agent(store, request, &message).await?;
+        Ok(answered.map(|answer| answer.map(ReplyAnswer::from)))
+    }
+
+    pub(crate) async fn revise(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        content: OutputContent,
+    ) -> CallResult<OutputVerdict, String> {
+        let output = found(self.output.as_ref())?.load(&mut *store, instance)?;
+        Ok(output.call_revise(store, &content.into()).await?.map(OutputVerdict::from))
     }
 
     pub(crate) async fn respond(

@@ -4,7 +4,7 @@
 use wasmtime::component::{HasSelf, Resource};
 
 use super::generated::annex::extension::{
-    agent_steps, json_schema, session_state, task, task_resumption, tasks, types,
+    agent_steps, caller, json_schema, session_state, task, task_metadata, task_resumption, tasks, types,
 };
 use super::generated::wasi::clocks::wall_clock;
 use super::generated::wasi::config::store as config;
@@ -35,6 +35,12 @@ pub(crate) const OFFERS: &[Offer] = &[
     }),
     granted(GrantNeeded::AgentSteps, "annex:extension/agent-steps", |linker| {
         agent_steps::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
+    }),
+    granted(GrantNeeded::Caller, "annex:extension/caller", |linker| {
+        caller::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
+    }),
+    granted(GrantNeeded::TaskMetadata, "annex:extension/task-metadata", |linker| {
+        task_metadata::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
     }),
     free("wasi:logging/logging", |linker| logging::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     free("wasi:config/store", |linker| config::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
@@ -112,6 +118,18 @@ impl task_resumption::Host for HostState {
 impl agent_steps::Host for HostState {
     fn recorded(&mut self) -> wasmtime::Result<String> {
         Ok(self.recorded_steps())
+    }
+}
+
+impl caller::Host for HostState {
+    fn current(&mut self) -> Answer<caller::Identity, String> {
+        Ok(self.current_caller().map(caller::Identity::from))
+    }
+}
+
+impl task_metadata::Host for HostState {
+    fn set(&mut self, key: String, value: String) -> Answer<(), String> {
+        Ok(self.set_task_metadata(&key, &value))
     }
 }
 

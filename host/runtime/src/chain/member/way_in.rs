@@ -114,11 +114,7 @@ impl Member {
         // Checked first, because this error names the key.
         self.own_metadata(request)?;
         let message = rewriting::shown(request.message, parts, &extension.descriptor);
-        let limit = extension.profile.limits.input;
-        if message.len() > limit {
-            let description = format!("extension {} takes messages of at most {limit} bytes", extension.uri());
-            return Err(A2aError::invalid_field("/message", description).into());
-        }
+        self.check_message_size(&message)?;
         let checked = self
             .call(Hook::Message, async |store, component| hooks.check(store, component, seen, message).await)
             .await?;

@@ -16,7 +16,7 @@ use crate::recording::{Attention, StepResult};
 
 impl Member {
     /// True if the extension has the hook and still takes part in the turn.
-    fn takes_part_in(&self, hook: Hook) -> bool {
+    pub(super) fn takes_part_in(&self, hook: Hook) -> bool {
         self.extension.program.hooks.has(hook) && !self.is_out()
     }
 
@@ -127,7 +127,7 @@ impl Member {
 
     /// Begins a step of the recording. `is_asked` tells whether an extension needs the step. Returns `None` and begins
     /// no step if the turn is not recorded, or if neither this extension nor its shadow needs the step.
-    fn noting(
+    pub(super) fn noting(
         &self,
         is_asked: impl Fn(&Attention) -> bool,
         step: impl FnOnce(&TurnRecorder),
@@ -138,7 +138,7 @@ impl Member {
     }
 
     /// Records the result in the metrics. After a failure the member takes no further part in the turn.
-    fn settled<T>(&mut self, hook: Hook, result: Result<T, Fault>) -> Result<T, Fault> {
+    pub(super) fn settled<T>(&mut self, hook: Hook, result: Result<T, Fault>) -> Result<T, Fault> {
         let result = self.counted(hook, result);
         if let Err(fault) = &result {
             self.fail(fault);
@@ -174,11 +174,13 @@ impl Member {
 }
 
 /// Ends the step with `result`. Does nothing if no step was begun.
-fn noted<T>(
+pub(super) fn noted<T, E>(
     step: Option<Arc<TurnRecorder>>,
-    result: &Result<T, Fault>,
+    result: &Result<T, E>,
     passed: impl FnOnce(&T, &TurnRecorder) -> StepResult,
-) {
+) where
+    for<'a> StepResult: From<&'a E>,
+{
     if let Some(recorder) = step {
         recorder.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, &recorder)));
     }

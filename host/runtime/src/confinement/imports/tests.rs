@@ -9,7 +9,7 @@ use wasmtime::Engine;
 
 use super::offers;
 use crate::config::RuntimeConfig;
-use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant, SessionStateGrant, StateScope};
+use crate::confinement::grants::{CallerGrant, GrantNeeded, Grants, HttpGrant, SessionStateGrant, StateScope};
 use crate::confinement::limits::Limits;
 use crate::confinement::linker::linker;
 use crate::digest::Digest;
@@ -20,7 +20,7 @@ use crate::load::installation::Installation;
 
 /// All offered interfaces in their linked versions, with one function or resource of each. An interface with an empty
 /// name has types only.
-const PROBES: [(&str, &str); 40] = [
+const PROBES: [(&str, &str); 42] = [
     ("annex:extension/types@0.1.0", ""),
     ("annex:extension/json-schema@0.1.0", "compile"),
     ("annex:extension/session-state@0.1.0", "get"),
@@ -28,6 +28,8 @@ const PROBES: [(&str, &str); 40] = [
     ("annex:extension/tasks@0.1.0", "list"),
     ("annex:extension/task-resumption@0.1.0", "resume"),
     ("annex:extension/agent-steps@0.1.0", "recorded"),
+    ("annex:extension/caller@0.1.0", "current"),
+    ("annex:extension/task-metadata@0.1.0", "set"),
     ("wasi:logging/logging@0.1.0-draft", "log"),
     ("wasi:config/store@0.2.0-rc.1", "get"),
     ("wasi:clocks/wall-clock@0.2.12", "now"),
@@ -83,7 +85,11 @@ fn everything_granted() -> Grants {
         tasks: true,
         task_resumption: true,
         agent_steps: true,
+        caller: Some(CallerGrant::default()),
+        task_metadata: true,
         rewrite_message: true,
+        rewrite_answer: true,
+        answer: true,
     }
 }
 
@@ -99,7 +105,11 @@ fn without(grant: GrantNeeded) -> Grants {
         GrantNeeded::Tasks => grants.tasks = false,
         GrantNeeded::TaskResumption => grants.task_resumption = false,
         GrantNeeded::AgentSteps => grants.agent_steps = false,
+        GrantNeeded::Caller => grants.caller = None,
+        GrantNeeded::TaskMetadata => grants.task_metadata = false,
         GrantNeeded::RewriteMessage => grants.rewrite_message = false,
+        GrantNeeded::RewriteAnswer => grants.rewrite_answer = false,
+        GrantNeeded::Answer => grants.answer = false,
     }
     grants
 }

@@ -18,7 +18,7 @@ impl RecordedTurn {
         for step in &mut given.steps {
             step.result = StepResult::Inactive;
             // The extension's own output is not its input.
-            step.calls.retain(|call| !matches!(call, HostCall::Set { .. }));
+            step.calls.retain(|call| !matches!(call, HostCall::Set { .. } | HostCall::TaskMetadata { .. }));
             for call in &mut step.calls {
                 if let HostCall::Http { request, body, .. } = call {
                     (*request, *body) = (String::new(), Octets::Text(String::new()));

@@ -22,6 +22,7 @@ fn turn(calls: Vec<HostCall>, result: StepResult) -> RecordedTurn {
         task_id: None,
         requested: Vec::new(),
         resumed: false,
+        caller: None,
         keys: vec![KnownKey { bucket: String::new(), key: "k".to_owned(), value: None }],
         steps: vec![step],
         scopes: Vec::new(),

@@ -6,6 +6,7 @@ use annex_agent::unclosed_placeholder;
 use annex_runtime::Installed;
 use annex_telemetry::fault;
 
+use super::answers;
 use crate::app::agents;
 use crate::config::served::ServedConfig;
 use crate::config::{ConfigError, Document, Problem};
@@ -46,7 +47,7 @@ pub(super) fn warnings(path: &Path, text: &str) -> Vec<Problem> {
         );
         document.remark("agent.instruction", reason)
     });
-    warning.into_iter().collect()
+    warning.into_iter().chain(answers::warnings(&document, text)).collect()
 }
 
 /// Checks one agent: its extensions, the settings of its kind, and its card. Returns each mistake as a pair of key and

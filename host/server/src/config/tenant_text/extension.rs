@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::{
-    ActivateConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
-    KeyValueGrantConfig, LimitsConfig, OnFailureConfig, SessionStateGrantConfig,
+    ActivateConfig, CallerGrantConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
+    InstancesConfig, KeyValueGrantConfig, LimitsConfig, OnFailureConfig, ReadsConfig, SessionStateGrantConfig,
 };
 use super::lent::Admission;
 
@@ -24,6 +24,8 @@ pub(super) struct TextExtension {
     #[serde(default)]
     activate: ActivateConfig,
     allow: Option<Vec<String>>,
+    #[serde(default)]
+    reads: ReadsConfig,
     #[serde(default)]
     grants: TextGrants,
     #[serde(default)]
@@ -56,8 +58,15 @@ struct TextGrants {
     task_resumption: bool,
     #[serde(rename = "agent-steps")]
     agent_steps: bool,
+    /// What the extension sees of the caller. Claims and header fields must be lent in `[tenants]`.
+    caller: Option<CallerGrantConfig>,
+    #[serde(rename = "task-metadata")]
+    task_metadata: bool,
     #[serde(rename = "rewrite-message")]
     rewrite_message: bool,
+    #[serde(rename = "rewrite-answer")]
+    rewrite_answer: bool,
+    answer: bool,
 }
 
 /// The key `http = { allow = […], … }` of a tenant's text. It cannot allow private addresses.
@@ -95,6 +104,7 @@ impl TextExtension {
             required: self.required,
             activate: self.activate,
             allow: self.allow,
+            reads: self.reads,
             grants: self.grants.admit(&format!("{table}.grants"), admission),
             limits: self.limits,
             on_failure: self.on_failure,
@@ -137,6 +147,9 @@ impl TextGrants {
                 admission.check_most(&format!("{table}.keyvalue.{key}"), (Some(given), most));
             }
         }
+        if let Some(caller) = &self.caller {
+            admission.check_caller(&format!("{table}.caller"), caller);
+        }
         GrantsConfig {
             clock: self.clock,
             random: self.random,
@@ -148,7 +161,11 @@ impl TextGrants {
             tasks: self.tasks,
             task_resumption: self.task_resumption,
             agent_steps: self.agent_steps,
+            caller: self.caller,
+            task_metadata: self.task_metadata,
             rewrite_message: self.rewrite_message,
+            rewrite_answer: self.rewrite_answer,
+            answer: self.answer,
         }
     }
 }

@@ -7,7 +7,7 @@ use annex_egress::{AllowedDestination, Screen, ScreenConfig, SystemResolver};
 use annex_runtime::HostPattern;
 use axum::http::Uri;
 
-use super::super::{SecretConfig, StoredTenantsConfig};
+use super::super::{CallerGrantConfig, SecretConfig, StoredTenantsConfig};
 
 /// The resolver that all tenants share. A single resolver has a bounded number of threads for any number of tenants.
 static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
@@ -79,6 +79,21 @@ impl<'a> Admission<'a> {
     pub(super) fn check_most(&mut self, key: &str, (given, most): (Option<usize>, usize)) {
         if let Some(given) = given.filter(|given| *given > most) {
             self.refuse(key, format!("{given} is more than a tenant may have: at most {most}"));
+        }
+    }
+
+    /// Checks that all claims and header fields of the grant are lent. Otherwise the author of a text could read what the
+    /// operator's identity provider and proxies say about callers. `key` is the config key of the grant.
+    pub(super) fn check_caller(&mut self, key: &str, caller: &CallerGrantConfig) {
+        let Some(allowed) = self.allowed else { return };
+        if let Some(claim) = caller.claims.iter().find(|claim| !allowed.claims.contains(claim)) {
+            let reason = format!("{claim:?} is not lent; ask the operator to add it to tenants.claims of the config");
+            self.refuse(format!("{key}.claims"), reason);
+        }
+        let is_lent = |name: &String| allowed.headers.iter().any(|lent| lent.eq_ignore_ascii_case(name));
+        if let Some(name) = caller.headers.iter().find(|name| !is_lent(name)) {
+            let reason = format!("{name:?} is not lent; ask the operator to add it to tenants.headers of the config");
+            self.refuse(format!("{key}.headers"), reason);
         }
     }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use annex_upstream::UpstreamConfig;
 
 use super::super::served::ServedConfig;
-use super::super::{ActivateConfig, AgentConfig, Config, ModelConfig, SecretConfig, StoredTenantsConfig};
+use super::super::{ActivateConfig, AgentConfig, Config, ModelConfig, ReadsConfig, SecretConfig, StoredTenantsConfig};
 use super::{AdmittedTenant, MAX_TEXT_BYTES, TenantText};
 
 const DIGEST: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 fn allowed() -> StoredTenantsConfig {
     toml::from_str(
-        "hosts = [\"*.example.com\", \"127.0.0.1\"]\n[secrets]\nkey = { env = \"KEY\" }\npem = { file = \"card.pem\" }",
+        "hosts = [\"*.example.com\", \"127.0.0.1\"]\nclaims = [\"org\"]\nheaders = [\"X-Scope\"]\n[secrets]\nkey = { env = \"KEY\" }\npem = { file = \"card.pem\" }",
     )
     .expect("a table")
 }
@@ -126,7 +126,7 @@ fn what_is_lent_takes_the_place_of_its_name() {
     let extension = format!(
         "[card.signing]\nkid = \"k\"\nsecret = \"pem\"\n[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\n\
          clock = true\nsecrets = {{ S = \"key\" }}\n[[extension]]\ncomponent = \"timestamp\"\nactivate = \"always\"\n\
-         allow = [\"principal:ada\"]"
+         allow = [\"principal:ada\"]\nreads = \"active\""
     );
     let admitted = admit(&format!("{}\n[quota]\nturns = 3", text(&extension))).expect("a tenant");
     assert_eq!(admitted.quota.turns, Some(3));
@@ -137,6 +137,7 @@ fn what_is_lent_takes_the_place_of_its_name() {
     assert_eq!(first.grants.secrets.get("S"), Some(&SecretConfig::Env("KEY".to_owned())));
     assert!(first.grants.clock && second.component == "timestamp");
     assert_eq!((second.activate, second.allow), (ActivateConfig::Always, Some(vec!["principal:ada".to_owned()])));
+    assert_eq!((first.reads, second.reads), (ReadsConfig::All, ReadsConfig::Active));
 
     let upstream = upstream("card = \"https://a.example.com\"\n[agent.credentials]\nsecret = \"key\"\n");
     let AgentConfig::Upstream { upstream: agent, .. } = admit(&upstream).expect("a tenant").agent else {
@@ -209,6 +210,18 @@ fn the_entries_of_allow_are_bounded_in_all_extensions_of_a_text_together() {
     let full = extension(100).repeat(10);
     assert!(admit(&text(&full)).is_ok());
     refused(&text(&format!("{full}{}", extension(1))), &["extension.allow", "1001 is more", "at most 1000"]);
+}
+
+#[test]
+fn claims_and_header_fields_of_callers_are_shown_only_where_the_operator_lends_them() {
+    let caller = |caller: &str| {
+        text(&format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\ncaller = {caller}\n"))
+    };
+    assert!(admit(&caller("{ principal = true, claims = [\"org\"], headers = [\"x-scope\"] }")).is_ok());
+    let not_lent = "ask the operator to add it to tenants.claims";
+    refused(&caller("{ claims = [\"org\", \"salary\"] }"), &["grants.caller.claims", "\"salary\"", not_lent]);
+    let not_lent = "ask the operator to add it to tenants.headers";
+    refused(&caller("{ headers = [\"x-other\"] }"), &["grants.caller.headers", "\"x-other\"", not_lent]);
 }
 
 #[test]

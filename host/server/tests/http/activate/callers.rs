@@ -16,12 +16,12 @@ use crate::test_extension;
 /// The public half of the key that the tokens below are signed with.
 const JWKS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","alg":"EdDSA","use":"sig","x":"AqTbpYUsquZL1V1rt3k4Q_iuliwXj03QBSnRJkZ6PzA"}]}"#;
 /// A token of eve, whose claim `org` is `acme`.
-const EVE: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoiYW5uZXgiLCJleHAiOjk5OTk5OTk5OTk5LCJzdWIiOiJldmUiLCJvcmciOiJhY21lIn0.AjjPXENatXRwo_BW-QoE2AXPyrtJXMGeNe2M8b4k_s24x9sxK0OfJVtqU3-skp7G22sBGh2ZBoH0pxVrnnLwAA";
+pub(super) const EVE: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoiYW5uZXgiLCJleHAiOjk5OTk5OTk5OTk5LCJzdWIiOiJldmUiLCJvcmciOiJhY21lIn0.AjjPXENatXRwo_BW-QoE2AXPyrtJXMGeNe2M8b4k_s24x9sxK0OfJVtqU3-skp7G22sBGh2ZBoH0pxVrnnLwAA";
 /// A token of sam, whose claim `org` is `globex`.
-const SAM: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoiYW5uZXgiLCJleHAiOjk5OTk5OTk5OTk5LCJzdWIiOiJzYW0iLCJvcmciOiJnbG9iZXgifQ.-rKnAuDJPMKdrQXGqeMwWI3Qfb-2-PXBiIRgYpratZItF3lnZPgLRRogvS2T7BKm1t0DRgGy2lAtduWnX47pBA";
+pub(super) const SAM: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoiYW5uZXgiLCJleHAiOjk5OTk5OTk5OTk5LCJzdWIiOiJzYW0iLCJvcmciOiJnbG9iZXgifQ.-rKnAuDJPMKdrQXGqeMwWI3Qfb-2-PXBiIRgYpratZItF3lnZPgLRRogvS2T7BKm1t0DRgGy2lAtduWnX47pBA";
 
 /// A server that lets in the callers with the two API keys and the two tokens, and the folder of its config.
-async fn server(extensions: &str) -> (TestServer, TempDir) {
+pub(super) async fn server(extensions: &str) -> (TestServer, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     write(&folder, extensions);
     let server = TestServer::from_file(&folder.path().join("annex.toml"), None).await;
@@ -45,11 +45,11 @@ async fn change(server: &TestServer, folder: &TempDir, extensions: &str) {
     assert!(server.installer().reload().await.expect("a reload").changed);
 }
 
-fn by(key: &str) -> TestRequest<'_> {
+pub(super) fn by(key: &str) -> TestRequest<'_> {
     TestRequest { key, ..TestRequest::default() }
 }
 
-fn with(token: &str) -> TestRequest<'_> {
+pub(super) fn with(token: &str) -> TestRequest<'_> {
     TestRequest { token, ..TestRequest::default() }
 }
 
@@ -193,7 +193,7 @@ fn approval_and_timestamp(keys: &str) -> String {
 }
 
 /// The task of eve that waits, once it was approved and has ended.
-async fn approved(server: &TestServer, waits: &Reply) -> Value {
+pub(super) async fn approved(server: &TestServer, waits: &Reply) -> Value {
     let bearer = format!("Bearer {EVE}");
     let state = state_of(waits);
     let id = json!({"id": waits.task()["id"]}).to_string();

@@ -1,6 +1,6 @@
-//! The table of extensions in README.md must match the components' own descriptions.
+//! The table of extensions in `host/docs/extensions.md` must match the components' own descriptions.
 //!
-//! `UPDATE_README=1 cargo test --workspace --test http catalogue` writes the table. Its times come from `cargo bench -p
+//! `UPDATE_TABLE=1 cargo test --workspace --test http catalogue` writes the table. Its times come from `cargo bench -p
 //! annex-bench --bench catalogue`, which writes `examples/catalogue/times.json`. An extension without a measurement has
 //! a dash.
 
@@ -42,7 +42,7 @@ async fn row(runtime: &Runtime, (name, component): (&str, &Path), extension: &Ex
     let grants = if grants.is_empty() { "none".to_owned() } else { grants.into_iter().collect::<Vec<_>>().join(", ") };
     let (uri, does, hooks, size) =
         (extension.uri(), &extension.descriptor().description, hooks.join(", "), kib(extension));
-    format!("| [`{name}`](guest/{name}/spec.md) | `{uri}` | {does} | {hooks} | {grants} | {size:.0} | {time} |\n")
+    format!("| [`{name}`](../../guest/{name}/spec.md) | `{uri}` | {does} | {hooks} | {grants} | {size:.0} | {time} |\n")
 }
 
 fn kib(extension: &Extension) -> f64 {
@@ -74,25 +74,25 @@ fn cells(row: &str) -> (Vec<&str>, f64) {
 }
 
 fn check(written: &str, expected: &str) {
-    let rewrite = "run UPDATE_README=1 cargo test --workspace --test http catalogue";
-    assert_eq!(written.lines().count(), expected.lines().count(), "the README's table is out of date: {rewrite}");
+    let rewrite = "run UPDATE_TABLE=1 cargo test --workspace --test http catalogue";
+    assert_eq!(written.lines().count(), expected.lines().count(), "the table of extensions is out of date: {rewrite}");
     for (written, expected) in written.lines().zip(expected.lines()).skip(2) {
         let ((written, written_size), (expected, size)) = (cells(written), cells(expected));
-        assert_eq!(written, expected, "the README's table is out of date: {rewrite}");
+        assert_eq!(written, expected, "the table of extensions is out of date: {rewrite}");
         let difference = (written_size - size).abs();
         assert!(difference <= size * SIZE_TOLERANCE, "{expected:?} has {size} KiB, not {written_size}: {rewrite}");
     }
 }
 
 #[tokio::test]
-async fn the_table_in_the_readme_is_what_the_components_say() {
+async fn the_table_of_extensions_is_what_the_components_say() {
     let expected = format!("{HEAD}{}", rows().await);
-    let path = root("README.md");
-    let readme = fs::read_to_string(&path).expect("README.md");
-    let (before, rest) = readme.split_once(BEGIN).expect("the table's beginning");
+    let path = root("host/docs/extensions.md");
+    let page = fs::read_to_string(&path).expect("the page");
+    let (before, rest) = page.split_once(BEGIN).expect("the table's beginning");
     let (written, after) = rest.split_once(END).expect("the table's end");
-    if env::var_os("UPDATE_README").is_some() {
-        fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}")).expect("README.md is written");
+    if env::var_os("UPDATE_TABLE").is_some() {
+        fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}")).expect("the page is written");
         return;
     }
     check(written, &expected);

@@ -1,0 +1,33 @@
+//! Warnings about extensions that revise the agent's answers.
+
+use toml::{Table, Value};
+
+use crate::config::{Document, Problem};
+
+/// Finds extensions with the grant `rewrite-answer` and settings that are probably a mistake.
+pub(super) fn warnings(document: &Document<'_>, text: &str) -> Vec<Problem> {
+    // The mistakes of a text that is not TOML are reported.
+    let Ok(config) = text.parse::<Table>() else { return Vec::new() };
+    let extensions = config.get("extension").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let revising: Vec<(usize, &Value)> =
+        extensions.iter().enumerate().filter(|(_, extension)| revises_answers(extension)).collect();
+    let skipped = revising.iter().filter(|(_, extension)| setting(extension, "on_failure") == Some("skip"));
+    let skipped = skipped.filter_map(|(number, _)| {
+        let reason = "lets answers through unchanged when this extension fails; take \"reject\" if it guards answers";
+        document.remark(&format!("extension[{number}].on_failure"), reason)
+    });
+    let last_word = revising.get(1).and_then(|(number, _)| {
+        let reason = "is granted to several extensions; the first of them in this config has the last word";
+        document.remark(&format!("extension[{number}].grants.rewrite-answer"), reason)
+    });
+    skipped.chain(last_word).collect()
+}
+
+fn revises_answers(extension: &Value) -> bool {
+    let grant = extension.get("grants").and_then(|grants| grants.get("rewrite-answer"));
+    grant.and_then(Value::as_bool).unwrap_or_default()
+}
+
+fn setting<'a>(extension: &'a Value, key: &str) -> Option<&'a str> {
+    extension.get(key).and_then(Value::as_str)
+}
