@@ -12,6 +12,8 @@ use crate::tools;
 /// The URIs of the attacker. No other test uses them, so their log lines can be distinguished.
 const REJECTING: &str = "https://annex.example/hostile/decisions/v1";
 const SKIPPED: &str = "https://annex.example/hostile/decisions/v2";
+/// Reached before the CPU time is used up, on a busy machine too.
+const FEW_CALLS: &str = "host_calls = 500";
 /// The metadata key of the commands.
 const COMMAND_KEY: &str = "steering/command";
 
@@ -141,7 +143,7 @@ struct Field {
 impl Field {
     async fn open(uri: &'static str, keys: &str) -> Self {
         let attacker = format!(
-            "[[extension]]\ncomponent = {:?}\n{keys}\n{LITTLE_MEMORY}\n{GRANTS}\n[extension.parameters]\nuri = {uri:?}\n",
+            "[[extension]]\ncomponent = {:?}\n{keys}\n{LITTLE_MEMORY}\n{FEW_CALLS}\n{GRANTS}\n[extension.parameters]\nuri = {uri:?}\n",
             component("test-steering")
         );
         let extensions = format!("{attacker}{}", neighbour());
