@@ -13,17 +13,9 @@ pub(crate) fn command_for<'a>(hook: &'static str, text: Option<&'a str>) -> Comm
         "caller" => log::info(&format!("{hook}: {}", caller())),
         "set" => set(hook, RESULT_KEY, &json::string(hook)),
         "set-other" => set(hook, COMMAND_KEY, "1"),
-        // For the hook `reads`, which finds its command there.
-        "set-command" => {
-            let rest = text.and_then(|text| text.split_once(' ')).map_or("ok", |(_, rest)| rest);
-            set(hook, COMMAND_KEY, &json::string(rest));
-        }
         "set-foreign" => set(hook, "someone/else", "true"),
         "set-bad-json" => set(hook, RESULT_KEY, "{"),
-        "set-deep-json" | "set-odd-json" => {
-            let unreadable = Command::of(hook, text.and_then(|text| text.strip_prefix("set-"))).unreadable();
-            set(hook, RESULT_KEY, &unreadable);
-        }
+        "set-deep-json" | "set-odd-json" => set(hook, RESULT_KEY, &command.unreadable()),
         "set-big" => set(hook, RESULT_KEY, &json::string(&command.filler())),
         "set-many" => (0..100).for_each(|number| set(hook, RESULT_KEY, &number.to_string())),
         _ => return command,
@@ -47,18 +39,9 @@ pub(crate) fn caller() -> String {
     }
 }
 
-/// What the import of the command `name` returns while the extension is loaded.
-pub(crate) fn result_at_load(name: &str) -> String {
-    if name == "caller" { caller() } else { entry_set(RESULT_KEY, "1") }
-}
-
 fn set(hook: &str, key: &str, value: &str) {
-    log::info(&format!("{hook}: {}", entry_set(key, value)));
-}
-
-fn entry_set(key: &str, value: &str) -> String {
     match task_metadata::set(key, value) {
-        Ok(()) => "set".to_owned(),
-        Err(reason) => format!("error: {reason}"),
+        Ok(()) => log::info(&format!("{hook}: set")),
+        Err(reason) => log::info(&format!("{hook}: error: {reason}")),
     }
 }

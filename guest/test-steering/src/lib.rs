@@ -7,22 +7,19 @@
 #[expect(dead_code, reason = "the hooks of the test extension use the rest")]
 mod command;
 mod imports;
-mod live_card;
 mod output;
 mod parameters;
-mod reads;
 mod reply;
-mod steering;
 
 use std::sync::OnceLock;
 
 use annex_sdk::members::Members;
 use annex_sdk::{
-    Answer, Beginning, Descriptor, Entry, Event, EventKinds, Extension, Interruption, Json, Message, Method,
-    MethodDeclaration, Patch, Rejection, Request, Response, Rewrite, Ruling, StateChange, Transition, Waiting, json,
+    Beginning, Descriptor, Entry, Event, EventKinds, Extension, Json, Message, Patch, Rejection, Request, Response,
+    Rewrite, Ruling, StateChange, Transition, json,
 };
 
-use crate::imports::{command_for, is_done, result_at_load};
+use crate::imports::command_for;
 use crate::parameters::{Hooks, Parameters};
 
 /// The metadata key of a message's commands.
@@ -53,11 +50,8 @@ impl Extension for TestSteering {
     type Parameters = Parameters;
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
-        let command = command_for("describe", parameters.behaviour.describe.as_deref());
-        // The host keeps no log of this call, so an error tells what the import has returned.
-        if is_done(command.name) {
-            return Err(result_at_load(command.name));
-        }
+        // Also shows that imports which need a turn fail at load.
+        command_for("describe", parameters.behaviour.describe.as_deref());
         let metadata_keys =
             if parameters.owns_keys { vec![COMMAND_KEY.to_owned(), RESULT_KEY.to_owned()] } else { Vec::new() };
         Ok(Descriptor {
@@ -84,18 +78,9 @@ impl Transition for TestSteering {
         Ok(Entry::Proceed)
     }
 
-    fn change(parameters: &Parameters, change: StateChange) -> Result<Ruling, String> {
-        let command = command_for("change", told(parameters, |hooks| &hooks.change));
-        let is_told = match command.name {
-            "interrupt-wait" => change.next == "TASK_STATE_INPUT_REQUIRED",
-            "interrupt-remark" => change.next == change.current,
-            _ => false,
-        };
-        if !is_told {
-            return Ok(Ruling::Pass);
-        }
-        let text = "Send money?".to_owned();
-        Ok(Ruling::Interrupt(Interruption { waiting: Waiting::Input, text, metadata: Vec::new() }))
+    fn change(parameters: &Parameters, _: StateChange) -> Result<Ruling, String> {
+        command_for("change", told(parameters, |hooks| &hooks.change));
+        Ok(Ruling::Pass)
     }
 }
 
@@ -110,15 +95,4 @@ impl Response for TestSteering {
     }
 }
 
-impl Method for TestSteering {
-    fn methods(parameters: &Parameters) -> Result<Vec<MethodDeclaration>, String> {
-        let declared = |name: &String| MethodDeclaration::new(name.as_str(), "Answers with the caller.");
-        Ok(parameters.methods.iter().map(declared).collect())
-    }
-
-    fn call(_: &Parameters, _: Request, _: &str, _: Json) -> Result<Answer, Rejection> {
-        Ok(Answer::Value(json::string(&imports::caller())))
-    }
-}
-
-annex_sdk::export!(TestSteering: live_card, message, transition, reply, steering, output, response, reads, method);
+annex_sdk::export!(TestSteering: message, transition, reply, output, response);

@@ -37,19 +37,6 @@ struct Outcome {
     response: Option<Json>,
     /// True while the response is preliminary, and the client has not sent the result yet.
     is_pending: bool,
-    /// True if the client has sent the response, and the agent has not stored it as the model gets it.
-    is_sent: bool,
-    /// The wait before the call. `None` if the task does not wait before the call.
-    held: Option<Hold>,
-}
-
-/// The wait of a task before a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hold {
-    /// The extensions that the task has waited for.
-    pub(crate) by: Vec<String>,
-    /// The number of waits that the client knows of.
-    pub(crate) times: u32,
 }
 
 impl Conversation {
@@ -72,26 +59,6 @@ impl Conversation {
             Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
         });
         exchanges.flatten().filter(|outcome| outcome.is_pending).map(|outcome| outcome.call.clone()).collect()
-    }
-
-    /// The calls of this invocation before which the task waits.
-    pub(crate) fn held(&self, invocation: &str) -> Vec<(ToolCall, Hold)> {
-        let exchanges = self.items.iter().filter_map(|item| match item {
-            Item::Calls(exchange) if *exchange.invocation == *invocation => Some(&exchange.calls),
-            Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
-        });
-        let held = |outcome: &Outcome| Some((outcome.call.clone(), outcome.held.clone()?));
-        exchanges.flatten().filter_map(held).collect()
-    }
-
-    /// The calls of this invocation with the results that the client has sent, and that no extension was asked about.
-    pub(crate) fn sent(&self, invocation: &str) -> Vec<(ToolCall, Json)> {
-        let exchanges = self.items.iter().filter_map(|item| match item {
-            Item::Calls(exchange) if *exchange.invocation == *invocation => Some(&exchange.calls),
-            Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
-        });
-        let sent = exchanges.flatten().filter(|outcome| outcome.is_sent);
-        sent.filter_map(|outcome| Some((outcome.call.clone(), outcome.response.clone()?))).collect()
     }
 
     /// The ids of all calls, pending ones included.
@@ -130,23 +97,10 @@ impl Conversation {
         let mut said = Vec::new();
         for part in &event.parts {
             match call_part::read(part) {
-                Some(CallPart::Call { call, held_by }) => {
-                    let held = held_by.map(|by| Hold { by: vec![by], times: 0 });
-                    calls.push(Outcome { call, response: None, is_pending: false, is_sent: false, held });
-                }
+                Some(CallPart::Call(call)) => calls.push(Outcome { call, response: None, is_pending: false }),
                 Some(CallPart::Response { result, is_pending }) => {
-                    self.take_response(&event.invocation_id, result, is_pending);
-                }
-                Some(CallPart::Waited { id, arguments, by, times }) => {
-                    let found = self.find(&event.invocation_id, &id).map(|(_, outcome)| outcome);
-                    if let Some(outcome) = found.filter(|outcome| outcome.held.is_some()) {
-                        (outcome.held, outcome.call.arguments) = (Some(Hold { by, times }), arguments);
-                    }
-                }
-                Some(CallPart::Released { id, arguments }) => {
-                    if let Some((index, outcome)) = self.find(&event.invocation_id, &id) {
-                        (outcome.held, outcome.call.arguments) = (None, arguments);
-                        self.move_behind(index);
+                    if let Some((_, outcome)) = self.find(&event.invocation_id, &result.id) {
+                        (outcome.response, outcome.is_pending) = (Some(result.response), is_pending);
                     }
                 }
                 None => said.push(part),
@@ -160,21 +114,6 @@ impl Conversation {
         }
     }
 
-    fn take_response(&mut self, invocation: &str, result: ToolResult, is_pending: bool) {
-        let Some((index, outcome)) = self.find(invocation, &result.id) else { return };
-        (outcome.response, outcome.is_pending, outcome.is_sent) = (Some(result.response), is_pending, false);
-        if outcome.held.take().is_some() {
-            self.move_behind(index);
-        }
-    }
-
-    /// Moves calls behind all later messages. Models require a call directly before its result, and the latest text
-    /// last.
-    fn move_behind(&mut self, index: usize) {
-        let exchange = self.items.remove(index);
-        self.items.push(exchange);
-    }
-
     /// Stores the result in `part` if it belongs to a pending call, and returns true. Otherwise changes nothing and returns
     /// false. The call is moved behind all later messages, so that its result is the latest turn.
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
@@ -184,8 +123,10 @@ impl Conversation {
         if !outcome.is_pending {
             return false;
         }
-        (outcome.response, outcome.is_pending, outcome.is_sent) = (Some(result.response), false, true);
-        self.move_behind(index);
+        (outcome.response, outcome.is_pending) = (Some(result.response), false);
+        // Models require a call directly before its result, and the latest text last.
+        let exchange = self.items.remove(index);
+        self.items.push(exchange);
         true
     }
 
@@ -208,21 +149,14 @@ impl Exchange {
         let result_of = |outcome: &Outcome| ToolResult {
             id: outcome.call.id.clone(),
             name: outcome.call.name.clone(),
-            response: outcome.response.clone().unwrap_or_else(|| call_part::error(outcome.unknown())),
+            response: outcome
+                .response
+                .clone()
+                .unwrap_or_else(|| call_part::error("the call was broken off, and its outcome is unknown")),
         };
         let results = self.calls.iter().map(result_of).collect();
         let calls = self.calls.into_iter().map(|outcome| outcome.call).collect();
         [Turn::Agent { text: self.text, calls }, Turn::Tools(results)]
-    }
-}
-
-impl Outcome {
-    /// Why the call has no result.
-    fn unknown(&self) -> &'static str {
-        match self.held {
-            Some(_) => "the call waits for a decision, and was not made",
-            None => "the call was broken off, and its outcome is unknown",
-        }
     }
 }
 
@@ -249,99 +183,5 @@ fn text_of(part: &Part) -> Option<&str> {
         PartContent::Data(json) => Some(json.get()),
         // URLs are not fetched here, because the client chooses their targets.
         PartContent::Raw(_) | PartContent::Url(_) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use annex_conversation::{Event, StateDelta};
-    use annex_protocol::{Json, Part};
-
-    use super::{Conversation, Hold};
-    use crate::call_part;
-    use crate::model::{ToolCall, ToolResult, Turn};
-
-    fn call(arguments: &str) -> ToolCall {
-        let arguments = Json::parse(arguments.to_owned()).expect("JSON");
-        ToolCall { id: "call-1".to_owned(), name: "sum".to_owned(), arguments, signatures: Vec::new() }
-    }
-
-    fn agent(part: Part) -> Arc<Event> {
-        Arc::new(Event::new("agent", "t", vec![part], StateDelta::new()))
-    }
-
-    fn user(part: Part) -> Arc<Event> {
-        Arc::new(Event::of_user("t", vec![part], StateDelta::new()))
-    }
-
-    fn result() -> Part {
-        let response = Json::parse("1".to_owned()).expect("JSON");
-        call_part::response(&ToolResult { id: "call-1".to_owned(), name: "sum".to_owned(), response }, false)
-    }
-
-    fn held(events: &[Arc<Event>]) -> Vec<(ToolCall, Hold)> {
-        Conversation::of(events).held("t")
-    }
-
-    #[test]
-    fn a_held_call_is_released_once_with_the_arguments_that_were_shown() {
-        let guard = || vec!["urn:guard".to_owned()];
-        let hold = |times| Hold { by: guard(), times };
-        let mut events = vec![user(Part::text("add")), agent(call_part::held(&call(r#"{"a":1}"#), "urn:guard"))];
-        assert_eq!(held(&events), [(call(r#"{"a":1}"#), hold(0))]);
-        assert!(Conversation::of(&events).held("another task").is_empty());
-        events.push(agent(call_part::waited(&call(r#"{"a":2}"#), guard(), 1)));
-        assert_eq!(held(&events), [(call(r#"{"a":2}"#), hold(1))]);
-        // What a client sends in the form of a note or a result is text.
-        for part in [call_part::released(&call(r#"{"a":9}"#)), result()] {
-            events.push(user(part));
-            assert_eq!(held(&events), [(call(r#"{"a":2}"#), hold(1))]);
-        }
-        events.push(agent(call_part::released(&call(r#"{"a":2}"#))));
-        assert!(held(&events).is_empty());
-        // A crash here leaves a call whose outcome nobody knows.
-        let turns = Conversation::of(&events).into_turns();
-        let Some(Turn::Tools(results)) = turns.last() else { unreachable!("{turns:?}") };
-        assert!(results[0].response.get().contains("outcome is unknown"), "{results:?}");
-        events.push(agent(result()));
-        let turns = Conversation::of(&events).into_turns();
-        let Some([Turn::Agent { calls, .. }, Turn::Tools(results)]) = turns.last_chunk::<2>() else {
-            unreachable!("{turns:?}")
-        };
-        assert_eq!((calls.as_slice(), results[0].response.get()), (&[call(r#"{"a":2}"#)][..], "1"));
-    }
-
-    #[test]
-    fn a_result_that_the_client_sends_is_asked_about_until_the_agent_has_stored_it() {
-        let pending = agent(call_part::call(&call("{}"), true));
-        let preliminary =
-            ToolResult { id: "call-1".to_owned(), name: "sum".to_owned(), response: Json::string("later") };
-        let mut events = vec![pending, agent(call_part::response(&preliminary, true))];
-        let sent = |events: &[Arc<Event>]| Conversation::of(events).sent("t").len();
-        assert_eq!(sent(&events), 0);
-        events.push(user(result()));
-        assert_eq!((sent(&events), Conversation::of(&events).sent("another task").len()), (1, 0));
-        events.push(agent(result()));
-        assert_eq!(sent(&events), 0);
-    }
-
-    #[test]
-    fn a_call_that_is_denied_after_a_wait_stands_behind_the_message_of_the_client() {
-        let events = [
-            user(Part::text("add")),
-            agent(call_part::held(&call("{}"), "urn:guard")),
-            user(Part::text("no")),
-            agent(result()),
-        ];
-        assert!(held(&events).is_empty());
-        let turns = Conversation::of(&events).into_turns();
-        let kinds = turns.iter().map(|turn| match turn {
-            Turn::User(text) => text.as_str(),
-            Turn::Agent { .. } => "calls",
-            Turn::Tools(_) => "results",
-        });
-        assert_eq!(kinds.collect::<Vec<_>>(), ["add", "no", "calls", "results"]);
     }
 }

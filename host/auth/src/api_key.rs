@@ -1,5 +1,6 @@
 //! API keys. This server stores only the digests of keys, never the keys.
 
+use std::env::VarError;
 use std::path::Path;
 
 use annex_files::Purpose;
@@ -10,6 +11,7 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::ConstantTimeEq;
 
 use crate::config::{ApiKeyConfig, ApiKeyHeaderConfig};
+use crate::error::VariableError;
 use crate::{AuthConfigError, principal};
 
 const MIN_KEY_BYTES: usize = 16;
@@ -17,8 +19,7 @@ const MAX_KEY_BYTES: usize = 1024;
 /// The maximum size of a key file, in bytes.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
-/// A SHA-256 digest.
-pub(crate) type Digest = [u8; SHA256_OUTPUT_LEN];
+type Digest = [u8; SHA256_OUTPUT_LEN];
 
 pub(crate) struct ApiKeys {
     pub(crate) header: HeaderName,
@@ -88,7 +89,10 @@ fn from_environment(principal: &str, variable: &str) -> Result<Secret, AuthConfi
     std::env::var(variable).map(Secret::new).map_err(|error| AuthConfigError::KeyVariable {
         principal: principal.to_owned(),
         variable: variable.to_owned(),
-        reason: error.into(),
+        reason: match error {
+            VarError::NotPresent => VariableError::Absent,
+            VarError::NotUnicode(_) => VariableError::NotUnicode,
+        },
     })
 }
 
@@ -109,7 +113,7 @@ fn digest_of(principal: &str, key: &Secret) -> Result<Digest, AuthConfigError> {
     Ok(sha256(key))
 }
 
-pub(crate) fn sha256(bytes: &[u8]) -> Digest {
+fn sha256(bytes: &[u8]) -> Digest {
     let mut array = [0; SHA256_OUTPUT_LEN];
     array.copy_from_slice(digest(&SHA256, bytes).as_ref());
     array

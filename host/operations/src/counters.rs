@@ -1,4 +1,5 @@
-//! Counters for operators: messages by reception, turns by end and duration, and the durations of agents' calls.
+//! Counters for operators: messages by what the server did with them, turns by end and duration, and the durations of
+//! agents' calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use annex_agent::CallTimes;
 use annex_protocol::{A2aError, TaskState};
 use annex_telemetry::{Distribution, Histogram};
 
-/// The way in which the server received a message.
+/// What the server did with a message.
 #[derive(Clone, Copy)]
 pub enum Reception {
     /// A turn began.
@@ -47,7 +48,7 @@ impl From<&A2aError> for Reception {
     }
 }
 
-/// The end of a turn.
+/// How a turn ended.
 #[derive(Clone, Copy)]
 pub enum TurnEnd {
     Completed,

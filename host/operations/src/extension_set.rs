@@ -12,7 +12,7 @@ pub struct ExtensionSet {
     pub number: u64,
     /// The extensions.
     pub installed: Installed,
-    /// The extensions that a remote agent handles itself. The installed extensions are not among them.
+    /// The extensions that a remote agent handles itself. None of them is installed here.
     pub passed_on: Vec<AgentExtension>,
     /// The card for authenticated callers, which declares the extensions.
     pub extended_card: Option<Arc<AgentCard>>,
@@ -47,12 +47,11 @@ impl ExtensionSets {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
     }
 
-    /// The last set, if its extensions concern readers of tasks: they limit the readers of their metadata, or have the hook
-    /// `reads`. Tasks are read also while no request may use the set, but the extensions of the set do not run then.
-    pub(crate) fn for_readers(&self) -> Option<Arc<ExtensionSet>> {
+    /// The last set, if an extension of the set limits the readers of its metadata. Reads of tasks run no extension, so they
+    /// use the set also while no request may use it.
+    pub(crate) fn limiting_readers(&self) -> Option<Arc<ExtensionSet>> {
         let last = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        let installed = &last.installed;
-        (installed.limits_readers() || installed.shows_tasks()).then(|| Arc::clone(&last))
+        last.installed.limits_readers().then(|| Arc::clone(&last))
     }
 
     /// The current set, for a new request.

@@ -17,7 +17,7 @@ pub enum OnLostTurn {
     Follow,
 }
 
-/// The data that the store keeps as JSON with a turn that has begun.
+/// What is stored as JSON with a turn that has begun.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,
@@ -26,17 +26,14 @@ pub(crate) struct StoredTurn {
     pub(crate) requested: Vec<ExtensionUri>,
 }
 
-/// The data that the store keeps as JSON with a waiting turn: the request without its push config. The store keeps the
-/// push config with the task.
+/// What is stored as JSON with a waiting turn: the request without its push config. The push config is stored with the
+/// task.
 #[derive(Debug, Serialize)]
 pub(crate) struct RequestToStore<'a> {
     pub(crate) requested: &'a [ExtensionUri],
     pub(crate) message: &'a Message,
     pub(crate) metadata: &'a Metadata,
     pub(crate) accepted_output_modes: &'a [String],
-    /// The question of the task when the message came. `None` for a new task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) asked: Option<u64>,
 }
 
 /// A stored [`RequestToStore`], as another process reads it.
@@ -46,14 +43,12 @@ pub(crate) struct StoredRequest {
     message: Message,
     metadata: Metadata,
     accepted_output_modes: Vec<String>,
-    #[serde(default)]
-    pub(crate) asked: Option<u64>,
 }
 
 impl StoredRequest {
     /// The request of the client, and the URIs that activate the extensions of the turn.
     pub(crate) fn into_request(self) -> (SendMessageRequest, Vec<ExtensionUri>) {
-        let Self { requested, message, metadata, accepted_output_modes, asked: _ } = self;
+        let Self { requested, message, metadata, accepted_output_modes } = self;
         let configuration = SendMessageConfiguration { accepted_output_modes, ..SendMessageConfiguration::default() };
         (SendMessageRequest { message, metadata, configuration, ..SendMessageRequest::default() }, requested)
     }

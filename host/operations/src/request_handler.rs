@@ -9,7 +9,7 @@ use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentCard, TaskId};
 use annex_telemetry::{Request, of_request};
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 use crate::answer::{self, EventStream, Until};
 use crate::extension_set::ExtensionSets;
@@ -47,24 +47,26 @@ pub struct RequestHandler {
 }
 
 impl RequestHandler {
-    /// Counts a request for the tenant and for the caller. Called before any work for the request.
+    /// Counts a request for the tenant. Called before any work for the request.
     ///
     /// # Errors
     /// [`A2aError::QuotaExceeded`].
-    pub fn admit(&self, principal: &str) -> Result<(), A2aError> {
-        self.used.as_ref().map_or(Ok(()), |used| used.admit(principal))
+    pub fn admit(&self) -> Result<(), A2aError> {
+        self.used.as_ref().map_or(Ok(()), |used| used.admit())
     }
 
-    /// Copies the header fields of a request that the agent or an extension may see. If the agent is remote, these are all
-    /// fields. Otherwise they are the fields that the grants of extensions name. The field `key_header`, which carries API
-    /// keys, is never among them: a grant may be older than the config that names the field. `None` if nobody may see any.
-    pub fn visible_headers(&self, headers: &HeaderMap, key_header: Option<&HeaderName>) -> Option<Arc<HeaderMap>> {
+    /// Copies the header fields of a request that the agent or an extension may see: for a remote agent all of them, and
+    /// otherwise those that the grants of extensions name. `None` if nobody may see any.
+    pub fn visible_headers(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
         if self.agent_is_remote {
-            return Some(Arc::new(without(headers.clone(), key_header)));
+            return Some(Arc::new(headers.clone()));
         }
         // Without a current set the request is refused later.
         let extensions = self.extensions.current().ok()?;
-        let fields = without(named(headers, extensions.installed.shown_headers()), key_header);
+        let names = extensions.installed.shown_headers();
+        let fields =
+            names.iter().flat_map(move |name| headers.get_all(name).into_iter().map(move |value| (name, value)));
+        let fields: HeaderMap = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
         Some(fields).filter(|fields| !fields.is_empty()).map(Arc::new)
     }
 
@@ -101,11 +103,8 @@ impl RequestHandler {
     }
 
     /// Calls [`TenantUse::check_work`], if the tenant has a quota.
-    pub(crate) async fn check_work(&self, principal: &str) -> Result<(), A2aError> {
-        match &self.used {
-            Some(used) => used.check_work(principal).await,
-            None => Ok(()),
-        }
+    pub(crate) fn check_work(&self) -> Result<(), A2aError> {
+        self.used.as_ref().map_or(Ok(()), |used| used.check_work())
     }
 
     /// Calls [`TenantUse::check_new_session`], if the tenant has a quota.
@@ -131,17 +130,11 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// Makes `steps` count tokens and CPU time for the tenant and for the caller. The CPU time of extensions in the current
-    /// request counts for the caller too.
-    pub(crate) fn counted(&self, steps: Steps, principal: &str) -> Steps {
-        let steps = steps.timed_in(Arc::clone(&self.process.counters.calls));
-        let Some(used) = &self.used else { return steps };
-        let caller = used.caller(principal);
-        if let Some(caller) = &caller {
-            // A turn without a request was not admitted, so its extensions are charged from here on.
-            caller.charge_request();
-        }
-        steps.counting_in(Some(used.tokens(caller.as_deref()))).taking_time_of(Some(used.cpu(caller)))
+    /// Makes `steps` count tokens and CPU time for the tenant.
+    pub(crate) fn counted(&self, steps: Steps) -> Steps {
+        let used = self.used.as_ref();
+        let steps = steps.counting_in(used.map(|used| used.tokens())).taking_time_of(used.map(|used| used.cpu()));
+        steps.timed_in(Arc::clone(&self.process.counters.calls))
     }
 
     /// Performs GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller is authenticated, because a server without
@@ -152,38 +145,5 @@ impl RequestHandler {
     pub(crate) fn get_extended_agent_card(&self) -> Result<Arc<AgentCard>, A2aError> {
         let reason = "this agent has no extended card; the public one is all there is".to_owned();
         self.extensions.current()?.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
-    }
-}
-
-/// The fields with these names.
-fn named(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
-    let fields = names.iter().flat_map(|name| headers.get_all(name).into_iter().map(move |value| (name, value)));
-    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-fn without(mut headers: HeaderMap, key_header: Option<&HeaderName>) -> HeaderMap {
-    if let Some(name) = key_header {
-        headers.remove(name);
-    }
-    headers
-}
-
-#[cfg(test)]
-mod tests {
-    use http::{HeaderMap, HeaderName, HeaderValue};
-
-    use super::{named, without};
-
-    #[test]
-    fn the_field_of_api_keys_is_removed_although_a_grant_names_it() {
-        let names = ["x-scope", "x-client"].map(HeaderName::from_static);
-        let mut headers = HeaderMap::new();
-        for name in ["x-scope", "x-client", "x-client", "x-other"] {
-            headers.append(name, HeaderValue::from_static("value"));
-        }
-        assert_eq!(named(&headers, &names).len(), 3);
-        let [scope, client] = &names;
-        let visible = without(named(&headers, &names), Some(client));
-        assert_eq!(visible.keys().collect::<Vec<_>>(), [scope]);
     }
 }

@@ -28,7 +28,7 @@ pub struct ExtensionViews {
     pub lister: Lister,
 }
 
-/// The data of a turn that its extensions may see.
+/// What the extensions of a turn may see of it.
 #[derive(Clone, Copy)]
 pub(crate) struct VisibleTurn<'a> {
     pub(crate) conversation: &'a Conversation,

@@ -8,7 +8,7 @@ use annex_protocol::{A2aError, ExtensionUri};
 use uuid::Uuid;
 
 use crate::confinement::grants::GrantNeeded;
-use crate::confinement::limits::{LimitReached, MAX_HELD_ARTIFACTS, MAX_HELD_CHUNKS};
+use crate::confinement::limits::LimitReached;
 use crate::digest::Digest;
 use crate::hook::Hook;
 use crate::load::source::Source;
@@ -62,9 +62,6 @@ pub enum LoadError {
         /// Name of the export.
         name: String,
     },
-    /// The component exports both `card` and `live-card`.
-    #[error("the component exports both card and live-card, which declare the same entry; export one of them")]
-    TwoCards,
     /// The component imports an interface that this host does not offer.
     #[error("the component imports {name}, which this host does not offer")]
     UnknownImport {
@@ -399,15 +396,6 @@ pub enum Fault {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The extension would hold back more chunks of the answer than it may.
-    #[error(
-        "extension {uri} would hold back too much: at most limits.input_bytes, {MAX_HELD_ARTIFACTS} artifacts, and \
-         {MAX_HELD_CHUNKS} chunks of each"
-    )]
-    HoldsTooMuch {
-        /// The extension.
-        uri: ExtensionUri,
-    },
 }
 
 /// Maximum length of [`Fault::text`], in bytes.
@@ -436,8 +424,7 @@ impl Fault {
             | Self::Overloaded { uri }
             | Self::Busy { uri, .. }
             | Self::Quarantined { uri, .. }
-            | Self::EventTooLarge { uri, .. }
-            | Self::HoldsTooMuch { uri } => uri,
+            | Self::EventTooLarge { uri, .. } => uri,
         }
     }
 
@@ -449,22 +436,19 @@ impl Fault {
             | Self::LimitReached { error_id, .. }
             | Self::Failed { error_id, .. }
             | Self::BrokeContract { error_id, .. } => Some(*error_id),
-            Self::Overloaded { .. }
-            | Self::Busy { .. }
-            | Self::Quarantined { .. }
-            | Self::EventTooLarge { .. }
-            | Self::HoldsTooMuch { .. } => None,
+            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => None,
         }
     }
 
-    /// True if the guest caused the failure. False for an overload of the host, and for an answer of the agent that is
+    /// True if the guest caused the failure. False for an overload of the host, and for an event of the agent that is
     /// too large.
     pub(crate) fn is_of_guest(&self) -> bool {
         match self {
             Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,
-            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } => false,
-            // The agent produced the events.
-            Self::EventTooLarge { .. } | Self::HoldsTooMuch { .. } => false,
+            // The agent produced the event.
+            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => {
+                false
+            }
         }
     }
 }

@@ -40,7 +40,6 @@ use crate::admin::{Admin, AdminParts};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::{Config, PushConfig};
-use crate::connections::network::Network;
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
 use crate::installation::watch::FileWatcher;
@@ -188,19 +187,17 @@ impl App {
         &self.tenants
     }
 
-    /// Authenticates a caller in `network` (A2A 1.0 section 7.4).
+    /// Authenticates the caller (A2A 1.0 section 7.4).
     ///
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while the identity provider is unavailable.
-    pub(crate) async fn identify(&self, headers: &HeaderMap, network: Network) -> Result<Identity, A2aError> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
         // Without [auth] only the ids of tasks and contexts separate clients (`docs/decisions/server.md`).
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
-        let authenticator = authentication.current();
-        match authenticator.authenticate(headers, network.part()).await {
+        match authentication.current().authenticate(headers).await {
             // `Tenants::serving` sets the tenant, which the request names later.
             Ok(Principal { id, claims, .. }) => {
-                let key_header = authenticator.key_header().cloned();
-                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims, key_header })
+                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims })
             }
             // The credentials cannot be verified at the moment, so the client should try again.
             Err(AuthError::Unavailable) => {

@@ -86,8 +86,8 @@ impl<'a> Operations<'a> {
         if let Some(tenant) = tenant {
             tenant.clone_into(&mut call.owner.tenant);
         }
-        handler.admit(&call.owner.principal)?;
-        let headers = handler.visible_headers(self.headers, call.key_header.as_ref());
+        handler.admit()?;
+        let headers = handler.visible_headers(self.headers);
         Ok((handler, call.with_headers(headers)))
     }
 

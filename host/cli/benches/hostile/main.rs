@@ -8,7 +8,6 @@
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 mod attacks;
-mod decisions;
 mod http;
 mod neighbour;
 mod peer;

@@ -1,7 +1,6 @@
 //! The `annex` command as a user meets it: arguments in; standard output, standard error and the exit code out.
 #![cfg(test)]
 
-mod approvals;
 mod authoring;
 mod chat;
 mod check;
@@ -40,7 +39,6 @@ mod sessions;
 mod shared_stores;
 #[path = "../../../conversation/tests/contract/statement_counter.rs"]
 mod statement_counter;
-mod steering;
 mod stopped;
 mod stopping;
 mod strangers;

@@ -83,7 +83,11 @@ impl RequestHandler {
             if !continues {
                 self.process.tasks.remove(&record);
             }
-            return Err(Box::new(Refused { entered, error: not_stored(error, &record, continues) }));
+            let error = match error {
+                AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
+                error => fault::of_append(error),
+            };
+            return Err(Box::new(Refused { entered, error }));
         }
         if let Some(claim) = entered.claim.take() {
             claim.settle();
@@ -96,12 +100,11 @@ impl RequestHandler {
             (false, false) => Stage::Opening { client },
         };
         let push_config = incoming.request.configuration.task_push_notification_config;
-        let (is_revised, is_steered) = (chain.rewrites_answers(), chain.steers_steps());
+        let is_revised = chain.rewrites_answers();
         let turn = Turn {
             is_followed: incoming.operation == STREAMING || push_config.is_some() || continues,
             _permit: permit,
             shown: is_revised.then(Box::default),
-            relays: false,
             chain,
             requested: incoming.lasting,
             context: TurnContext {
@@ -114,7 +117,6 @@ impl RequestHandler {
                 cancel,
                 remote: remote.map(Arc::new),
                 is_revised,
-                is_steered,
             },
             turn_task: incoming.turn_task,
             stage,
@@ -213,13 +215,5 @@ impl Begun {
     /// The task of the turn.
     pub(crate) fn record(&self) -> &Arc<TaskRecord> {
         &self.turn.record
-    }
-}
-
-/// The error for a message that was not stored. `continues` tells whether the client named the task.
-fn not_stored(error: AppendError, record: &TaskRecord, continues: bool) -> A2aError {
-    match error {
-        AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
-        error => fault::of_append(error),
     }
 }

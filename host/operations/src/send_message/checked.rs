@@ -11,7 +11,6 @@ use annex_runtime::{Extension, Installed};
 
 use crate::activation::{self, Occasion};
 use crate::extension_set::ExtensionSet;
-use crate::fault;
 use crate::request_handler::RequestHandler;
 use crate::send_message::incoming::Incoming;
 use crate::send_message::request_check;
@@ -34,8 +33,8 @@ impl RequestHandler {
         request: SendMessageRequest,
     ) -> Result<Checked, A2aError> {
         request_check::check(&request)?;
-        // This check needs a query only for the first message of a caller on a day, so it comes before the other queries.
-        self.check_work(&call.owner.principal).await?;
+        // This check needs no query, so it comes before those of the store.
+        self.check_work()?;
         // One set is used for the whole request, so that a concurrent change is seen as a whole or not at all.
         let extensions = self.extensions.current()?;
         let record = self.record_of(call, &request.message).await;
@@ -54,7 +53,7 @@ impl RequestHandler {
         }
         self.check_push(&request).await?;
         let mut incoming = self.incoming(call, operation, request, record?)?;
-        incoming.steps = self.counted(steps_for(&active), &call.owner.principal);
+        incoming.steps = self.counted(steps_for(&active));
         incoming.lasting = activation::to_ask_again(&call.requested, &extensions.passed_on, &active);
         self.input_modes.check(&incoming.request.message)?;
         // A named context may already have a conversation. That is known once the conversation is read.
@@ -71,12 +70,7 @@ impl RequestHandler {
         message: &Message,
     ) -> Result<Option<Arc<TaskRecord>>, A2aError> {
         let Some(task_id) = &message.task_id else { return Ok(None) };
-        let record = self.process.tasks.open(&call.owner, task_id).await?;
-        // The entries of another process do not say which extension has interrupted the task. The task in the store does.
-        if self.process.tasks.process().is_shared() && !record.is_running() {
-            record.refresh_all().await.map_err(fault::of_store)?;
-        }
-        Ok(Some(record))
+        self.process.tasks.open(&call.owner, task_id).await.map(Some)
     }
 
     /// Checks that the message leaves room in its task for an answer.

@@ -11,7 +11,6 @@ use tracing::field::display;
 
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
-use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 use crate::views::VisibleTurn;
 use crate::views::turn_task::TurnTask;
@@ -27,9 +26,6 @@ pub(crate) struct Incoming {
     pub(crate) task_id: TaskId,
     /// The task that the message continues. `None` for a new task.
     pub(crate) record: Option<Arc<TaskRecord>>,
-    /// The question of the task when the message came: the result of [`Tasks::question`]. `None` for a new task, and for a
-    /// turn without a new message.
-    pub(crate) asked: Option<u64>,
     /// True if this server has just made the context id. No other client can know such a context.
     pub(crate) is_new: bool,
     /// How this turn starts if it has no message of the client and uses the last message of the task again. `None` for a turn
@@ -71,7 +67,6 @@ impl RequestHandler {
                     turn_task: TurnTask::new(task_id.clone(), context_id),
                     task_id,
                     record: None,
-                    asked: None,
                     is_new,
                     again: None,
                     steps: Steps::default(),
@@ -94,10 +89,9 @@ impl RequestHandler {
         let message = snapshot.history.iter().rev().find(is_users).cloned();
         let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
-        let steps = self.counted(Steps::default(), &call.owner.principal);
-        let lasting = call.requested.clone();
+        let (lasting, steps) = (call.requested.clone(), self.counted(Steps::default()));
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(record));
-        Ok(Incoming { again: Some(starts), asked: None, lasting, steps, ..incoming })
+        Ok(Incoming { again: Some(starts), lasting, steps, ..incoming })
     }
 }
 
@@ -112,10 +106,9 @@ impl Incoming {
         let turn_task = TurnTask::new(task_id.clone(), key.context.clone());
         let snapshot = record.snapshot();
         turn_task.show(snapshot.state(), snapshot.status_at());
-        let asked = Some(Tasks::question(&record));
         let (record, is_new, again, steps) = (Some(record), false, None, Steps::default());
         let lasting = Vec::new();
-        Self { call, lasting, operation, request, key, task_id, record, asked, is_new, again, turn_task, steps }
+        Self { call, lasting, operation, request, key, task_id, record, is_new, again, turn_task, steps }
     }
 
     pub(crate) fn context_id(&self) -> &ContextId {
@@ -144,7 +137,7 @@ impl Incoming {
         }
     }
 
-    /// The data of the turn that its extensions may see.
+    /// What the extensions of the turn may see of it.
     pub(crate) fn visible<'a>(&'a self, conversation: &'a Conversation) -> VisibleTurn<'a> {
         VisibleTurn { conversation, task: &self.turn_task, steps: &self.steps }
     }

@@ -11,12 +11,10 @@ use annex_protocol::Secret;
 
 mod caller;
 mod http;
-mod live_card;
 mod session_state;
 
 pub use caller::CallerGrant;
 pub use http::{HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost};
-pub use live_card::LiveCardGrant;
 pub use session_state::{SessionStateGrant, StateScope};
 
 /// The grants of an installed extension.
@@ -42,8 +40,6 @@ pub struct Grants {
     pub task_resumption: bool,
     /// Reading the agent's steps in the turn.
     pub agent_steps: bool,
-    /// Steering the calls of the model and of tools in the hook `steering`. This grant has no import.
-    pub steering: bool,
     /// Reading who calls. `None` denies it.
     pub caller: Option<CallerGrant>,
     /// Setting metadata of the turn's task.
@@ -54,10 +50,6 @@ pub struct Grants {
     pub rewrite_answer: bool,
     /// Answering in place of the agent in the hook `reply`. This grant has no import.
     pub answer: bool,
-    /// Deciding in the hook `reads` what readers of tasks are shown. This grant has no import.
-    pub reads: bool,
-    /// Changing the entry on the card in the hook `live-card`. `None` denies it. This grant has no import.
-    pub live_card: Option<LiveCardGrant>,
 }
 
 impl Grants {
@@ -99,14 +91,11 @@ impl Grants {
             GrantNeeded::Tasks => self.tasks,
             GrantNeeded::TaskResumption => self.task_resumption,
             GrantNeeded::AgentSteps => self.agent_steps,
-            GrantNeeded::Steering => self.steering,
             GrantNeeded::Caller => self.caller.is_some(),
             GrantNeeded::TaskMetadata => self.task_metadata,
             GrantNeeded::RewriteMessage => self.rewrite_message,
             GrantNeeded::RewriteAnswer => self.rewrite_answer,
             GrantNeeded::Answer => self.answer,
-            GrantNeeded::Reads => self.reads,
-            GrantNeeded::LiveCard => self.live_card.is_some(),
         }
     }
 }
@@ -134,8 +123,6 @@ pub enum GrantNeeded {
     TaskResumption,
     /// Reading the agent's steps.
     AgentSteps,
-    /// Steering the calls of the model and of tools.
-    Steering,
     /// Reading who calls.
     Caller,
     /// Setting metadata of the turn's task.
@@ -146,15 +133,11 @@ pub enum GrantNeeded {
     RewriteAnswer,
     /// Answering in place of the agent.
     Answer,
-    /// Deciding what readers of tasks are shown.
-    Reads,
-    /// Changing the entry on the card.
-    LiveCard,
 }
 
 impl GrantNeeded {
     /// All grants.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 17] = [
         Self::Clock,
         Self::Random,
         Self::Http,
@@ -167,14 +150,11 @@ impl GrantNeeded {
         Self::Tasks,
         Self::TaskResumption,
         Self::AgentSteps,
-        Self::Steering,
         Self::Caller,
         Self::TaskMetadata,
         Self::RewriteMessage,
         Self::RewriteAnswer,
         Self::Answer,
-        Self::Reads,
-        Self::LiveCard,
     ];
 
     /// Name in a descriptor, such as `agent-steps`.
@@ -194,14 +174,11 @@ impl GrantNeeded {
             Self::Tasks => "tasks",
             Self::TaskResumption => "task-resumption",
             Self::AgentSteps => "agent-steps",
-            Self::Steering => "agent-steps.steer",
             Self::Caller => "caller",
             Self::TaskMetadata => "task-metadata",
             Self::RewriteMessage => "rewrite-message",
             Self::RewriteAnswer => "rewrite-answer",
             Self::Answer => "answer",
-            Self::Reads => "reads",
-            Self::LiveCard => "live-card",
         }
     }
 
@@ -221,9 +198,7 @@ impl fmt::Display for GrantNeeded {
                 .write_str(r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#),
             Self::KeyValue => formatter.write_str("keyvalue = {}"),
             Self::SessionState => formatter.write_str("session-state = { read = true }"),
-            Self::Steering => formatter.write_str("agent-steps = { steer = true }"),
             Self::Caller => formatter.write_str("caller = { principal = true }"),
-            Self::LiveCard => formatter.write_str("live-card = {}"),
             Self::Scope(scope) => {
                 write!(formatter, "session-state = {{ read = true, scopes = [\"{}\"] }}", scope.name())
             }
@@ -236,8 +211,7 @@ impl fmt::Display for GrantNeeded {
             | Self::TaskMetadata
             | Self::RewriteMessage
             | Self::RewriteAnswer
-            | Self::Answer
-            | Self::Reads => write!(formatter, "{} = true", self.name()),
+            | Self::Answer => write!(formatter, "{} = true", self.name()),
         }
     }
 }

@@ -16,8 +16,7 @@ use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
 use crate::connections::limits::ServerLimits;
-use crate::connections::network::Network;
-use crate::installation::published::PublishedSet;
+use crate::installation::encoded_card::EncodedCard;
 use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
@@ -187,15 +186,15 @@ impl ReadinessGate {
         }
     }
 
-    /// Authenticates a caller in `network`, and returns the app and the caller's identity. Every binding calls this
-    /// function before it reads the body.
+    /// Authenticates the caller, and returns the app and the caller's identity. Every binding calls this function
+    /// before it reads the body.
     ///
     /// # Errors
     /// When the phase refuses requests, or when authentication fails.
-    pub(crate) async fn admit(&self, headers: &HeaderMap, network: Network) -> Result<(&App, Identity), A2aError> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
         // The phase is checked first, because the authenticator is a part of the app.
         let app = self.app()?;
-        let identity = app.identify(headers, network).await?;
+        let identity = app.identify(headers).await?;
         access_log::is_of(&identity.owner.principal);
         Ok((app, identity))
     }
@@ -242,8 +241,8 @@ impl ReadinessGate {
         }
     }
 
-    /// The set whose card a tenant has. Without a name, the set of the config's own agent.
-    pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<PublishedSet>, NoCard> {
+    /// The card of a tenant. Without a name, the card of the config's own agent.
+    pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
         // The card is public and does not depend on the phase. It can be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
         let count = || tenant.and_then(|name| app.process.quotas.admit_card_read(name));
@@ -257,7 +256,7 @@ impl ReadinessGate {
         if installer.bar().is_some() {
             return Err(NoCard::NotServed);
         }
-        Ok(installer.publisher().current())
+        Ok(Arc::clone(&installer.publisher().current().card))
     }
 }
 

@@ -17,7 +17,6 @@ use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Incoming};
-use tokio::time::Instant;
 
 use crate::access_log;
 use crate::app::App;
@@ -280,7 +279,7 @@ async fn admit<'a>(
         (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
     };
     check_content_encoding(headers)?;
-    let (app, identity) = gate.admit(headers, network).await.map_err(refused)?;
+    let (app, identity) = gate.admit(headers).await.map_err(refused)?;
     let caller = Caller::new(identity, network, &gate.limits.shares);
     let mut reading = RequestBody::new(caller, body, gate.limits.body_timeout());
     let body = reading.whole(gate.limits.max_body_bytes()).await.map_err(BodyError::told)?;
@@ -332,7 +331,7 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
         access_log::names_tenant(tenant);
     }
     match gate.card(tenant).await {
-        Ok(published) => published.card.respond(&headers, published.max_age(Instant::now())),
+        Ok(card) => card.respond(&headers),
         Err(NoCard::Starting) => {
             access_log::refused("starting");
             (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response()

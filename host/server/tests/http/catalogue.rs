@@ -5,15 +5,11 @@ use std::path::Path;
 use annex_test_support::{Reply, TestConfig, TestServer};
 use serde_json::{Value, json};
 
-mod adk;
-mod agentstack;
-mod approval;
 mod badges;
 mod conversations;
 mod gateway;
 mod history;
 mod images;
-mod interfaces;
 mod passports;
 mod payments;
 pub(crate) mod permits;
@@ -21,7 +17,6 @@ mod stamps;
 mod strict;
 mod table;
 mod traces;
-mod x402;
 
 /// The examples' folder.
 pub(crate) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/catalogue");

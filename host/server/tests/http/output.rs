@@ -1,6 +1,5 @@
 //! The hook `output`: what clients, receivers, the store and the session get of a revised answer.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,8 +12,6 @@ use tonic::transport::Channel;
 
 use crate::push::receiver;
 use crate::upstream::mirror;
-
-mod ends;
 
 /// The URI of the extension that steers turns on command.
 pub(crate) const STEERING: &str = "https://annex.example/steering/v1";
@@ -38,10 +35,6 @@ pub(crate) fn steering_as(uri: &str, behaviour: &str, more: &str) -> String {
         task-metadata = true
         rewrite-answer = true
         answer = true
-        agent-steps = {{ steer = true }}
-        reads = true
-        live-card = {{}}
-        keyvalue = {{}}
         "#,
         component("test-steering"),
         uri == STEERING,
@@ -182,7 +175,7 @@ async fn a_turn_that_ends_without_a_last_chunk_sends_what_was_held() {
     let events = stream.rest().await.expect("events");
     let chunks: Vec<&Value> = events.iter().filter_map(|event| event["result"].get("artifactUpdate")).collect();
     assert_eq!(chunks.len(), 1, "{events:?}");
-    assert_eq!(chunks[0]["artifact"]["parts"], json!([{"text": "one two"}]));
+    assert_eq!(chunks[0]["artifact"]["parts"], json!([{"text": "one "}, {"text": "two"}]));
     assert_eq!(chunks[0]["lastChunk"], json!(true));
     assert_eq!(state(&events.last().expect("an event")["result"]["statusUpdate"]), "TASK_STATE_COMPLETED");
 }
@@ -311,76 +304,11 @@ async fn text_before_a_tool_call_is_revised_in_the_session_too() {
     assert_eq!(texts.last().map(String::as_str), Some(r#"{"text":"THE SECRET IS 3."}"#), "{texts:?}");
 }
 
-/// The table of the steering extension in front of an agent behind the server, where the hook `steering` is refused. The
-/// component in `folder` has the hook as an interface of another package, which the host ignores.
-pub(crate) fn unsteered(extension: &str, folder: &Path) -> String {
-    let unsteered = folder.join("unsteered.wasm");
-    fs::write(&unsteered, without_steering()).expect("a file");
-    let shipped = format!("component = {:?}", component("test-steering"));
-    extension.replace(&shipped, &format!("component = {unsteered:?}"))
-}
-
-fn without_steering() -> Vec<u8> {
-    let (from, to) = (b"annex:extension/steering@", b"other:extension/steering@");
-    let mut bytes = fs::read(component("test-steering")).expect("the component");
-    while let Some(at) = bytes.windows(from.len()).position(|window| window == from) {
-        bytes[at..at + to.len()].copy_from_slice(to);
-    }
-    bytes
-}
-
-#[tokio::test]
-async fn the_state_of_an_upstream_is_read_from_the_content_that_the_client_saw() {
-    let upstream = mirror("").await;
-    for (command, is_changed) in [("ok", true), ("empty", false), ("refuse", false)] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let extension = unsteered(&steering(&format!("revise = \"{command}\"")), folder.path());
-        let config = TestConfig::upstream(upstream.url()).with(&extension);
-        // The mirror's data part has the message that reached it.
-        let config = config.set("agent.state.receive", "data-part").set("agent.state.receive_key", "message");
-        let config = config.set("tasks.data_dir", folder.path().join("data"));
-        let front = config.start().await.expect("the front starts");
-        let reply = front.say("secret").context("c").send().await.expect("a reply");
-        let expected = if command == "refuse" { "TASK_STATE_FAILED" } else { "TASK_STATE_COMPLETED" };
-        assert_eq!(state(reply.task()), expected, "{command}: {}", reply.text);
-        let file = folder.path().join("data/conversations.sqlite");
-        let store = SqliteStore::open(&file, None, Limits::default()).await.expect("a store");
-        let key = ConversationKey::new("", "front", "A2A_USER_c", "c");
-        let found = store.conversation(&key, Window::NONE).await.expect("a conversation").state.merged();
-        assert_eq!(found.to_json_string().contains("secret"), is_changed, "{command}: {}", found.to_json_string());
-    }
-}
-
-#[tokio::test]
-async fn a_refusal_of_an_upstream_is_revised() {
-    let upstream = mirror("").await;
-    for (command, expected) in [("ok", ""), ("rewrite", "rewritten"), ("empty", "an extension has removed the reason")]
-    {
-        let folder = tempfile::tempdir().expect("a folder");
-        let extension = unsteered(&steering(&format!("revise = \"{command}\"")), folder.path());
-        let config = TestConfig::upstream(upstream.url()).with(&extension);
-        let front = config.set("tasks.data_dir", folder.path().join("data")).start().await.expect("the front starts");
-        for (text, code, own) in [
-            ("invalid", -32602, "is not to my taste"),
-            ("unsupported", -32004, "not today"),
-            ("type", -32005, "text/odd"),
-        ] {
-            let reply = front.say(text).context("c").send().await.expect("a reply");
-            assert_eq!(reply.code(), code, "{command}: {}", reply.text);
-            assert_eq!(reply.text.contains(own), command == "ok", "{command}: {}", reply.text);
-            assert!(reply.text.contains(expected), "{command}: {}", reply.text);
-            let events = format!("{:?}", session(folder.path(), "front").await);
-            assert_eq!(events.contains(own), command == "ok", "{command}: {events}");
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_message_of_an_upstream_is_revised() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = mirror("").await;
-    let extension = unsteered(&steering(r#"revise = "upper""#), folder.path());
-    let config = TestConfig::upstream(upstream.url()).with(&extension);
+    let config = TestConfig::upstream(upstream.url()).with(&steering(r#"revise = "upper""#));
     let config = config.set("tasks.data_dir", folder.path().join("data"));
     let front = config.start().await.expect("the front starts");
     let reply = front.say("answer").context("c").send().await.expect("a reply");

@@ -164,7 +164,6 @@ impl Bench {
             cancel: CancellationToken::new(),
             remote: Some(Arc::new(remote)),
             is_revised: false,
-            is_steered: false,
         };
         let (sender, mut receiver) = EventSender::bounded(64);
         let result = self.agent.execute(turn, sender).await;

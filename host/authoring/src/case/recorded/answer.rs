@@ -7,8 +7,7 @@ use annex_runtime::{RecordedStep, StepInput, StepResult};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::values::json;
-use crate::case::outcome::state_name as name;
+use super::{json, name};
 use crate::case::scene::{CONTEXT, TASK};
 use crate::case::toml_json;
 
@@ -54,10 +53,6 @@ pub(super) fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
             StepInput::Request { .. }
             | StepInput::Begin { .. }
             | StepInput::Reply { .. }
-            | StepInput::Model(_)
-            | StepInput::Tool(_)
-            | StepInput::ToolResult(_)
-            | StepInput::Read { .. }
             | StepInput::Call { .. }
             | StepInput::Next => {}
         }

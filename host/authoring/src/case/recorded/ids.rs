@@ -6,7 +6,7 @@ use annex_protocol::{ContextId, StreamResponse, TaskId};
 use annex_runtime::{RecordedTurn, StepInput};
 use serde_json::Value as Json;
 
-use super::values::json;
+use super::json;
 use crate::case::scene::{CONTEXT, TASK};
 
 /// The shortest id, in bytes, that is replaced inside of longer texts. A shorter id could be part of an ordinary word.
@@ -29,12 +29,7 @@ pub(super) fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, Str
             StepInput::Reply { message } => (message.task_id.as_ref(), message.context_id.as_ref()),
             StepInput::Change { update, .. } => (Some(&update.task_id), Some(&update.context_id)),
             StepInput::Output(event) | StepInput::Event(event) => ids_of(event),
-            StepInput::Model(_)
-            | StepInput::Tool(_)
-            | StepInput::ToolResult(_)
-            | StepInput::Read { .. }
-            | StepInput::Call { .. }
-            | StepInput::Next => (None, None),
+            StepInput::Call { .. } | StepInput::Next => (None, None),
         };
         task = task.or_else(|| of_task.map(ToString::to_string));
         context = context.or_else(|| of_context.map(ToString::to_string));

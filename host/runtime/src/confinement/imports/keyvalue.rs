@@ -48,8 +48,7 @@ impl HostState {
 }
 
 impl HostState {
-    /// Opens a bucket. Denied while a component is loaded, because its URI is not verified yet. The hook `live-card` has a
-    /// view at load, which decides about the keys.
+    /// Opens a bucket. Denied while a component is loaded, because its URI is not verified yet.
     pub(crate) fn open_bucket(&self, name: &str) -> Result<Resource<Bucket>, BucketError> {
         if self.turn.is_none() {
             return Err(BucketError::AccessDenied);

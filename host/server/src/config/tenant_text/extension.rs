@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::{
-    ActivateConfig, AgentStepsGrantConfig, CallerGrantConfig, ExtensionConfig, ExtensionPlace, GrantsConfig,
-    HttpGrantConfig, HttpRuleConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig, LiveCardGrantConfig,
-    OnFailureConfig, ReadsConfig, SessionStateGrantConfig,
+    ActivateConfig, CallerGrantConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
+    InstancesConfig, KeyValueGrantConfig, LimitsConfig, OnFailureConfig, ReadsConfig, SessionStateGrantConfig,
 };
 use super::lent::Admission;
 
@@ -58,7 +57,7 @@ struct TextGrants {
     #[serde(rename = "task-resumption")]
     task_resumption: bool,
     #[serde(rename = "agent-steps")]
-    agent_steps: AgentStepsGrantConfig,
+    agent_steps: bool,
     /// What the extension sees of the caller. Claims and header fields must be lent in `[tenants]`.
     caller: Option<CallerGrantConfig>,
     #[serde(rename = "task-metadata")]
@@ -68,10 +67,6 @@ struct TextGrants {
     #[serde(rename = "rewrite-answer")]
     rewrite_answer: bool,
     answer: bool,
-    reads: bool,
-    /// How often the extension may change its entry on the card.
-    #[serde(rename = "live-card")]
-    live_card: Option<LiveCardGrantConfig>,
 }
 
 /// The key `http = { allow = […], … }` of a tenant's text. It cannot allow private addresses.
@@ -155,9 +150,6 @@ impl TextGrants {
         if let Some(caller) = &self.caller {
             admission.check_caller(&format!("{table}.caller"), caller);
         }
-        if let Some(live_card) = self.live_card {
-            admission.check_live_card(&format!("{table}.live-card"), live_card);
-        }
         GrantsConfig {
             clock: self.clock,
             random: self.random,
@@ -174,8 +166,6 @@ impl TextGrants {
             rewrite_message: self.rewrite_message,
             rewrite_answer: self.rewrite_answer,
             answer: self.answer,
-            reads: self.reads,
-            live_card: self.live_card,
         }
     }
 }

@@ -128,9 +128,8 @@ fn what_is_lent_takes_the_place_of_its_name() {
          clock = true\nsecrets = {{ S = \"key\" }}\n[[extension]]\ncomponent = \"timestamp\"\nactivate = \"always\"\n\
          allow = [\"principal:ada\"]\nreads = \"active\""
     );
-    let admitted = admit(&format!("{}\n[quota]\nturns = 3\ncaller = {{ cpu_ms_per_second = 9 }}", text(&extension)))
-        .expect("a tenant");
-    assert_eq!((admitted.quota.turns, admitted.quota.caller.cpu_ms_per_second), (Some(3), Some(9)));
+    let admitted = admit(&format!("{}\n[quota]\nturns = 3", text(&extension))).expect("a tenant");
+    assert_eq!(admitted.quota.turns, Some(3));
     let signing = admitted.card.signing.expect("a key");
     assert_eq!(signing.key_file.as_deref(), Some(std::path::Path::new("card.pem")));
     let [first, second] = admitted.extensions.try_into().expect("two");
@@ -226,24 +225,6 @@ fn claims_and_header_fields_of_callers_are_shown_only_where_the_operator_lends_t
 }
 
 #[test]
-fn an_entry_on_the_card_changes_no_more_often_than_the_operator_says() {
-    let declaring = |live_card: &str| {
-        text(&format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\nlive-card = {live_card}\n"))
-    };
-    let seconds = |seconds: u32| declaring(&format!("{{ at_least_seconds = {seconds} }}"));
-    for good in [declaring("{}"), seconds(60), seconds(600)] {
-        assert!(admit(&good).is_ok(), "{good}");
-    }
-    for less in [0, 1, 59] {
-        let named = "extension.grants.live-card.at_least_seconds";
-        refused(&seconds(less), &[named, "at least 60", "tenants.live_card_at_least_seconds"]);
-    }
-    let lower = StoredTenantsConfig { live_card_at_least_seconds: 5, ..allowed() };
-    let admit_lower = |text: &str| TenantText::parse(text).expect("a text").admit(&lower).is_ok();
-    assert!(admit_lower(&seconds(5)) && !admit_lower(&seconds(4)));
-}
-
-#[test]
 fn credentials_of_callers_are_not_passed_on_to_an_agent_of_a_tenant() {
     let served = |auth: &str, field: &str| {
         let process = format!("[card]\nname = \"n\"\ndescription = \"d\"\n{auth}");
@@ -268,8 +249,6 @@ fn a_text_that_is_none_is_refused_with_its_line() {
     refused("[card]\nname = \"n\"", &["agent"]);
     refused(&text("[quota]\nturns = 0"), &["quota.turns", "at least 1"]);
     refused(&text("[quota]\nturns_per_day = 1"), &["quota.turns_per_day: unknown key"]);
-    refused(&text("[quota.caller]\ntokens_per_day = 0"), &["quota.caller.tokens_per_day", "at least 1"]);
-    refused(&text("[quota.caller]\nturns = 1"), &["quota.caller.turns: unknown key"]);
     refused(&text(&"#".repeat(MAX_TEXT_BYTES)), &["bytes"]);
 }
 

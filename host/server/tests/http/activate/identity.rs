@@ -1,15 +1,12 @@
 //! The grants `caller` and `task-metadata` of an extension that is always active.
 
-use annex_grpc::pb::extension::CallRequest;
-use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
 use super::callers::{EVE, SAM, approved, by, server, with};
-use super::{TestRequest, WAYS, channel, say, script};
+use super::{TestRequest, WAYS, say, script};
 use crate::auth::{ADA, BOB, api_keys};
 use crate::catalogue::approval;
-use crate::output::STEERING;
 use crate::push::receiver;
 
 /// The key under which the extension answers.
@@ -28,10 +25,6 @@ fn steering(caller: &str, behaviour: &str) -> String {
         task-metadata = true
         rewrite-answer = true
         answer = true
-        agent-steps = {{ steer = true }}
-        reads = true
-        live-card = {{}}
-        keyvalue = {{}}
         [extension.parameters]
         behaviour = {behaviour}
         "#
@@ -79,44 +72,6 @@ async fn anonymous_and_authenticated_callers_are_told_apart_on_each_binding() {
     assert!(shown(reply.task()).ends_with(r#"Anonymous nobody {} [("a2a-version", "1.0")]"#), "{}", reply.text);
 }
 
-/// What a method says about a caller with this header field, on each binding.
-async fn called(server: &TestServer, header: (&'static str, &str)) -> [String; 3] {
-    const METHOD: &str = "steering/caller";
-    let (name, value) = header;
-    let reply = server.call(METHOD, "{}").extensions(STEERING).header(name, value).send().await.expect("a reply");
-    let by_jsonrpc = reply.body["result"].as_str().unwrap_or_else(|| panic!("no result: {}", reply.text)).to_owned();
-
-    let url = format!("{}/a2a/rest/extensions/steering/{METHOD}", server.url());
-    let request = server.client().post(url).json(&json!({})).header("a2a-version", "1.0").header(name, value);
-    let answer = request.header("a2a-extensions", STEERING).send().await.expect("an answer");
-    let by_http = answer.json().await.expect("a text");
-
-    let mut request = tonic::Request::new(CallRequest { method: METHOD.to_owned(), params_json: "{}".to_owned() });
-    for (name, value) in [("a2a-version", "1.0"), ("a2a-extensions", STEERING), header] {
-        request.metadata_mut().insert(name, value.parse().expect("ASCII"));
-    }
-    let answer = ExtensionServiceClient::new(channel(server).await).call(request).await.expect("an answer");
-    let by_grpc = serde_json::from_str(&answer.into_inner().result_json).expect("a text");
-    [by_jsonrpc, by_http, by_grpc]
-}
-
-#[tokio::test]
-async fn a_method_sees_the_caller_of_its_own_call_on_each_binding() {
-    let with_method = format!("{}methods = [\"steering/caller\"]\n", steering(ALL, "{}"));
-    let (server, _folder) = server(&with_method).await;
-    let bearer = format!("Bearer {EVE}");
-    for (header, expected) in [
-        (("x-api-key", ADA), "Authenticated ada {} "),
-        (("authorization", bearer.as_str()), r#"Authenticated https://issuer.example#eve {"org":"acme"} "#),
-        (("x-api-key", BOB), "Authenticated bob {} "),
-    ] {
-        let expected = format!(r#"{expected}[("a2a-version", "1.0")]"#);
-        for seen in called(&server, header).await {
-            assert!(seen.ends_with(&expected), "{seen}");
-        }
-    }
-}
-
 #[tokio::test]
 async fn an_extension_sees_only_the_header_fields_that_its_grant_names() {
     let (server, _folder) = server(&steering(r#"{ headers = ["x-scope"] }"#, SHOWS)).await;
@@ -137,7 +92,8 @@ async fn fields_beyond_the_limit_are_an_error_of_the_import_and_the_request_is_a
 
 #[tokio::test]
 async fn one_caller_is_never_shown_to_the_turn_of_another() {
-    let (server, _folder) = server(&steering(ALL, SHOWS)).await;
+    let kept = steering(ALL, SHOWS).replacen("activate", "instances = \"kept\"\nactivate", 1);
+    let (server, _folder) = server(&kept).await;
     let callers = [(by(ADA), "ada"), (by(BOB), "bob")];
     for _ in 0..3 {
         let both = callers.map(|(said, _)| say(&server, WAYS[0], said));
@@ -235,8 +191,8 @@ async fn grants_that_show_credentials_or_nothing_keep_the_server_from_starting()
     let headers = format!("{{ headers = {many:?} }}");
     let claims = format!("{{ claims = {many:?} }}");
     for (caller, expected) in [
-        ("{}", "shows nothing; set principal = true, or list claims or headers"),
-        ("{ hide = true }", "shows nothing; set principal = true, or list claims or headers"),
+        ("{}", "shows nothing; leave caller out"),
+        ("{ hide = true }", "shows nothing; leave caller out"),
         ("{ headers = [\"a b\"] }", "\"a b\" is no name of a header field"),
         (headers.as_str(), "names 17; at most 16 are allowed"),
         (claims.as_str(), "names 17; at most 16 are allowed"),

@@ -16,11 +16,10 @@ use tonic_types::StatusExt;
 
 use super::{KEYS, answer, channel, files, message, say, serve};
 use crate::installation::admin;
-use crate::output::steering;
 use crate::scoped_keys::capable;
 use crate::upstream::foreign;
 
-pub(super) const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
+const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
 
 /// A server whose tenant acme has these quotas.
 async fn limited(quota: &str, acme: &str) -> (TempDir, TestServer) {
@@ -191,22 +190,6 @@ async fn a_tenant_with_all_the_state_that_it_may_have_is_refused_until_some_is_d
     until("there is room again", async || say_in(&server, "small", "y").await.status == 200).await;
 }
 
-/// A turn that an extension answers in place of the agent is counted as any other.
-#[tokio::test]
-async fn an_answer_counts_for_the_quota_of_the_tenant() {
-    let (_folder, server) = limited("sessions = 1", &steering(r#"before-agent = "answer""#)).await;
-    assert_eq!(answer(&say_in(&server, "c-1", "x").await.body), "answered");
-    let told = say_in(&server, "c-2", "x").await;
-    assert_eq!((told.status, told.quota()), (429, Some("sessions")), "{}", told.body);
-    let used = usage(&server).await;
-    assert_eq!((&used["sessions"]["used"], &used["tasks"]["used"]), (&json!(1), &json!(1)), "{used}");
-
-    let costly = steering(r#"check = "loop 4000000", before-agent = "answer""#);
-    let (_folder, server) = limited("cpu_ms_per_second = 2", &costly).await;
-    let told = refused(async || say_in(&server, "c", "x").await).await;
-    assert_eq!((told.status, told.quota()), (429, Some("cpu_ms_per_second")), "{}", told.body);
-}
-
 #[tokio::test]
 async fn of_the_finished_tasks_of_a_tenant_the_oldest_go_beyond_its_quota() {
     let (_folder, server) = limited("tasks = 2", "").await;
@@ -244,7 +227,7 @@ async fn a_tenant_with_all_its_keys_is_refused_and_can_read_its_tasks() {
     assert!(answer(&say(&server, "globex", "x").await).contains("remembers"), "others do not notice");
 }
 
-pub(super) const COUNTED: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}
+const COUNTED: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}
 
 data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":3,"total_tokens":15}}
 
