@@ -39,9 +39,18 @@ pub(crate) fn caller() -> String {
     }
 }
 
+/// What the import of the command `name` returns while the extension is loaded.
+pub(crate) fn result_at_load(name: &str) -> String {
+    if name == "caller" { caller() } else { entry_set(RESULT_KEY, "1") }
+}
+
 fn set(hook: &str, key: &str, value: &str) {
+    log::info(&format!("{hook}: {}", entry_set(key, value)));
+}
+
+fn entry_set(key: &str, value: &str) -> String {
     match task_metadata::set(key, value) {
-        Ok(()) => log::info(&format!("{hook}: set")),
-        Err(reason) => log::info(&format!("{hook}: error: {reason}")),
+        Ok(()) => "set".to_owned(),
+        Err(reason) => format!("error: {reason}"),
     }
 }

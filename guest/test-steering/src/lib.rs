@@ -19,7 +19,7 @@ use annex_sdk::{
     Rewrite, Ruling, StateChange, Transition, json,
 };
 
-use crate::imports::command_for;
+use crate::imports::{command_for, is_done, result_at_load};
 use crate::parameters::{Hooks, Parameters};
 
 /// The metadata key of a message's commands.
@@ -50,8 +50,11 @@ impl Extension for TestSteering {
     type Parameters = Parameters;
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
-        // Also shows that imports which need a turn fail at load.
-        command_for("describe", parameters.behaviour.describe.as_deref());
+        let command = command_for("describe", parameters.behaviour.describe.as_deref());
+        // The host keeps no log of this call, so an error tells what the import has returned.
+        if is_done(command.name) {
+            return Err(result_at_load(command.name));
+        }
         let metadata_keys =
             if parameters.owns_keys { vec![COMMAND_KEY.to_owned(), RESULT_KEY.to_owned()] } else { Vec::new() };
         Ok(Descriptor {

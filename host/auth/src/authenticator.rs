@@ -104,6 +104,11 @@ impl Authenticator {
         }
     }
 
+    /// The header field that carries API keys. `None` without API keys.
+    pub fn key_header(&self) -> Option<&HeaderName> {
+        self.api_keys.as_ref().map(|keys| &keys.header)
+    }
+
     /// The Agent Card's fields about the configured schemes.
     pub fn security_schemes(&self) -> SecurityDeclaration {
         let api_key = self.api_keys.as_ref().map(|keys| {

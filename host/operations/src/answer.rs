@@ -17,7 +17,7 @@ use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::long_work::LongWork;
 use crate::tasks::shown::HiddenMetadata;
 
-/// A result, and the extensions that were active for it.
+/// A result, and the extensions that were active for the request.
 pub struct Answer<T> {
     pub value: T,
     pub active: Vec<ExtensionUri>,

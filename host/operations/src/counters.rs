@@ -1,5 +1,4 @@
-//! Counters for operators: messages by what the server did with them, turns by end and duration, and the durations of
-//! agents' calls.
+//! Counters for operators: messages by reception, turns by end and duration, and the durations of agents' calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +8,7 @@ use annex_agent::CallTimes;
 use annex_protocol::{A2aError, TaskState};
 use annex_telemetry::{Distribution, Histogram};
 
-/// What the server did with a message.
+/// The way in which the server received a message.
 #[derive(Clone, Copy)]
 pub enum Reception {
     /// A turn began.
@@ -48,7 +47,7 @@ impl From<&A2aError> for Reception {
     }
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Clone, Copy)]
 pub enum TurnEnd {
     Completed,

@@ -12,7 +12,7 @@ pub struct ExtensionSet {
     pub number: u64,
     /// The extensions.
     pub installed: Installed,
-    /// The extensions that a remote agent handles itself. None of them is installed here.
+    /// The extensions that a remote agent handles itself. The installed extensions are not among them.
     pub passed_on: Vec<AgentExtension>,
     /// The card for authenticated callers, which declares the extensions.
     pub extended_card: Option<Arc<AgentCard>>,

@@ -17,7 +17,7 @@ pub enum OnLostTurn {
     Follow,
 }
 
-/// What is stored as JSON with a turn that has begun.
+/// The data that the store keeps as JSON with a turn that has begun.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,
@@ -26,8 +26,8 @@ pub(crate) struct StoredTurn {
     pub(crate) requested: Vec<ExtensionUri>,
 }
 
-/// What is stored as JSON with a waiting turn: the request without its push config. The push config is stored with the
-/// task.
+/// The data that the store keeps as JSON with a waiting turn: the request without its push config. The store keeps the
+/// push config with the task.
 #[derive(Debug, Serialize)]
 pub(crate) struct RequestToStore<'a> {
     pub(crate) requested: &'a [ExtensionUri],

@@ -9,7 +9,7 @@ use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentCard, TaskId};
 use annex_telemetry::{Request, of_request};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::answer::{self, EventStream, Until};
 use crate::extension_set::ExtensionSets;
@@ -55,18 +55,16 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.admit())
     }
 
-    /// Copies the header fields of a request that the agent or an extension may see: for a remote agent all of them, and
-    /// otherwise those that the grants of extensions name. `None` if nobody may see any.
-    pub fn visible_headers(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
+    /// Copies the header fields of a request that the agent or an extension may see. If the agent is remote, these are all
+    /// fields. Otherwise they are the fields that the grants of extensions name. The field `key_header`, which carries API
+    /// keys, is never among them: a grant may be older than the config that names the field. `None` if nobody may see any.
+    pub fn visible_headers(&self, headers: &HeaderMap, key_header: Option<&HeaderName>) -> Option<Arc<HeaderMap>> {
         if self.agent_is_remote {
-            return Some(Arc::new(headers.clone()));
+            return Some(Arc::new(without(headers.clone(), key_header)));
         }
         // Without a current set the request is refused later.
         let extensions = self.extensions.current().ok()?;
-        let names = extensions.installed.shown_headers();
-        let fields =
-            names.iter().flat_map(move |name| headers.get_all(name).into_iter().map(move |value| (name, value)));
-        let fields: HeaderMap = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let fields = without(named(headers, extensions.installed.shown_headers()), key_header);
         Some(fields).filter(|fields| !fields.is_empty()).map(Arc::new)
     }
 
@@ -145,5 +143,38 @@ impl RequestHandler {
     pub(crate) fn get_extended_agent_card(&self) -> Result<Arc<AgentCard>, A2aError> {
         let reason = "this agent has no extended card; the public one is all there is".to_owned();
         self.extensions.current()?.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
+    }
+}
+
+/// The fields with these names.
+fn named(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
+    let fields = names.iter().flat_map(|name| headers.get_all(name).into_iter().map(move |value| (name, value)));
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn without(mut headers: HeaderMap, key_header: Option<&HeaderName>) -> HeaderMap {
+    if let Some(name) = key_header {
+        headers.remove(name);
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::{named, without};
+
+    #[test]
+    fn the_field_of_api_keys_is_removed_although_a_grant_names_it() {
+        let names = ["x-scope", "x-client"].map(HeaderName::from_static);
+        let mut headers = HeaderMap::new();
+        for name in ["x-scope", "x-client", "x-client", "x-other"] {
+            headers.append(name, HeaderValue::from_static("value"));
+        }
+        assert_eq!(named(&headers, &names).len(), 3);
+        let [scope, client] = &names;
+        let visible = without(named(&headers, &names), Some(client));
+        assert_eq!(visible.keys().collect::<Vec<_>>(), [scope]);
     }
 }

@@ -22,6 +22,8 @@ pub struct Identity {
     pub owner: Owner,
     /// The claims of the caller's token. Empty without a token.
     pub claims: JsonObject,
+    /// The header field that carries API keys. `None` if the server takes none.
+    pub key_header: Option<HeaderName>,
 }
 
 impl Identity {
@@ -45,6 +47,8 @@ pub struct ServiceParameters {
     pub presence: Presence,
     /// The header fields of the request that the agent or an extension may see. `None` if nobody may see any.
     pub headers: Option<Arc<HeaderMap>>,
+    /// The header field that carries API keys. The agent and extensions never see it.
+    pub key_header: Option<HeaderName>,
     /// The number of the last event that a returning reader of a stream has received.
     pub last_event: Option<u64>,
 }
@@ -70,8 +74,8 @@ impl ServiceParameters {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
         let presence = identity.presence();
-        let Identity { owner, claims } = identity;
-        Ok(Self { owner, claims, requested, presence, headers: None, last_event: None })
+        let Identity { owner, claims, key_header } = identity;
+        Ok(Self { owner, claims, requested, presence, headers: None, key_header, last_event: None })
     }
 
     /// The caller, for extensions with the grant `caller`.

@@ -28,7 +28,7 @@ pub struct ExtensionViews {
     pub lister: Lister,
 }
 
-/// What the extensions of a turn may see of it.
+/// The data of a turn that its extensions may see.
 #[derive(Clone, Copy)]
 pub(crate) struct VisibleTurn<'a> {
     pub(crate) conversation: &'a Conversation,

@@ -8,7 +8,7 @@ use annex_protocol::{A2aError, ExtensionUri};
 use uuid::Uuid;
 
 use crate::confinement::grants::GrantNeeded;
-use crate::confinement::limits::LimitReached;
+use crate::confinement::limits::{LimitReached, MAX_HELD_ARTIFACTS, MAX_HELD_CHUNKS};
 use crate::digest::Digest;
 use crate::hook::Hook;
 use crate::load::source::Source;
@@ -396,6 +396,15 @@ pub enum Fault {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The extension would hold back more chunks of the answer than it may.
+    #[error(
+        "extension {uri} would hold back too much: at most limits.input_bytes, {MAX_HELD_ARTIFACTS} artifacts, and \
+         {MAX_HELD_CHUNKS} chunks of each"
+    )]
+    HoldsTooMuch {
+        /// The extension.
+        uri: ExtensionUri,
+    },
 }
 
 /// Maximum length of [`Fault::text`], in bytes.
@@ -424,7 +433,8 @@ impl Fault {
             | Self::Overloaded { uri }
             | Self::Busy { uri, .. }
             | Self::Quarantined { uri, .. }
-            | Self::EventTooLarge { uri, .. } => uri,
+            | Self::EventTooLarge { uri, .. }
+            | Self::HoldsTooMuch { uri } => uri,
         }
     }
 
@@ -436,19 +446,22 @@ impl Fault {
             | Self::LimitReached { error_id, .. }
             | Self::Failed { error_id, .. }
             | Self::BrokeContract { error_id, .. } => Some(*error_id),
-            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => None,
+            Self::Overloaded { .. }
+            | Self::Busy { .. }
+            | Self::Quarantined { .. }
+            | Self::EventTooLarge { .. }
+            | Self::HoldsTooMuch { .. } => None,
         }
     }
 
-    /// True if the guest caused the failure. False for an overload of the host, and for an event of the agent that is
+    /// True if the guest caused the failure. False for an overload of the host, and for an answer of the agent that is
     /// too large.
     pub(crate) fn is_of_guest(&self) -> bool {
         match self {
             Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,
-            // The agent produced the event.
-            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => {
-                false
-            }
+            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } => false,
+            // The agent produced the events.
+            Self::EventTooLarge { .. } | Self::HoldsTooMuch { .. } => false,
         }
     }
 }

@@ -194,10 +194,12 @@ impl App {
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
         // Without [auth] only the ids of tasks and contexts separate clients (`docs/decisions/server.md`).
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
-        match authentication.current().authenticate(headers).await {
+        let authenticator = authentication.current();
+        match authenticator.authenticate(headers).await {
             // `Tenants::serving` sets the tenant, which the request names later.
             Ok(Principal { id, claims, .. }) => {
-                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims })
+                let key_header = authenticator.key_header().cloned();
+                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims, key_header })
             }
             // The credentials cannot be verified at the moment, so the client should try again.
             Err(AuthError::Unavailable) => {

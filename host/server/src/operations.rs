@@ -87,7 +87,7 @@ impl<'a> Operations<'a> {
             tenant.clone_into(&mut call.owner.tenant);
         }
         handler.admit()?;
-        let headers = handler.visible_headers(self.headers);
+        let headers = handler.visible_headers(self.headers, call.key_header.as_ref());
         Ok((handler, call.with_headers(headers)))
     }
 

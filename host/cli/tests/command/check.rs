@@ -380,23 +380,31 @@ fn a_brace_that_is_not_closed_is_a_warning_with_its_place() -> Result<()> {
 }
 
 #[test]
-fn extensions_that_revise_answers_are_warned_about_where_a_guard_is_skipped_or_not_the_last() -> Result<()> {
+fn extensions_that_revise_answers_are_warned_about_where_answers_can_pass_them() -> Result<()> {
     let extension = |keys: &str| {
         let component = annex_components::TEST_STEERING;
         format!("\n[[extension]]\ncomponent = {component:?}\n{keys}\n[extension.grants]\nrewrite-answer = true\n")
     };
     let skipped = "extension.on_failure: lets answers through unchanged";
     let second = "extension.grants.rewrite-answer: is granted to several extensions";
+    let left_out = "extension.grants.rewrite-answer: is for requests that activate this extension alone";
     for (extensions, expected) in [
-        (extension(""), [false, false]),
-        (extension("on_failure = \"skip\""), [true, false]),
-        (extension("on_failure = \"skip\"") + &extension("on_failure = \"reject\""), [true, true]),
+        (extension(""), [false, true, false]),
+        (extension("required = true"), [false, false, false]),
+        (extension("activate = \"always\""), [false, false, false]),
+        (extension("activate = \"always\"\non_failure = \"skip\""), [true, false, false]),
+        (extension("on_failure = \"skip\"") + &extension("on_failure = \"reject\""), [true, true, true]),
     ] {
         let config =
             ConfigFile::new(&crate::support::template_agent("Be short.", &extensions).replace("        ", ""))?;
         let checked = run_on("check", &config)?;
         assert_eq!(checked.code, Some(0), "{}", checked.err);
-        assert_eq!([skipped, second].map(|warning| checked.err.contains(warning)), expected, "{}", checked.err);
+        assert_eq!(
+            [skipped, left_out, second].map(|warning| checked.err.contains(warning)),
+            expected,
+            "{}",
+            checked.err
+        );
     }
     Ok(())
 }

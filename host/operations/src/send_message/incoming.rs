@@ -137,7 +137,7 @@ impl Incoming {
         }
     }
 
-    /// What the extensions of the turn may see of it.
+    /// The data of the turn that its extensions may see.
     pub(crate) fn visible<'a>(&'a self, conversation: &'a Conversation) -> VisibleTurn<'a> {
         VisibleTurn { conversation, task: &self.turn_task, steps: &self.steps }
     }

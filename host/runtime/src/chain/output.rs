@@ -3,14 +3,12 @@
 use std::mem;
 
 use annex_protocol::{
-    Artifact, ArtifactId, ExtensionUri, Message, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState,
+    Artifact, ArtifactId, ExtensionUri, Message, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
 
+use crate::confinement::limits::{MAX_HELD_ARTIFACTS, MAX_HELD_CHUNKS};
 use crate::contract::{OutputChunk, OutputContent, OutputPlace};
-
-/// Maximum number of artifacts of which an extension can hold back chunks in one turn.
-const MAX_HELD_ARTIFACTS: usize = 16;
 
 /// The outcome of the hook `output` for an event.
 #[derive(Debug)]
@@ -40,15 +38,23 @@ pub(crate) enum Revision {
 pub(crate) fn completed(mut event: StreamResponse) -> OutputOutcome {
     match &mut event {
         StreamResponse::ArtifactUpdate(update) if update.artifact.parts.is_empty() => {
-            if update.append && !update.last_chunk {
+            let has_metadata = !update.metadata.is_empty() || !update.artifact.metadata.is_empty();
+            if update.append && !update.last_chunk && !has_metadata {
                 return OutputOutcome::Withheld;
             }
-            // The client must learn that the artifact is replaced or complete, and an artifact has at least one part
-            // (A2A 1.0 section 4.1.7).
+            // The client must get the metadata, and must learn that the artifact is replaced or complete. An artifact has
+            // at least one part (A2A 1.0 section 4.1.7).
             update.artifact.parts = vec![Part::text("")].into();
         }
         // A message has at least one part (A2A 1.0 section 4.1.4).
         StreamResponse::Message(message) if message.parts.is_empty() => message.parts = vec![Part::text("")].into(),
+        StreamResponse::StatusUpdate(TaskStatusUpdateEvent { status: TaskStatus { message, .. }, .. }) => {
+            // The message of a status is optional. A message without parts stays if it has data of other extensions.
+            message.take_if(|message| message.parts.is_empty() && message.metadata.is_empty());
+            if let Some(message) = message.as_mut().filter(|message| message.parts.is_empty()) {
+                message.parts = vec![Part::text("")].into();
+            }
+        }
         _ => {}
     }
     OutputOutcome::GoesOut(event)
@@ -93,10 +99,7 @@ pub(crate) fn replace(event: &mut StreamResponse, parts: Vec<Part>, by: &Extensi
     let (own_parts, extensions) = match event {
         StreamResponse::Message(message) => (&mut message.parts, &mut message.extensions),
         StreamResponse::ArtifactUpdate(update) => (&mut update.artifact.parts, &mut update.artifact.extensions),
-        StreamResponse::StatusUpdate(update) if parts.is_empty() => {
-            update.status.message = None;
-            return;
-        }
+        StreamResponse::StatusUpdate(update) if parts.is_empty() && update.status.message.is_none() => return,
         StreamResponse::StatusUpdate(update) => {
             let message = message_of(update);
             (&mut message.parts, &mut message.extensions)
@@ -162,24 +165,21 @@ impl HeldChunks {
         chunks
     }
 
-    /// Holds a chunk back, with the chunks that were held before it. `bytes` is the size of all their parts, and `limit`
-    /// is the limit on the bytes of all artifacts.
-    ///
-    /// # Errors
-    /// Too much would be held. The error is the chunk.
+    /// Holds a chunk back, with the `chunks` that were held before it. `bytes` is the size of all their parts, and
+    /// `limit` is the limit on the bytes of all artifacts. Returns false, and leaves the chunk, if too much would be held.
     pub(crate) fn hold(
         &mut self,
-        update: TaskArtifactUpdateEvent,
+        update: &mut TaskArtifactUpdateEvent,
         (chunks, bytes): (u32, usize),
         limit: usize,
-    ) -> Result<(), Box<TaskArtifactUpdateEvent>> {
-        let bytes = bytes.saturating_add(size_beside_parts(&update));
+    ) -> bool {
+        let bytes = bytes.saturating_add(size_beside_parts(update));
         let held = self.artifacts.iter().fold(bytes, |sum, held| sum.saturating_add(held.bytes));
-        if self.artifacts.len() >= MAX_HELD_ARTIFACTS || held > limit {
-            return Err(Box::new(update));
+        let is_too_much = held > limit || self.artifacts.len() >= MAX_HELD_ARTIFACTS || chunks >= MAX_HELD_CHUNKS;
+        if !is_too_much {
+            self.artifacts.push(HeldArtifact { update: mem::take(update), chunks: chunks + 1, bytes });
         }
-        self.artifacts.push(HeldArtifact { update, chunks: chunks.saturating_add(1), bytes });
-        Ok(())
+        !is_too_much
     }
 
     /// An empty last chunk of the artifact that has been held for the longest time. `None` if nothing is held.

@@ -1,6 +1,8 @@
 //! Prepares messages for the hook `message`, and rewrites parts of messages.
 
-use annex_protocol::{Json, Message, Part, portable};
+use std::collections::HashMap;
+
+use annex_protocol::{Message, Part, portable};
 use serde_json::Value;
 
 use crate::chain::owned_metadata;
@@ -113,26 +115,29 @@ fn read_part(json: &str) -> Result<Part, String> {
 /// Checks the metadata of replacements. A replacement may keep an entry of another extension, but not add or change one.
 ///
 /// A kept entry gets its old text back. An extension that parses and prints JSON may write `1.0` as `1`, which would change
-/// data of another owner.
+/// data of another owner. Only the first new part with a rewritten entry gets the old text, because the old text can be
+/// much longer than the new one, and there can be thousands of new parts.
 fn keep_metadata(replaced: Option<&Part>, replacement: &mut [Part], keys: &[String]) -> Result<(), String> {
+    // Each value is parsed once, also if thousands of new parts have it.
+    let mut parsed: HashMap<String, Option<Value>> = HashMap::new();
     for part in replacement {
         let others = part.metadata.keys().filter(|key| !keys.iter().any(|own| own == key));
         let others: Vec<String> = others.map(str::to_owned).collect();
         for key in others {
-            let old = replaced.and_then(|part| part.metadata.get(&key));
-            let new = part.metadata.get(&key);
-            let Some(kept) = old.filter(|old| new.is_some_and(|new| is_same(old, new))).cloned() else {
-                return Err(format!("it writes metadata[{key:?}] of a part, which it does not own"));
-            };
-            part.metadata.insert(key, kept);
+            let not_owned = || format!("it writes metadata[{key:?}] of a part, which it does not own");
+            let old = replaced.and_then(|part| part.metadata.get(&key)).ok_or_else(not_owned)?;
+            let Some(new) = part.metadata.get(&key).filter(|new| *new != old) else { continue };
+            let is_first = !parsed.contains_key(&key);
+            let value = parsed.entry(key.clone()).or_insert_with(|| old.to().ok());
+            if !matches!((value, new.to()), (Some(old), Ok(new)) if is_equal(old, &new)) {
+                return Err(not_owned());
+            }
+            if is_first {
+                part.metadata.insert(key, old.clone());
+            }
         }
     }
     Ok(())
-}
-
-/// True if two values differ only in how they are written.
-fn is_same(old: &Json, new: &Json) -> bool {
-    old == new || matches!((old.to::<Value>(), new.to::<Value>()), (Ok(old), Ok(new)) if is_equal(&old, &new))
 }
 
 /// Compares numbers as doubles, because many languages have no other numbers.
@@ -217,6 +222,17 @@ mod tests {
                 Err(reason) => assert!(!is_kept && reason.contains("does not own"), "{new}: {reason}"),
             }
         }
+    }
+
+    #[test]
+    fn old_text_of_metadata_that_many_new_parts_have_comes_back_once() {
+        let mut part = Part::text("a");
+        let old = format!("[{}]", " ".repeat(1000));
+        part.metadata = annex_protocol::Metadata::parse(&format!(r#"{{"other":{old}}}"#)).expect("an object");
+        let replacement = vec![r#"{"text":"c","metadata":{"other":[]}}"#.to_owned(); 100];
+        let rewritten = rewrite(std::slice::from_ref(&part), vec![Rewrite { part: 0, replacement }], &[]);
+        let json = serde_json::to_string(&rewritten.expect("parts")).expect("parts are JSON");
+        assert!((1000..10_000).contains(&json.len()), "{}", json.len());
     }
 
     #[test]

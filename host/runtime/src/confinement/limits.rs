@@ -5,6 +5,12 @@
 use std::fmt;
 use std::time::Duration;
 
+/// Maximum number of artifacts of which an extension can hold back chunks in one turn.
+pub(crate) const MAX_HELD_ARTIFACTS: usize = 16;
+/// Maximum number of chunks that an extension can hold back of one artifact. The extension gets all of them again with
+/// each further chunk.
+pub(crate) const MAX_HELD_CHUNKS: u32 = 4096;
+
 /// Limits of an instance, which serves one extension for one turn. Times and counts are per hook call unless stated
 /// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -117,7 +117,7 @@ impl From<&Fault> for CallOutcome {
             Fault::LimitReached { limit, .. } => Self::from(*limit),
             Fault::Failed { .. } => Self::Failed,
             Fault::BrokeContract { .. } => Self::InvalidResult,
-            Fault::EventTooLarge { .. } => Self::InputLimit,
+            Fault::EventTooLarge { .. } | Fault::HoldsTooMuch { .. } => Self::InputLimit,
             Fault::Overloaded { .. } | Fault::Busy { .. } | Fault::Quarantined { .. } => Self::Overloaded,
         }
     }

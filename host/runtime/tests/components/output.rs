@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use annex_protocol::{
-    Artifact, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    Artifact, Json, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Comparison, Extension, Fault, Hook, Installation, LimitReached, Limits, OnFailure, OutputOutcome,
-    StepResult, replay,
+    Chain, Comparison, Extension, Fault, Installation, Limits, OnFailure, OutputOutcome, StepResult, replay,
 };
 
 use crate::recording::RecordedTurns;
@@ -220,7 +219,31 @@ async fn extensions_after_the_holding_one_see_what_it_lets_go() {
 }
 
 #[tokio::test]
-async fn held_content_beyond_the_limit_is_a_fault_of_the_extension() {
+async fn metadata_of_others_stays_when_an_extension_removes_all_parts() {
+    let mut waiting = status(TaskState::InputRequired, Some("Pay."));
+    if let StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
+        status: TaskStatus { message: Some(message), .. },
+        ..
+    }) = &mut waiting
+    {
+        message.metadata = Metadata::parse(r#"{"pay":1}"#).expect("an object");
+    }
+    let StreamResponse::StatusUpdate(left) = went_out(chain("empty").await.run_output_hooks(waiting).await) else {
+        unreachable!("a status")
+    };
+    let message = left.status.message.expect("a message");
+    assert_eq!(message.metadata.get("pay").map(Json::get), Some("1"));
+    assert_eq!(message.parts.as_slice(), [Part::text("")]);
+    let mut appended = chunk("a-1", "x", true, false);
+    assert!(is_withheld(&chain("empty").await.run_output_hooks(appended.clone()).await));
+    if let StreamResponse::ArtifactUpdate(update) = &mut appended {
+        update.metadata = Metadata::parse(r#"{"k":1}"#).expect("an object");
+    }
+    assert_eq!(parts(chain("empty").await.run_output_hooks(appended).await), r#"[{"text":""}]"#);
+}
+
+#[tokio::test]
+async fn holding_back_too_much_is_a_fault_and_nothing_goes_out() {
     let mut many = chain("hold").await;
     for number in 0..16 {
         assert!(is_withheld(&many.run_output_hooks(chunk(&format!("a-{number}"), "x", false, false)).await));
@@ -241,10 +264,7 @@ async fn held_content_beyond_the_limit_is_a_fault_of_the_extension() {
         (&mut annotated, with_metadata),
     ] {
         let fault = chain.run_output_hooks(event).await.expect_err("a fault");
-        assert!(
-            matches!(fault, Fault::LimitReached { hook: Hook::Output, limit: LimitReached::Output, .. }),
-            "{fault:?}"
-        );
+        assert!(matches!(fault, Fault::HoldsTooMuch { .. }), "{fault:?}");
         // Nothing that was held may go out after the fault.
         assert!(chain.run_output_hooks_on_held().await.expect("no fault").is_none());
     }

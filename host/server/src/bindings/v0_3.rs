@@ -30,11 +30,12 @@ fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<S
     // 0.3 names the header with `X-`. The name of 1.0 is accepted as well.
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
     let presence = identity.presence();
-    let Identity { owner, claims } = identity;
+    let Identity { owner, claims, key_header } = identity;
     Ok(ServiceParameters {
         presence,
         owner,
         claims,
+        key_header,
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
         // `Operations::call` adds the headers. The default streams the task first, as clients of 0.3
         // expect.

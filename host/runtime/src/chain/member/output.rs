@@ -1,6 +1,5 @@
 //! The hook `output`.
 
-use std::mem;
 use std::sync::Arc;
 
 use annex_protocol::{Part, StreamResponse};
@@ -10,7 +9,6 @@ use super::Member;
 use super::way_out::noted;
 use crate::chain::output::{self, Revision};
 use crate::chain::{outgoing, rewriting};
-use crate::confinement::limits::LimitReached;
 use crate::contract::{LogLevel, OutputVerdict, Replacement};
 use crate::error::Fault;
 use crate::extension::Extension;
@@ -60,7 +58,7 @@ impl Member {
                 output::replace(event, revised, extension.uri());
                 Ok(Revision::Revises)
             }
-            OutputVerdict::Hold => self.hold(event, (held, bytes)),
+            OutputVerdict::Hold => self.hold(event, parts, (held, bytes)),
             OutputVerdict::Refuse(reason) => match output::bad_end(event) {
                 Some(state) => {
                     let reason = format!("it refuses the content of the change to {state}, which is final");
@@ -98,9 +96,15 @@ impl Member {
         Ok(revised)
     }
 
-    fn hold(&mut self, event: &mut StreamResponse, (chunks, bytes): (u32, usize)) -> Result<Revision, Fault> {
+    /// Holds back a chunk, whose parts with the parts that were held before are `parts`.
+    fn hold(
+        &mut self,
+        event: &mut StreamResponse,
+        parts: Vec<Part>,
+        (chunks, bytes): (u32, usize),
+    ) -> Result<Revision, Fault> {
         let update = match event {
-            StreamResponse::ArtifactUpdate(update) if !update.last_chunk => mem::take(update),
+            StreamResponse::ArtifactUpdate(update) if !update.last_chunk => update,
             StreamResponse::ArtifactUpdate(_) => {
                 return Err(self.broke(Hook::Output, "it holds back the last chunk of an artifact"));
             }
@@ -109,13 +113,13 @@ impl Member {
             }
         };
         let limit = self.extension.profile.limits.input;
-        match self.held.hold(update, (chunks, bytes), limit) {
-            Ok(()) => Ok(Revision::Holds),
+        // The joined parts take less memory than many short ones.
+        update.artifact.parts = parts.into();
+        if self.held.hold(update, (chunks, bytes), limit) {
+            Ok(Revision::Holds)
+        } else {
             // An optional extension is skipped, and the event goes on with all of its parts.
-            Err(update) => {
-                *event = StreamResponse::ArtifactUpdate(*update);
-                Err(self.limit_reached(Hook::Output, LimitReached::Output))
-            }
+            Err(Fault::HoldsTooMuch { uri: self.extension.uri().clone() })
         }
     }
 }

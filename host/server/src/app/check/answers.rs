@@ -20,12 +20,24 @@ pub(super) fn warnings(document: &Document<'_>, text: &str) -> Vec<Problem> {
         let reason = "is granted to several extensions; the first of them in this config has the last word";
         document.remark(&format!("extension[{number}].grants.rewrite-answer"), reason)
     });
-    skipped.chain(last_word).collect()
+    let left_out = revising.iter().filter(|(_, extension)| !is_in_each_turn(extension));
+    let left_out = left_out.filter_map(|(number, _)| {
+        let reason =
+            "is for requests that activate this extension alone; take activate = \"always\" if it guards answers";
+        document.remark(&format!("extension[{number}].grants.rewrite-answer"), reason)
+    });
+    skipped.chain(left_out).chain(last_word).collect()
 }
 
 fn revises_answers(extension: &Value) -> bool {
     let grant = extension.get("grants").and_then(|grants| grants.get("rewrite-answer"));
     grant.and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// True if requests cannot leave the extension out.
+fn is_in_each_turn(extension: &Value) -> bool {
+    let is_required = extension.get("required").and_then(Value::as_bool).unwrap_or_default();
+    is_required || setting(extension, "activate") == Some("always")
 }
 
 fn setting<'a>(extension: &'a Value, key: &str) -> Option<&'a str> {
