@@ -39,6 +39,12 @@ pub trait AgentExecutor: Send + Sync {
     /// is compiled into the server may add metadata here.
     fn before_event(&self, _conversation: &Conversation, _event: &mut AgentEvent) {}
 
+    /// Reads a change of the session's state from the content of an event that a remote agent has sent. Called only if
+    /// [`TurnContext::is_revised`] is true, with the event as the extensions have left it. The server stores the change.
+    fn state_in_content(&self, _event: &StreamResponse) -> StateDelta {
+        StateDelta::new()
+    }
+
     /// The number of latest events that the agent reads in a turn with
     /// [`Conversation::history`](annex_conversation::Conversation::history). The server loads them together with the
     /// conversation.

@@ -45,7 +45,8 @@ pub struct ServiceParameters {
     pub claims: JsonObject,
     /// How this server knows the caller. The default is that of a turn without a request.
     pub presence: Presence,
-    /// The header fields of the request that the agent or an extension may see. `None` if nobody may see any.
+    /// The header fields of the request that the agent or an extension may see. `None` if nobody may see any. Extensions do
+    /// not see them in a turn without a request.
     pub headers: Option<Arc<HeaderMap>>,
     /// The header field that carries API keys. The agent and extensions never see it.
     pub key_header: Option<HeaderName>,
@@ -78,13 +79,20 @@ impl ServiceParameters {
         Ok(Self { owner, claims, requested, presence, headers: None, key_header, last_event: None })
     }
 
+    /// The parameters of a turn that this request starts on a task without a message of the client. The turn belongs to the
+    /// owner of the task. The header fields stay for the agent, and no extension sees them.
+    pub(crate) fn of_earlier(self, owner: Owner, requested: Vec<ExtensionUri>) -> Self {
+        Self { requested, owner, headers: self.headers, ..Self::default() }
+    }
+
     /// The caller, for extensions with the grant `caller`.
     pub(crate) fn caller(&self) -> Caller {
+        let is_earlier = self.presence == Presence::Earlier;
         Caller {
             presence: self.presence,
             principal: Some(self.owner.principal.clone()).filter(|principal| !principal.is_empty()),
             claims: self.claims.clone(),
-            headers: self.headers.clone(),
+            headers: self.headers.clone().filter(|_| !is_earlier),
         }
     }
 }

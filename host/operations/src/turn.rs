@@ -33,6 +33,7 @@ mod end;
 mod events;
 mod leave;
 mod output;
+mod refusal;
 mod remote;
 mod reply;
 mod running;
@@ -91,6 +92,8 @@ pub(crate) struct Turn {
     pub(crate) pending: Vec<Entry>,
     /// The content of the turn as the client saw it. `None` if no extension has the hook `output`.
     pub(crate) shown: Option<Box<ShownAnswer>>,
+    /// True once the agent has relayed an event of an upstream. The content of such events may change the session's state.
+    pub(crate) relays: bool,
     /// True if the events have a reader: the client, or push notifications.
     pub(crate) is_followed: bool,
     /// True if the message of the turn has opened the task. False if the task existed before.

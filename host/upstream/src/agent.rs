@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentExecutor, EventSender, StepKind, TurnContext, UpstreamContext};
-use annex_protocol::{AgentCard, TaskId};
+use annex_conversation::StateDelta;
+use annex_protocol::{AgentCard, StreamResponse, TaskId};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
@@ -43,6 +44,11 @@ struct NoRemoteCall;
 impl AgentExecutor for UpstreamAgent {
     fn name(&self) -> &str {
         &self.upstream.config.name
+    }
+
+    fn state_in_content(&self, event: &StreamResponse) -> StateDelta {
+        let mapping = &self.upstream.config.state;
+        if mapping.is_in_content() { mapping.received(event) } else { StateDelta::new() }
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {

@@ -292,7 +292,7 @@ impl<'a> Relay<'a> {
         }
         let shown = update.status.message.as_ref().map(|message| message.message_id.clone());
         let event = StreamResponse::StatusUpdate(update);
-        let delta = self.config.state.received(&event);
+        let delta = self.outlet.received(&self.config.state, &event);
         if ends(state) {
             // The client can answer as soon as it gets the event. The ids and the session are stored by then.
             self.ids.note_end(state, shown, &self.artifacts).await?;
@@ -317,7 +317,7 @@ impl<'a> Relay<'a> {
         self.artifacts.add(&update.artifact, update.append, self.config.max_answer_bytes);
         let event = StreamResponse::ArtifactUpdate(update);
         // The state comes first, so that a client that gets the event can read the state that belongs to it.
-        self.outlet.change(self.config.state.received(&event)).await?;
+        self.outlet.change(self.outlet.received(&self.config.state, &event)).await?;
         self.outlet.send(event).await
     }
 
@@ -381,7 +381,7 @@ impl<'a> Relay<'a> {
         self.said = message.text();
         let message = Message { task_id: None, ..self.outlet.as_agents(message) };
         let event = StreamResponse::Message(message);
-        self.outlet.remember(self.words_of_agent(), self.config.state.received(&event)).await?;
+        self.outlet.remember(self.words_of_agent(), self.outlet.received(&self.config.state, &event)).await?;
         self.is_settled = true;
         self.outlet.send(event).await
     }

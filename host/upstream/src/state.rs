@@ -42,6 +42,11 @@ impl StateMapping {
         keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
     }
 
+    /// True if changes of the state are read from the content of an event, which extensions may revise.
+    pub(crate) fn is_in_content(&self) -> bool {
+        self.receive == Some(StateSource::DataPart)
+    }
+
     /// Reads the change of state in an event; empty if the event contains none. Keys that other conversations share are dropped
     /// and logged.
     pub(crate) fn received(&self, event: &StreamResponse) -> StateDelta {

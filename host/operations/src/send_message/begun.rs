@@ -105,6 +105,7 @@ impl RequestHandler {
             is_followed: incoming.operation == STREAMING || push_config.is_some() || continues,
             _permit: permit,
             shown: is_revised.then(Box::default),
+            relays: false,
             chain,
             requested: incoming.lasting,
             context: TurnContext {

@@ -79,7 +79,8 @@ impl RequestHandler {
         let permit = self.turn_limiter.try_take(&call.owner).await?;
         let extensions = self.extensions.current()?;
         let requested = self.requested_for(record, &extensions);
-        let call = ServiceParameters { requested, last_event: None, ..call };
+        // The reader whose request notices that the task has continued is not the caller of the turn.
+        let call = call.of_earlier(record.owner().clone(), requested);
         let incoming = self.incoming_again(call, (record, TurnStart::WaitingTask))?;
         // A message of the client, or another process, may have been faster.
         self.make_turn((incoming, extensions, permit), |record| Ok(record.task_state().is_interrupted())).await

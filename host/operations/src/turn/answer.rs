@@ -15,7 +15,12 @@ impl Turn {
             let settled = self.status(TaskState::Completed, Some(message)).await?;
             return Ok(Progress::Ends(Ending::Returned(Ok(()), settled)));
         }
-        if !self.pending.is_empty() || !matches!(self.stage, Stage::Opening { .. } | Stage::Joined { .. }) {
+        // A chunk that an extension holds back has begun the task, although nothing of it is pending.
+        let has_artifacts = self.shown.as_ref().is_some_and(|shown| shown.has_artifacts());
+        if has_artifacts
+            || !self.pending.is_empty()
+            || !matches!(self.stage, Stage::Opening { .. } | Stage::Joined { .. })
+        {
             let reason = "the agent sent a message after its task had begun".to_owned();
             return Err(A2aError::InvalidAgentResponse { reason });
         }
@@ -56,7 +61,7 @@ impl Turn {
     pub(super) async fn end_with_answer(mut self, message: Message) -> TurnResult {
         self.drop_task_metadata();
         let entries = self.closing(None);
-        self.amend_session(true).await;
+        self.amend_session().await;
         let stored = self.context.conversation.answer(&entries, &message).await.map(drop);
         let active = self.active();
         self.end_without_task(stored, |active| Ok(Outcome::Message { message: Box::new(message), active }), active)
@@ -74,8 +79,9 @@ impl Turn {
 
     /// Ends the turn with a refusal by the agent. The task is deleted, and a repeated message is new.
     pub(super) async fn end_with_refusal(mut self, error: A2aError) -> TurnResult {
+        let error = Box::pin(self.revised_refusal(error)).await;
         let entries = self.closing(Some((TaskState::Rejected, Some(error.to_string()))));
-        self.amend_session(false).await;
+        self.amend_session().await;
         let stored = self.context.conversation.refuse(&entries).await.map(drop);
         self.end_without_task(stored, |_| Err(error), Vec::new())
     }

@@ -74,7 +74,6 @@ impl Turn {
             self.chain.end_output();
         }
         let settled = ending.settled();
-        let is_complete = matches!(ending, Ending::Returned(Ok(()), _));
         let conclusion = self.conclusion(ending);
         let state = conclusion.as_ref().map(|(state, _)| *state).or(settled);
         let mut text = conclusion.as_ref().and_then(|(_, text)| text.clone());
@@ -92,7 +91,7 @@ impl Turn {
         self.announce();
         let mut entries = self.closing(state.map(|state| (state, text)));
         entries.append(&mut self.pending);
-        self.amend_session(is_complete && announced.is_ok()).await;
+        self.amend_session().await;
         let stored = match announced {
             Ok(()) => self.append_last(&entries).await,
             // The task must reach a final state even if an extension fails on the way.
@@ -189,7 +188,7 @@ impl Turn {
         StreamResponse::StatusUpdate(self.status_update(TaskState::Failed, Some(self.message(text)))).into()
     }
 
-    fn message(&self, text: String) -> Message {
+    pub(super) fn message(&self, text: String) -> Message {
         let task_id = Some(self.context.task_id.clone());
         Message::agent(self.context.context_id.clone(), task_id, vec![Part::text(text)])
     }
@@ -238,7 +237,7 @@ impl Drop for Turn {
         // Counted as a running turn, so that a shutdown waits for the write.
         let fails = async move {
             if let Some(shown) = shown {
-                conversation.amend_staged(|event| shown.amended(event, false)).await;
+                conversation.amend_staged(|event| shown.amended(event)).await;
             }
             let stored = match is_unknown {
                 // The client has got no task, only an error.

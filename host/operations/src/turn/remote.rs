@@ -12,6 +12,7 @@ const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
 impl Turn {
     /// Passes on an event of the upstream, under the ids of this server.
     pub(super) async fn relay(&mut self, event: StreamResponse) -> Result<Progress, A2aError> {
+        self.relays = true;
         match event {
             StreamResponse::Message(message) => self.answer(message).await,
             StreamResponse::StatusUpdate(update) => self.relayed_status(update).await.map(Progress::from),

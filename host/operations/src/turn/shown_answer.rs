@@ -2,7 +2,7 @@
 
 use annex_agent::readable;
 use annex_conversation::Event;
-use annex_protocol::{ArtifactId, Part, Parts, StreamResponse};
+use annex_protocol::{ArtifactId, Part, PartContent, Parts, StreamResponse};
 
 /// Maximum size of the texts that are compared with the session. The events of a turn may have more.
 const MAX_BYTES: usize = 16 << 20;
@@ -13,44 +13,67 @@ pub(crate) struct ShownAnswer {
     artifacts: Vec<(ArtifactId, Content)>,
     /// The last message or status message.
     said: Content,
-    /// True if an earlier message was shown differently.
+    /// True if an earlier message, or an artifact that was replaced, was shown differently.
     differed: bool,
     bytes: usize,
 }
 
+/// The parts of a message or of an artifact. The chunks share them with the events.
 #[derive(Default)]
 struct Content {
-    /// The readable text that the agent has sent, without line breaks. The session may join pieces by line breaks.
-    sent: String,
-    shown: Vec<Part>,
+    sent: Vec<Parts>,
+    shown: Vec<Parts>,
 }
 
 impl Content {
-    /// The parts that the client saw, if they say something else than the agent.
-    fn changed(&self) -> Option<&[Part]> {
-        (squeezed(&self.shown) != self.sent).then_some(self.shown.as_slice())
+    fn is_changed(&self) -> bool {
+        joined(&self.sent) != joined(&self.shown)
+    }
+
+    /// The parts that belong in the place of those of an event of the session, and whether the client saw the event's own.
+    /// `None` if the event has other content. `text` is the readable text of the event.
+    fn amended(&self, event: &Event, text: &str) -> Option<(Vec<Part>, bool)> {
+        let (sent, shown) = (joined(&self.sent), joined(&self.shown));
+        if sent == Part::joined(&event.parts) {
+            let is_seen = sent == shown;
+            return Some((shown, is_seen));
+        }
+        // The session may have the readable text of the content alone, or the text of its text parts alone.
+        let forms: [fn(&[Part]) -> String; 2] = [all_texts, text_parts];
+        for form in forms {
+            let told = without_breaks(&form(&sent));
+            if !text.is_empty() && told == text {
+                let shown = form(&shown);
+                let is_seen = is_plain(&event.parts) && without_breaks(&shown) == told;
+                let parts = if shown.is_empty() { Vec::new() } else { vec![Part::text(shown)] };
+                return Some((parts, is_seen));
+            }
+        }
+        None
     }
 }
 
 impl ShownAnswer {
     pub(super) fn was_sent(&mut self, event: &StreamResponse) {
         let Some(parts) = parts_of(event) else { return };
-        let text = squeezed(parts);
-        self.bytes = self.bytes.saturating_add(text.len());
+        self.bytes = self.bytes.saturating_add(all_texts(parts).len());
         if self.is_full() {
             return;
         }
         match event {
             StreamResponse::ArtifactUpdate(update) => {
                 let content = self.artifact(&update.artifact.artifact_id);
+                let mut differed = false;
                 if !update.append {
+                    differed = content.is_changed();
                     content.sent.clear();
                 }
-                content.sent.push_str(&text);
+                content.sent.push(parts.clone());
+                self.differed |= differed;
             }
             _ => {
-                self.differed |= self.said.changed().is_some();
-                self.said = Content { sent: text, shown: Vec::new() };
+                self.differed |= self.said.is_changed();
+                self.said = Content { sent: vec![parts.clone()], shown: Vec::new() };
             }
         }
     }
@@ -70,7 +93,7 @@ impl ShownAnswer {
             }
             _ => &mut self.said,
         };
-        content.shown.extend_from_slice(parts);
+        content.shown.push(parts.clone());
     }
 
     fn artifact(&mut self, id: &ArtifactId) -> &mut Content {
@@ -83,76 +106,108 @@ impl ShownAnswer {
         self.artifacts.get_mut(place).map_or(&mut self.said, |(_, content)| content)
     }
 
+    /// True if the agent has sent an artifact.
+    pub(super) fn has_artifacts(&self) -> bool {
+        !self.artifacts.is_empty() || self.is_full()
+    }
+
     fn is_full(&self) -> bool {
         self.bytes > MAX_BYTES
     }
 
-    /// The parts that replace those of an event of the session. `None` if the client saw the same.
-    pub(super) fn amended(&self, event: &Event, is_complete: bool) -> Option<Parts> {
-        let text = squeezed(&event.parts);
-        if text.is_empty() {
+    /// The parts that replace those of an event of the session. `None` if the client saw the same. An event that the client
+    /// did not see at all has not passed the extensions, so it gets all that the client saw.
+    pub(super) fn amended(&self, event: &Event) -> Option<Parts> {
+        let is_plain = is_plain(&event.parts);
+        let text = without_breaks(&all_texts(&event.parts));
+        if is_plain && text.is_empty() {
             return None;
         }
-        let mut contents = self.artifacts.iter().map(|(_, content)| content).chain([&self.said]);
-        if let Some(content) = contents.find(|content| content.sent == text) {
-            return content.changed().map(|parts| Part::joined(parts).into());
+        if let Some((parts, is_seen)) = self.contents().find_map(|content| content.amended(event, &text)) {
+            return (!is_seen).then(|| parts.into());
         }
-        // An answer of several artifacts is one event of the session.
-        let sent: String = self.artifacts.iter().map(|(_, content)| content.sent.as_str()).collect();
-        let is_known = sent == text || is_complete;
+        // An answer of several artifacts is one event of the session, which may have lost the rest of a long text.
+        let sent: String = self.artifacts.iter().map(|(_, content)| all_texts(&joined(&content.sent))).collect();
+        let is_known = is_plain && without_breaks(&sent).starts_with(&text);
         (self.differs() || !is_known).then(|| Part::joined(&self.all_shown()).into())
     }
 
     /// The text of a status as the client saw it.
     pub(super) fn text(&self, text: String) -> String {
-        let is_said = self.said.sent == text.replace('\n', "");
-        match self.said.changed().filter(|_| is_said) {
-            Some(parts) => readable(parts),
-            None => text,
-        }
+        let is_said = without_breaks(&all_texts(&joined(&self.said.sent))) == without_breaks(&text);
+        if is_said && self.said.is_changed() { all_texts(&joined(&self.said.shown)) } else { text }
+    }
+
+    fn contents(&self) -> impl Iterator<Item = &Content> {
+        self.artifacts.iter().map(|(_, content)| content).chain([&self.said])
     }
 
     fn differs(&self) -> bool {
-        let mut contents = self.artifacts.iter().map(|(_, content)| content).chain([&self.said]);
-        self.differed || self.is_full() || contents.any(|content| content.changed().is_some())
+        self.differed || self.is_full() || self.contents().any(Content::is_changed)
     }
 
     /// The artifacts that the client saw, or the message if there are none.
     fn all_shown(&self) -> Vec<Part> {
         match self.artifacts.is_empty() {
-            true => self.said.shown.clone(),
-            false => self.artifacts.iter().flat_map(|(_, content)| content.shown.iter().cloned()).collect(),
+            true => joined(&self.said.shown),
+            false => self.artifacts.iter().flat_map(|(_, content)| joined(&content.shown)).collect(),
         }
     }
 }
 
 /// The parts of an event with content.
-fn parts_of(event: &StreamResponse) -> Option<&[Part]> {
+fn parts_of(event: &StreamResponse) -> Option<&Parts> {
     match event {
-        StreamResponse::Message(message) => Some(message.parts.as_slice()),
-        StreamResponse::StatusUpdate(update) => Some(update.status.message.as_ref()?.parts.as_slice()),
-        StreamResponse::ArtifactUpdate(update) => Some(update.artifact.parts.as_slice()),
+        StreamResponse::Message(message) => Some(&message.parts),
+        StreamResponse::StatusUpdate(update) => Some(&update.status.message.as_ref()?.parts),
+        StreamResponse::ArtifactUpdate(update) => Some(&update.artifact.parts),
         StreamResponse::Task(_) => None,
     }
 }
 
-/// The readable text of parts, without line breaks.
-fn squeezed(parts: &[Part]) -> String {
-    readable(parts).replace('\n', "")
+/// The parts of all chunks. Adjacent texts become one part.
+fn joined(chunks: &[Parts]) -> Vec<Part> {
+    let parts: Vec<Part> = chunks.iter().flat_map(|parts| parts.iter().cloned()).collect();
+    Part::joined(&parts)
+}
+
+/// The texts of the text parts and the JSON of the data parts.
+fn all_texts(parts: &[Part]) -> String {
+    readable(parts)
+}
+
+/// The texts of the text parts.
+fn text_parts(parts: &[Part]) -> String {
+    readable(parts.iter().filter(|part| matches!(part.content, PartContent::Text(_))))
+}
+
+/// True if the parts have nothing but their texts.
+fn is_plain(parts: &[Part]) -> bool {
+    let is_text = |part: &Part| matches!(part.content, PartContent::Text(_));
+    parts.iter().all(|part| is_text(part) && part.metadata.is_empty())
+}
+
+/// The text without line breaks. The session may join pieces by line breaks.
+fn without_breaks(text: &str) -> String {
+    text.replace('\n', "")
 }
 
 #[cfg(test)]
 mod tests {
     use annex_conversation::{Event, StateDelta};
     use annex_protocol::{
-        Artifact, Message, Part, Parts, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
-        TaskStatusUpdateEvent,
+        Artifact, Json, Message, Part, PartContent, Parts, StreamResponse, TaskArtifactUpdateEvent, TaskState,
+        TaskStatus, TaskStatusUpdateEvent,
     };
 
     use super::ShownAnswer;
 
     fn chunk(id: &str, text: &str, append: bool) -> StreamResponse {
-        let artifact = Artifact { artifact_id: id.into(), parts: vec![Part::text(text)].into(), ..Artifact::default() };
+        chunk_of(id, vec![Part::text(text)], append)
+    }
+
+    fn chunk_of(id: &str, parts: Vec<Part>, append: bool) -> StreamResponse {
+        let artifact = Artifact { artifact_id: id.into(), parts: parts.into(), ..Artifact::default() };
         StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent { artifact, append, ..Default::default() })
     }
 
@@ -172,8 +227,12 @@ mod tests {
         answer
     }
 
-    fn amended(answer: &ShownAnswer, text: &str, is_complete: bool) -> Option<Parts> {
-        answer.amended(&Event::new("agent", "t", vec![Part::text(text)], StateDelta::new()), is_complete)
+    fn amended(answer: &ShownAnswer, text: &str) -> Option<Parts> {
+        amended_parts(answer, vec![Part::text(text)])
+    }
+
+    fn amended_parts(answer: &ShownAnswer, parts: Vec<Part>) -> Option<Parts> {
+        answer.amended(&Event::new("agent", "t", parts, StateDelta::new()))
     }
 
     #[test]
@@ -184,8 +243,8 @@ mod tests {
             (said("done"), Some(said("done"))),
         ];
         let answer = answer(&pieces);
-        assert_eq!(amended(&answer, "card 4111!", true), Some(vec![Part::text("card (hidden)!")].into()));
-        assert_eq!(amended(&answer, "done", true), None);
+        assert_eq!(amended(&answer, "card 4111!"), Some(vec![Part::text("card (hidden)!")].into()));
+        assert_eq!(amended(&answer, "done"), None);
     }
 
     #[test]
@@ -194,16 +253,57 @@ mod tests {
             (chunk("a", "one", false), Some(chunk("a", "1", false))),
             (chunk("b", "two", false), Some(chunk("b", "two", false))),
         ];
-        assert_eq!(amended(&answer(&pieces), "one\ntwo", true), Some(vec![Part::text("1two")].into()));
+        assert_eq!(amended(&answer(&pieces), "one\ntwo"), Some(vec![Part::text("1two")].into()));
     }
 
     #[test]
     fn an_answer_that_was_not_shown_is_not_in_the_session() {
         let unchanged = [(chunk("a", "one", false), Some(chunk("a", "one", false)))];
         let answer = answer(&unchanged);
-        assert_eq!(amended(&answer, "other words", true), None);
-        assert_eq!(amended(&answer, "one and the unsent rest", false), Some(vec![Part::text("one")].into()));
-        assert_eq!(amended(&ShownAnswer::default(), "unsent", false), Some(Parts::default()));
+        assert_eq!(amended(&answer, "one"), None);
+        assert_eq!(amended(&answer, "other words"), Some(vec![Part::text("one")].into()));
+        assert_eq!(amended(&answer, "one and the unsent rest"), Some(vec![Part::text("one")].into()));
+        assert_eq!(amended(&ShownAnswer::default(), "unsent"), Some(Parts::default()));
+    }
+
+    #[test]
+    fn a_status_text_that_an_interruption_has_replaced_is_not_in_the_session() {
+        let answer = answer(&[(said("Which card?"), Some(said("Which card?")))]);
+        assert_eq!(amended(&answer, "secret words of the agent"), Some(vec![Part::text("Which card?")].into()));
+    }
+
+    #[test]
+    fn files_and_metadata_that_were_removed_are_not_in_the_session() {
+        let file = Part::from(PartContent::Raw("c2VjcmV0".to_owned()));
+        let hidden = vec![Part::text("(no file)")];
+        let answer_of_file = [(chunk_of("a", vec![file.clone()], false), Some(chunk_of("a", hidden.clone(), false)))];
+        assert_eq!(amended_parts(&answer(&answer_of_file), vec![file.clone()]), Some(hidden.into()));
+
+        let mut marked = Part::text("one");
+        marked.metadata.insert("mark".to_owned(), Json::string("secret"));
+        let pieces = [(chunk_of("a", vec![marked.clone()], false), Some(chunk("a", "one", false)))];
+        let answer = answer(&pieces);
+        assert_eq!(amended_parts(&answer, vec![marked]), Some(vec![Part::text("one")].into()));
+        // The text alone is what the client saw.
+        assert_eq!(amended(&answer, "one"), None);
+        assert_eq!(amended_parts(&answer, vec![file]), Some(vec![Part::text("one")].into()));
+    }
+
+    #[test]
+    fn a_text_that_another_text_has_replaced_before_it_was_sent_whole_is_not_in_the_session() {
+        let pieces = [
+            (chunk("a", "the model's ", false), Some(chunk("a", "the model's ", false))),
+            (chunk("a", "instead", false), Some(chunk("a", "instead", false))),
+        ];
+        let answer = answer(&pieces);
+        assert_eq!(amended(&answer, "the model's unsent rest"), Some(vec![Part::text("instead")].into()));
+        assert_eq!(amended(&answer, "instead"), None);
+        // A piece that was revised, and that the next one has replaced, is known as revised.
+        let pieces = [
+            (chunk("a", "one", false), Some(chunk("a", "ONE", false))),
+            (chunk("a", "two", false), Some(chunk("a", "two", false))),
+        ];
+        assert!(super::ShownAnswer::differs(&self::answer(&pieces)));
     }
 
     #[test]
@@ -212,6 +312,6 @@ mod tests {
             (chunk("a", "I look.", false), Some(chunk("a", "I look.", false))),
             (chunk("a", "found", false), Some(chunk("a", "FOUND", false))),
         ];
-        assert_eq!(amended(&answer(&pieces), "found", true), Some(vec![Part::text("FOUND")].into()));
+        assert_eq!(amended(&answer(&pieces), "found"), Some(vec![Part::text("FOUND")].into()));
     }
 }

@@ -45,8 +45,15 @@ impl Turn {
         }
         let state = update.status.state;
         let settles = state.is_terminal() || state.is_interrupted();
-        if settles && self.chain.revises_output() {
-            Box::pin(self.release_held()).await?;
+        if settles
+            && self.chain.revises_output()
+            && let Err(error) = Box::pin(self.release_held()).await
+        {
+            // No extension can prevent these states. The reason is the only text that still goes out.
+            if !matches!(state, TaskState::Canceled | TaskState::Rejected) {
+                return Err(error);
+            }
+            update.status.message = Some(self.message(error.to_string()));
         }
         if state.is_interrupted() {
             let interrupted = by.map(|by| (by, self.requested.clone()));

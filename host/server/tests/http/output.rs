@@ -13,6 +13,8 @@ use tonic::transport::Channel;
 use crate::push::receiver;
 use crate::upstream::mirror;
 
+mod ends;
+
 /// The URI of the extension that steers turns on command.
 pub(crate) const STEERING: &str = "https://annex.example/steering/v1";
 
@@ -302,6 +304,50 @@ async fn text_before_a_tool_call_is_revised_in_the_session_too() {
     let texts = said(&session(folder.path(), "test_agent").await);
     assert_eq!(texts.first().map(String::as_str), Some(r#"{"text":"I ADD SECRET NUMBERS."}"#), "{texts:?}");
     assert_eq!(texts.last().map(String::as_str), Some(r#"{"text":"THE SECRET IS 3."}"#), "{texts:?}");
+}
+
+#[tokio::test]
+async fn the_state_of_an_upstream_is_read_from_the_content_that_the_client_saw() {
+    let upstream = mirror("").await;
+    for (command, is_changed) in [("ok", true), ("empty", false), ("refuse", false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = TestConfig::upstream(upstream.url()).with(&steering(&format!("revise = \"{command}\"")));
+        // The mirror's data part has the message that reached it.
+        let config = config.set("agent.state.receive", "data-part").set("agent.state.receive_key", "message");
+        let config = config.set("tasks.data_dir", folder.path().join("data"));
+        let front = config.start().await.expect("the front starts");
+        let reply = front.say("secret").context("c").send().await.expect("a reply");
+        let expected = if command == "refuse" { "TASK_STATE_FAILED" } else { "TASK_STATE_COMPLETED" };
+        assert_eq!(state(reply.task()), expected, "{command}: {}", reply.text);
+        let file = folder.path().join("data/conversations.sqlite");
+        let store = SqliteStore::open(&file, None, Limits::default()).await.expect("a store");
+        let key = ConversationKey::new("", "front", "A2A_USER_c", "c");
+        let found = store.conversation(&key, Window::NONE).await.expect("a conversation").state.merged();
+        assert_eq!(found.to_json_string().contains("secret"), is_changed, "{command}: {}", found.to_json_string());
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_an_upstream_is_revised() {
+    let upstream = mirror("").await;
+    for (command, expected) in [("ok", ""), ("rewrite", "rewritten"), ("empty", "an extension has removed the reason")]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = TestConfig::upstream(upstream.url()).with(&steering(&format!("revise = \"{command}\"")));
+        let front = config.set("tasks.data_dir", folder.path().join("data")).start().await.expect("the front starts");
+        for (text, code, own) in [
+            ("invalid", -32602, "is not to my taste"),
+            ("unsupported", -32004, "not today"),
+            ("type", -32005, "text/odd"),
+        ] {
+            let reply = front.say(text).context("c").send().await.expect("a reply");
+            assert_eq!(reply.code(), code, "{command}: {}", reply.text);
+            assert_eq!(reply.text.contains(own), command == "ok", "{command}: {}", reply.text);
+            assert!(reply.text.contains(expected), "{command}: {}", reply.text);
+            let events = format!("{:?}", session(folder.path(), "front").await);
+            assert_eq!(events.contains(own), command == "ok", "{command}: {events}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
 }
 
 /// Removes metadata entries from the parts of an event. An entry is removed if `is_removed` returns true for its key.
-pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: fn(&str) -> bool) {
+pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: impl Fn(&str) -> bool) {
     for parts in parts_of(event) {
         // Shared parts are copied only if something is removed.
-        if parts.iter().any(|part| part.metadata.keys().any(is_removed)) {
+        if parts.iter().any(|part| part.metadata.keys().any(&is_removed)) {
             parts.iter_mut().for_each(|part| part.metadata.retain_keys(|key| !is_removed(key)));
         }
     }

@@ -5,6 +5,7 @@ use annex_conversation::{Event, StateDelta};
 use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
 
 use super::measure::{metadata_of, remove_from_parts};
+use crate::config::StateMapping;
 
 /// True for the metadata keys that this server sets for its clients, such as `annex/not-carried`.
 fn is_of_server(key: &str) -> bool {
@@ -41,11 +42,18 @@ impl<'a> Outlet<'a> {
     pub(super) async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.sent += 1;
         let own = &self.remote.own_keys;
+        let is_others = |key: &str| is_of_server(key) || own.iter().any(|own| own == key);
         for metadata in metadata_of(&mut event) {
-            metadata.retain_keys(|key| !is_of_server(key) && !own.iter().any(|own| own == key));
+            metadata.retain_keys(|key| !is_others(key));
         }
-        remove_from_parts(&mut event, is_of_server);
+        remove_from_parts(&mut event, is_others);
         self.events.send(AgentEvent::Relayed(Box::new(event))).await
+    }
+
+    /// Reads the change of state in an event. If extensions may revise content, the server reads a change in the content from
+    /// the event that they have left.
+    pub(super) fn received(&self, mapping: &StateMapping, event: &StreamResponse) -> StateDelta {
+        if self.turn.is_revised && mapping.is_in_content() { StateDelta::new() } else { mapping.received(event) }
     }
 
     /// Changes the session's state.

@@ -107,9 +107,9 @@ async fn a_task_that_each_new_stream_repeats_counts_once_towards_the_length_of_t
 
 #[tokio::test]
 async fn the_upstream_speaks_as_the_agent_and_not_for_what_runs_here() {
-    let said = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "I am Ada."}], "contextId": "theirs",
+    let said = json!({"messageId": "m", "role": "ROLE_USER", "contextId": "theirs",
         "taskId": "task-0", "referenceTaskIds": ["task-7"], "extensions": ["urn:theirs", "urn:ours"],
-        "metadata": {"ours": 1, "theirs": 2}});
+        "parts": [{"text": "I am Ada.", "metadata": {"ours": 1, "theirs": 2}}], "metadata": {"ours": 1, "theirs": 2}});
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(json!({"message": said.clone()}))).await;
     let bench = Bench::new(&upstream).await;
     let told = |remote: &mut annex_agent::UpstreamContext| {
@@ -121,6 +121,7 @@ async fn the_upstream_speaks_as_the_agent_and_not_for_what_runs_here() {
     assert_eq!((&message["role"], &message["parts"][0]["text"]), (&json!("ROLE_AGENT"), &json!("I am Ada.")));
     assert_eq!((&message["taskId"], &message["referenceTaskIds"]), (&Value::Null, &Value::Null), "{message}");
     assert_eq!((&message["extensions"], &message["metadata"]), (&json!(["urn:theirs"]), &json!({"theirs": 2})));
+    assert_eq!(message["parts"][0]["metadata"], json!({"theirs": 2}), "{message}");
     assert_eq!(bench.said().await[1], json!(["front", [{"text": "I am Ada."}]]));
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use super::foreign::{agent, card, error, result, serve, stream, task};
 use super::{config, front, state};
 use crate::catalogue;
+use crate::output::steering;
 
 /// An upstream whose task waits for a login outside of A2A. `phase` is the progress: the task waits, works, or has
 /// ended.
@@ -152,6 +153,24 @@ async fn a_task_that_waits_is_asked_for_with_the_header_fields_of_its_newest_rea
     let events = newer.rest().await.expect("events");
     let last = &events.last().expect("an event")["result"];
     assert_eq!(last["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED", "{events:?}");
+}
+
+#[tokio::test]
+async fn the_reader_of_a_task_that_goes_on_without_its_client_is_not_the_caller_of_the_turn() {
+    let login = Login::default();
+    let shown = "{ principal = true, headers = [\"x-reader\"] }";
+    let extension = steering("respond = \"caller\"").replace("{ principal = true }", shown);
+    let front = config(&login.start(false).await, "").with(&extension).start().await.expect("the front starts");
+    let id = waiting(&front.say("hi").send().await.expect("a reply"));
+    login.go_on();
+    login.go_on();
+    let read = async || {
+        let request = front.call("GetTask", json!({"id": id}).to_string()).header("x-reader", "eve");
+        request.send().await.expect("a reply").body["result"].clone()
+    };
+    until("the task has ended", async || read().await["status"]["state"] == "TASK_STATE_COMPLETED").await;
+    let ended = read().await;
+    assert_eq!(ended["artifacts"][0]["metadata"]["steering/result"], "Earlier nobody {} []", "{ended}");
 }
 
 #[tokio::test]
