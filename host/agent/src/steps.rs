@@ -32,25 +32,37 @@ pub struct Steps {
 
 /// The number of tokens that models have counted, for prompts and answers together. Clones share the number.
 #[derive(Clone, Debug, Default)]
-pub struct TokenCount(Arc<AtomicU64>);
+pub struct TokenCount {
+    count: Arc<AtomicU64>,
+    /// A further count to which all tokens are added.
+    also: Option<Arc<AtomicU64>>,
+}
 
 impl TokenCount {
+    /// Returns this count, such that all tokens that are added to it are added to `other` too.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self { count: Arc::clone(&self.count), also: Some(Arc::clone(&other.count)) }
+    }
+
     /// Adds `tokens` to the count.
     pub fn add(&self, tokens: u64) {
-        // Relaxed suffices: the number orders nothing. Saturating, because a wrapped number would look like little use.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(tokens)));
+        for count in [&self.count].into_iter().chain(&self.also) {
+            // Relaxed suffices: the number orders nothing. Saturating, because a wrapped number would look like little use.
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(tokens)));
+        }
     }
 
     /// Returns the count since the last call of this method.
     #[must_use]
     pub fn take(&self) -> u64 {
-        self.0.swap(0, Ordering::Relaxed)
+        self.count.swap(0, Ordering::Relaxed)
     }
 
     /// Returns the count without resetting it.
     #[must_use]
     pub fn read(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 }
 

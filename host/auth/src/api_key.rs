@@ -1,6 +1,5 @@
 //! API keys. This server stores only the digests of keys, never the keys.
 
-use std::env::VarError;
 use std::path::Path;
 
 use annex_files::Purpose;
@@ -11,7 +10,6 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::ConstantTimeEq;
 
 use crate::config::{ApiKeyConfig, ApiKeyHeaderConfig};
-use crate::error::VariableError;
 use crate::{AuthConfigError, principal};
 
 const MIN_KEY_BYTES: usize = 16;
@@ -19,7 +17,8 @@ const MAX_KEY_BYTES: usize = 1024;
 /// The maximum size of a key file, in bytes.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
-type Digest = [u8; SHA256_OUTPUT_LEN];
+/// A SHA-256 digest.
+pub(crate) type Digest = [u8; SHA256_OUTPUT_LEN];
 
 pub(crate) struct ApiKeys {
     pub(crate) header: HeaderName,
@@ -89,10 +88,7 @@ fn from_environment(principal: &str, variable: &str) -> Result<Secret, AuthConfi
     std::env::var(variable).map(Secret::new).map_err(|error| AuthConfigError::KeyVariable {
         principal: principal.to_owned(),
         variable: variable.to_owned(),
-        reason: match error {
-            VarError::NotPresent => VariableError::Absent,
-            VarError::NotUnicode(_) => VariableError::NotUnicode,
-        },
+        reason: error.into(),
     })
 }
 
@@ -113,7 +109,7 @@ fn digest_of(principal: &str, key: &Secret) -> Result<Digest, AuthConfigError> {
     Ok(sha256(key))
 }
 
-fn sha256(bytes: &[u8]) -> Digest {
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     let mut array = [0; SHA256_OUTPUT_LEN];
     array.copy_from_slice(digest(&SHA256, bytes).as_ref());
     array

@@ -1,6 +1,7 @@
 //! Determines the principal of a request from its headers.
 
 use std::fmt;
+use std::sync::Arc;
 
 use annex_protocol::{
     ApiKeySecurityScheme, HttpAuthSecurityScheme, JsonObject, SecurityRequirement, SecurityScheme, StringList,
@@ -10,18 +11,23 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use indexmap::IndexMap;
 
 use crate::api_key::ApiKeys;
-use crate::jwt::{JwtVerifier, TokenError};
-use crate::{AuthConfig, AuthConfigError, AuthError, Principal};
+use crate::introspection::Introspector;
+use crate::jwt::{self, JwtVerifier, TokenError};
+use crate::{AuthConfig, AuthConfigError, AuthError, DeclareConfig, Principal};
 
 /// The name of the API key scheme in the Agent Card.
 pub const API_KEY_SCHEME: &str = "apiKey";
 /// The name of the token scheme in the Agent Card.
 pub const JWT_SCHEME: &str = "jwt";
+/// The name of the scheme for opaque tokens in the Agent Card.
+pub const INTROSPECTION_SCHEME: &str = "bearer";
 
 /// Authenticates callers. It is created once at start, and all requests use it.
 pub struct Authenticator {
     api_keys: Option<ApiKeys>,
     jwt: Option<JwtVerifier>,
+    introspector: Option<Arc<Introspector>>,
+    declared: DeclareConfig,
 }
 
 /// The Agent Card's fields about authentication (specification section 4.5).
@@ -44,7 +50,8 @@ impl Authenticator {
     }
 
     /// Creates an authenticator from a reloaded config. If the JWKS URL is the same as before, the issuer's keys that
-    /// were fetched from it stay in use, so that callers are accepted while the issuer is down.
+    /// were fetched from it stay in use, so that callers are accepted while the issuer is down. Opaque tokens are asked
+    /// about again.
     ///
     /// # Errors
     /// When the configuration cannot work.
@@ -62,10 +69,16 @@ impl Authenticator {
             [] => None,
             keys => Some(ApiKeys::load(keys, &config.api_key_header)?),
         };
-        if api_keys.is_none() && jwt.is_none() {
+        let introspector = config.introspection.as_ref().map(Introspector::load).transpose()?;
+        if api_keys.is_none() && !config.accepts_tokens() {
             return Err(AuthConfigError::NoScheme);
         }
-        Ok(Self { api_keys, jwt })
+        let declared = config.declare.clone().unwrap_or_default();
+        declared.check()?;
+        if config.declare.is_some() && !config.accepts_tokens() {
+            return Err(AuthConfigError::DeclareWithoutTokens);
+        }
+        Ok(Self { api_keys, jwt, introspector, declared })
     }
 
     /// Determines the principal of a request with these headers. For gRPC, `headers` is the metadata.
@@ -74,11 +87,12 @@ impl Authenticator {
     /// would be ambiguous. An `Authorization` header with another scheme than `Bearer` is ignored.
     ///
     /// The keys of a token's issuer are fetched if they are unknown or ten minutes old. They are fetched at most twice a
-    /// minute, with a timeout of five seconds.
+    /// minute, with a timeout of five seconds. The authorization server is asked about an opaque token at most once a second,
+    /// with a timeout of five seconds.
     ///
     /// # Errors
     /// [`AuthError::Missing`] without a credential, [`AuthError::Invalid`] with invalid credentials, and
-    /// [`AuthError::Unavailable`] if the issuer's keys cannot be fetched.
+    /// [`AuthError::Unavailable`] if the issuer's keys cannot be fetched or the authorization server gives no usable answer.
     pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
         let key = match &self.api_keys {
             Some(keys) => {
@@ -86,10 +100,7 @@ impl Authenticator {
             }
             None => None,
         };
-        let token = match &self.jwt {
-            Some(jwt) => self.bearer_token(headers)?.map(|token| (jwt, token)),
-            None => None,
-        };
+        let token = if self.accepts_tokens() { self.bearer_token(headers)? } else { None };
         match (key, token) {
             (None, None) => Err(AuthError::Missing { challenge: self.challenge(r#"Bearer realm="annex""#) }),
             (Some(_), Some(_)) => Err(self.invalid()),
@@ -97,7 +108,7 @@ impl Authenticator {
                 let id = keys.principal_of(value.as_bytes()).ok_or_else(|| self.invalid())?.to_owned();
                 Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new(), claims: JsonObject::new() })
             }
-            (None, Some((jwt, token))) => jwt.principal_of(token).await.map_err(|refused| match refused {
+            (None, Some(token)) => self.principal_of(token).await.map_err(|refused| match refused {
                 TokenError::Invalid => self.invalid(),
                 TokenError::Unavailable => AuthError::Unavailable,
             }),
@@ -107,6 +118,20 @@ impl Authenticator {
     /// The header field that carries API keys. `None` without API keys.
     pub fn key_header(&self) -> Option<&HeaderName> {
         self.api_keys.as_ref().map(|keys| &keys.header)
+    }
+
+    async fn principal_of(&self, token: &str) -> Result<Principal, TokenError> {
+        match (&self.jwt, &self.introspector) {
+            // The authorization server is not asked about a token that this server can verify itself.
+            (Some(jwt), None) => jwt.principal_of(token).await,
+            (Some(jwt), Some(_)) if jwt::has_its_form(token) => jwt.principal_of(token).await,
+            (_, Some(introspector)) => introspector.principal_of(token).await,
+            (None, None) => Err(TokenError::Invalid),
+        }
+    }
+
+    fn accepts_tokens(&self) -> bool {
+        self.jwt.is_some() || self.introspector.is_some()
     }
 
     /// The Agent Card's fields about the configured schemes.
@@ -122,8 +147,13 @@ impl Authenticator {
             let http = HttpAuthSecurityScheme { description: None, scheme, bearer_format };
             (JWT_SCHEME, SecurityScheme::HttpAuth(http))
         });
+        let opaque = self.introspector.as_ref().map(|_| {
+            let scheme = "Bearer".to_owned();
+            let http = HttpAuthSecurityScheme { description: None, scheme, bearer_format: None };
+            (INTROSPECTION_SCHEME, SecurityScheme::HttpAuth(http))
+        });
         let mut declaration = SecurityDeclaration::default();
-        for (name, scheme) in api_key.into_iter().chain(jwt) {
+        for (name, scheme) in api_key.into_iter().chain(jwt).chain(opaque).chain(self.declared.schemes()) {
             // Entries of the list are alternatives; the schemes of one entry would all be needed.
             let schemes = IndexMap::from([(name.to_owned(), StringList::default())]);
             declaration.requirements.push(SecurityRequirement { schemes });
@@ -154,10 +184,10 @@ impl Authenticator {
     fn challenge(&self, bearer: &'static str) -> HeaderValue {
         let api_key = r#"ApiKey realm="annex""#;
         let both = || format!("{bearer}, {api_key}");
-        match (&self.jwt, &self.api_keys) {
-            (Some(_), Some(_)) => HeaderValue::try_from(both()).unwrap_or(HeaderValue::from_static("Bearer")),
-            (Some(_), None) => HeaderValue::from_static(bearer),
-            (None, _) => HeaderValue::from_static(api_key),
+        match (self.accepts_tokens(), &self.api_keys) {
+            (true, Some(_)) => HeaderValue::try_from(both()).unwrap_or(HeaderValue::from_static("Bearer")),
+            (true, None) => HeaderValue::from_static(bearer),
+            (false, _) => HeaderValue::from_static(api_key),
         }
     }
 }

@@ -2,9 +2,17 @@
 
 use std::path::PathBuf;
 
+use annex_files::Purpose;
+use annex_protocol::Secret;
 use serde::Deserialize;
 
-use crate::Algorithm;
+use crate::error::VariableError;
+use crate::{Algorithm, AuthConfigError, DeclareConfig, principal};
+
+/// The maximum length of the secret of an OAuth client, in bytes.
+const MAX_SECRET_BYTES: usize = 1024;
+/// The maximum size of a file with a secret, in bytes.
+const MAX_FILE_BYTES: usize = 64 << 10;
 
 /// The table `[auth]`. A caller needs to satisfy only one of its schemes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -16,6 +24,18 @@ pub struct AuthConfig {
     pub api_key_header: ApiKeyHeaderConfig,
     /// JSON Web Tokens of one issuer.
     pub jwt: Option<JwtConfig>,
+    /// Tokens about which this server asks the authorization server.
+    pub introspection: Option<IntrospectionConfig>,
+    /// What the Agent Card declares about how callers get their tokens.
+    pub declare: Option<DeclareConfig>,
+}
+
+impl AuthConfig {
+    /// True if callers can authenticate with tokens.
+    #[must_use]
+    pub fn accepts_tokens(&self) -> bool {
+        self.jwt.is_some() || self.introspection.is_some()
+    }
 }
 
 /// One API key. The key itself is never part of the configuration. Exactly one of `key_env`, `key_file` and
@@ -71,6 +91,78 @@ pub struct JwtConfig {
     /// most.
     #[serde(default = "default_leeway")]
     pub leeway_seconds: u64,
+}
+
+/// The table `[auth.introspection]`: opaque tokens, about which this server asks the authorization server (RFC 7662). If
+/// there are also JSON Web Tokens, a token in their form is verified as such, and this table is for all others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IntrospectionConfig {
+    /// The URL of the introspection endpoint. HTTPS, or plain HTTP on this machine.
+    pub url: String,
+    /// The name of the authorization server in the ids of principals. If an answer has the claim `iss`, it must have this
+    /// value. It must not contain `#`.
+    pub issuer: String,
+    /// The accepted audiences. The claim `aud` of an answer must contain at least one.
+    pub audience: Vec<String>,
+    /// The id of this server at the authorization server.
+    pub client_id: String,
+    /// The environment variable with the secret of this server. Either this or `client_secret_file` is set.
+    pub client_secret_env: Option<String>,
+    /// The file with the secret of this server, read once. Line breaks at its end are ignored. Either this or
+    /// `client_secret_env` is set.
+    pub client_secret_file: Option<PathBuf>,
+    /// The claim that names the caller, `sub` by default. Its value must be a string of 1 to 255 bytes.
+    #[serde(default = "subject")]
+    pub principal_claim: String,
+    /// Hosts, addresses and ranges that may be called although they are not public. An endpoint on this machine needs no
+    /// entry.
+    #[serde(default)]
+    pub allow_private: Vec<String>,
+}
+
+impl IntrospectionConfig {
+    /// Checks the fields that need no file, no environment and no network.
+    pub(crate) fn check(&self) -> Result<(), AuthConfigError> {
+        let refuse = |field, problem: &str| Err(AuthConfigError::Introspection { field, problem: problem.to_owned() });
+        if !principal::is_name(&self.issuer) || self.issuer.contains('#') {
+            return refuse("issuer", "must be 1 to 255 bytes without `#` and control characters");
+        }
+        if self.audience.is_empty() || self.audience.iter().any(String::is_empty) {
+            return refuse("audience", "must name at least one audience, and no empty one");
+        }
+        if !principal::is_name(&self.client_id) {
+            return refuse("client_id", "must be 1 to 255 bytes without control characters");
+        }
+        if self.principal_claim.is_empty() {
+            return refuse("principal_claim", "must not be empty");
+        }
+        Ok(())
+    }
+
+    /// Reads the secret of this server.
+    pub(crate) fn secret(&self) -> Result<Secret, AuthConfigError> {
+        let refuse = |field, problem: String| AuthConfigError::Introspection { field, problem };
+        let (field, secret) = match (&self.client_secret_env, &self.client_secret_file) {
+            (Some(variable), None) => {
+                let field = "client_secret_env";
+                let wrong =
+                    |reason: VariableError| refuse(field, format!("the environment variable {variable} {reason}"));
+                (field, std::env::var(variable).map_err(|error| wrong(error.into()))?)
+            }
+            (None, Some(path)) => {
+                let text = annex_files::read_text(path, Purpose::Secret, MAX_FILE_BYTES);
+                let text = text.map_err(|source| AuthConfigError::File { path: path.clone(), source })?;
+                // Editors end a file with a line break that is no part of the secret.
+                ("client_secret_file", text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+            _ => return Err(refuse("client_secret_env", "or client_secret_file is required, and not both".to_owned())),
+        };
+        if secret.is_empty() || secret.len() > MAX_SECRET_BYTES {
+            return Err(refuse(field, format!("must name a secret of 1 to {MAX_SECRET_BYTES} bytes")));
+        }
+        Ok(Secret::new(secret))
+    }
 }
 
 fn all_algorithms() -> Vec<Algorithm> {

@@ -1,6 +1,7 @@
 //! The errors of authentication. An operator gets errors of the configuration at start. A caller gets an error when its request
 //! cannot be authenticated.
 
+use std::env::VarError;
 use std::path::PathBuf;
 
 use http::HeaderValue;
@@ -24,7 +25,7 @@ pub enum AuthError {
         /// The value of `WWW-Authenticate`.
         challenge: HeaderValue,
     },
-    /// The issuer's keys cannot be fetched now: HTTP 503, gRPC UNAVAILABLE.
+    /// The issuer's keys cannot be fetched now, or the authorization server gives no usable answer: HTTP 503, gRPC UNAVAILABLE.
     #[error("the identity provider is unavailable")]
     Unavailable,
 }
@@ -114,6 +115,27 @@ pub enum AuthConfigError {
         /// The fault in its value.
         problem: &'static str,
     },
+    /// A field of `[auth.introspection]` has a value that cannot work.
+    #[error("auth.introspection.{field} {problem}")]
+    Introspection {
+        /// The key in `[auth.introspection]`.
+        field: &'static str,
+        /// The fault in its value, which contains no secret.
+        problem: String,
+    },
+    /// A key of `[auth.declare]` has a value that cannot be declared.
+    #[error("auth.declare.{key} {problem}")]
+    Declare {
+        /// The key below `[auth.declare]`.
+        key: String,
+        /// The fault in its value.
+        problem: &'static str,
+    },
+    /// The table `[auth.declare]` is set, and no tokens are accepted.
+    #[error(
+        "auth.declare says how callers get tokens, but no tokens are accepted; add [auth.jwt] or [auth.introspection]"
+    )]
+    DeclareWithoutTokens,
     /// A file of the issuer's keys cannot be used.
     #[error("unusable keys in {}", path.display())]
     Keys {
@@ -137,6 +159,15 @@ pub enum VariableError {
     /// The value is not valid Unicode.
     #[error("has a value that is not UTF-8")]
     NotUnicode,
+}
+
+impl From<VarError> for VariableError {
+    fn from(error: VarError) -> Self {
+        match error {
+            VarError::NotPresent => Self::Absent,
+            VarError::NotUnicode(_) => Self::NotUnicode,
+        }
+    }
 }
 
 /// The reason why a key or a set of keys cannot be used.

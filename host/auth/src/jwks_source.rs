@@ -1,7 +1,6 @@
 //! Where the keys of an issuer come from: a file, read at start, or a URL, fetched when needed.
 
 use std::error::Error;
-use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::url::is_on_this_machine;
 use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
 /// The shortest time between two fetches of the key set, also if the first one failed. All tokens share this limit.
@@ -168,12 +168,6 @@ impl JwksState {
     fn may_fetch(&self) -> bool {
         self.attempted_at.is_none_or(|at| at.elapsed() >= MIN_REFRESH_INTERVAL)
     }
-}
-
-fn is_on_this_machine(url: &Url) -> bool {
-    let Some(host) = url.host_str() else { return false };
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_files::Purpose;
-use annex_protocol::{Json, JsonObject};
+use annex_protocol::JsonObject;
 use jsonwebtoken::{Validation, decode, decode_header};
 
 use crate::config::JwtConfig;
@@ -11,7 +11,7 @@ use crate::jwks_source::{JwksSource, NoKey, RemoteJwks};
 use crate::{Algorithm, AuthConfigError, JWT_SCHEME, Jwks, Principal, principal};
 
 /// The longest token, in bytes. A longer token is refused before it is parsed.
-const MAX_TOKEN_BYTES: usize = 8 * 1024;
+pub(crate) const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The maximum size of a file with keys, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_LEEWAY_SECONDS: u64 = 300;
@@ -83,24 +83,17 @@ impl JwtVerifier {
 
     fn principal(&self, claims: &JsonObject) -> Option<Principal> {
         // jsonwebtoken also takes a list of issuers, which RFC 7519 does not know.
-        if text(claims, "iss")? != self.config.issuer {
+        if principal::text(claims, "iss")? != self.config.issuer {
             return None;
         }
-        let name = text(claims, &self.config.principal_claim).filter(|name| principal::is_name(name))?;
-        let scopes = match claims.get("scope") {
-            None => Vec::new(),
-            // RFC 8693, section 4.2: scopes are one text. A token with another form is refused, not taken for one
-            // without scopes.
-            Some(scope) => scope.to::<String>().ok()?.split_ascii_whitespace().map(str::to_owned).collect(),
-        };
-        // No API key has this id, because names of their principals have no `#`.
-        let id = format!("{}#{name}", self.config.issuer);
-        Some(Principal { id, scheme: JWT_SCHEME, scopes, claims: claims.clone() })
+        let names = (self.config.issuer.as_str(), self.config.principal_claim.as_str());
+        principal::of_claims(names, JWT_SCHEME, claims)
     }
 }
 
-fn text(claims: &JsonObject, name: &str) -> Option<String> {
-    claims.get(name).and_then(|claim: &Json| claim.to().ok())
+/// True if a token has the form of a JSON Web Token, whether it is valid or not.
+pub(crate) fn has_its_form(token: &str) -> bool {
+    token.len() <= MAX_TOKEN_BYTES && decode_header(token).is_ok()
 }
 
 fn check(config: &JwtConfig) -> Result<(), AuthConfigError> {

@@ -1,7 +1,7 @@
 //! Authentication of callers, and signatures of Agent Cards.
 //!
-//! [`Authenticator`] maps the headers of a request to a [`Principal`], by API key or JSON Web Token (specification
-//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
+//! [`Authenticator`] maps the headers of a request to a [`Principal`], by API key, JSON Web Token or opaque token
+//! (specification sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
 //! by other crates.
 //!
 //! All cryptography is from ring, which TLS uses as well.
@@ -12,7 +12,9 @@ mod algorithm;
 mod api_key;
 mod authenticator;
 mod config;
+mod declare;
 mod error;
+mod introspection;
 mod jwks;
 mod jwks_source;
 mod jwt;
@@ -20,10 +22,15 @@ mod pem;
 mod principal;
 mod provider;
 pub mod signature;
+mod token_cache;
+mod url;
 
 pub use algorithm::Algorithm;
-pub use authenticator::{API_KEY_SCHEME, Authenticator, JWT_SCHEME, SecurityDeclaration};
-pub use config::{ApiKeyConfig, ApiKeyHeaderConfig, AuthConfig, JwtConfig};
+pub use authenticator::{API_KEY_SCHEME, Authenticator, INTROSPECTION_SCHEME, JWT_SCHEME, SecurityDeclaration};
+pub use config::{ApiKeyConfig, ApiKeyHeaderConfig, AuthConfig, IntrospectionConfig, JwtConfig};
+pub use declare::{
+    AuthorizationCodeConfig, ClientCredentialsConfig, DeclareConfig, DeviceCodeConfig, WrongDeclaration,
+};
 pub use error::{AuthConfigError, AuthError, KeyError, VariableError};
 pub use jwks::Jwks;
 pub use principal::Principal;

@@ -118,7 +118,8 @@ impl RequestHandler {
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(&record));
         let active = self.active_again(&incoming, &extensions)?;
         let permit = self.permit_of(lost).await?;
-        let steps = self.counted(crate::send_message::steps_for(&active));
+        let principal = &incoming.call.owner.principal;
+        let steps = self.counted(crate::send_message::steps_for(&active), principal);
         let incoming = Incoming { lasting: requested, steps, ..incoming };
         let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.process.running.token());
         self.forward(&record).await;

@@ -66,7 +66,7 @@ impl RequestHandler {
         // The check comes before the permit and the instance, so that a caller without the extension takes no capacity.
         check_active(&extensions.installed, &extension, &occasion)?;
         check_object(params)?;
-        self.check_work()?;
+        self.check_work(&call.owner.principal).await?;
         // The token makes a draining server wait for the call.
         let _counted = self.process.running.token();
         self.check_begins()?;

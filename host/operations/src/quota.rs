@@ -1,10 +1,11 @@
-//! Quotas of tenants: counts the usage and refuses requests beyond a limit.
+//! Quotas of tenants and of their callers: counts the usage and refuses requests beyond a limit.
 //!
 //! Requests and CPU time are counted in this process. Each process allows its fraction of the limit: the limit divided by the
 //! number of live processes. Turns are counted by [`permits`](crate::permits). Stored data is counted periodically while the
 //! tenant gets requests, so a tenant can exceed a limit on stored data a little before it is refused.
 //!
 //! A tenant's [`Ledger`] survives unloading the tenant and changing its config. A ledger in its initial state is dropped.
+//! The ledger of a tenant has the ledgers of the tenant's callers.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,7 +18,6 @@ use annex_protocol::A2aError;
 use annex_runtime::{KeyValueError, KeyValueStore};
 use annex_tenants::{Consumption, TenantStoreError, UsageStore};
 use futures::{StreamExt, stream};
-use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -25,16 +25,21 @@ use crate::looks::look_until;
 use crate::permits::shared::SharedPlaces;
 
 mod bucket;
+mod callers;
+mod cpu;
 mod held;
 mod ledger;
+mod limits;
 mod rates;
 mod tokens;
 mod used;
 mod written;
 
-use ledger::times;
+use bucket::times;
+use callers::CallerLedger;
 
 pub use ledger::Ledger;
+pub use limits::{CallerQuota, TenantQuota};
 use written::Written;
 pub use written::{LATELY, MOST_HOURS};
 
@@ -42,61 +47,14 @@ pub use written::{LATELY, MOST_HOURS};
 const LOOK: Duration = Duration::from_secs(1);
 /// The maximum number of tenants that are updated at the same time.
 const AT_ONCE: usize = 4;
+/// The maximum number of callers of one tenant whose tokens are stored in one update.
+const MOST_SETTLED: usize = 256;
 /// The time limit for counting the stored data of one tenant.
 const LONGEST_COUNT: Duration = Duration::from_secs(5);
 /// The `Retry-After` for a limit that clears when a turn ends.
 const SOON: Duration = Duration::from_secs(1);
 /// The `Retry-After` for a limit on stored data, which clears when data is deleted.
 const LATER: Duration = Duration::from_secs(10);
-
-/// The limits of a tenant. A limit that is `None` allows any amount.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TenantQuota {
-    /// The maximum number of requests per second, over all processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requests_per_second: Option<u64>,
-    /// The maximum number of milliseconds of CPU time per second in extensions and in the agent, over all processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_ms_per_second: Option<u64>,
-    /// The maximum number of turns that run or wait in the queue of their conversation, over all processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub turns: Option<usize>,
-    /// The maximum number of stored sessions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<u64>,
-    /// The maximum number of bytes of state in all sessions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state_bytes: Option<u64>,
-    /// The maximum number of finished tasks that are stored. Above this limit the oldest finished tasks are deleted. No request
-    /// is refused because of this limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tasks: Option<u64>,
-    /// The maximum number of stored keys of all extensions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keys: Option<u64>,
-    /// The maximum number of tokens per day (UTC), counted as models report the tokens of prompts and answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_per_day: Option<u64>,
-}
-
-impl TenantQuota {
-    /// The name of the first limit that is zero. Such a limit would refuse every request. `None` if no limit is zero.
-    #[must_use]
-    pub fn of_nothing(&self) -> Option<&'static str> {
-        let quotas = [
-            ("requests_per_second", self.requests_per_second),
-            ("cpu_ms_per_second", self.cpu_ms_per_second),
-            ("turns", self.turns.map(|turns| turns as u64)),
-            ("sessions", self.sessions),
-            ("state_bytes", self.state_bytes),
-            ("tasks", self.tasks),
-            ("keys", self.keys),
-            ("tokens_per_day", self.tokens_per_day),
-        ];
-        quotas.into_iter().find(|(_, limit)| *limit == Some(0)).map(|(key, _)| key)
-    }
-}
 
 /// The usage of all tenants of a process.
 pub struct Quotas {
@@ -231,6 +189,20 @@ impl Quotas {
         if ledger.take_asked() || has_tokens {
             self.count_in_time(&ledger).await;
         }
+        // A store that fails or hangs is tried again with the next update. Until then the tokens count in this process.
+        let _ = timeout(LONGEST_COUNT, self.settle_callers(&ledger)).await;
+        ledger.drop_unused_callers(self.places.processes());
+    }
+
+    /// Adds the tokens of callers to the counts of all processes.
+    async fn settle_callers(&self, ledger: &Ledger) -> Result<(), KeyValueError> {
+        if ledger.quota().caller.tokens_per_day.is_none() {
+            return Ok(());
+        }
+        for caller in ledger.callers.to_settle(MOST_SETTLED) {
+            caller.tokens.settle(&ledger.tenant, self.stores.keys.as_ref()).await?;
+        }
+        Ok(())
     }
 
     /// Counts the stored data that has a quota. Failures of the store are not logged here, because the periodic query for tasks
@@ -294,15 +266,21 @@ impl TenantUse {
         &self.ledger
     }
 
-    /// Counts a request. Called before any work for the request.
+    /// Counts a request of a caller. An anonymous caller has an empty principal. Called before any work for the request.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] after too many requests, or while the tenant is in debt for the CPU time of
-    /// extensions and the agent.
-    pub fn admit(&self) -> Result<(), A2aError> {
+    /// [`A2aError::QuotaExceeded`] after too many requests, or while the caller or the tenant is in debt for the CPU time
+    /// of extensions and the agent.
+    pub fn admit(&self, principal: &str) -> Result<(), A2aError> {
         self.ledger.rates.count_request();
         self.ledger.note_asked();
         let processes = self.quotas.places.processes();
+        // The limits of the caller come first, so that a caller beyond them takes nothing from the tenant's other callers.
+        if let Some(caller) = self.caller(principal) {
+            let over = |over: callers::Over| self.refused(over.quota, (over.limit, over.limit), over.wait);
+            caller.admit(&self.quota.caller, processes).map_err(over)?;
+            caller.charge_request();
+        }
         if let Some(limit) = self.quota.requests_per_second {
             let cost = times(Duration::from_secs(1), processes, limit);
             let over = |wait| self.refused("requests_per_second", (limit, limit), wait);
@@ -315,11 +293,17 @@ impl TenantUse {
         Ok(())
     }
 
-    /// Checks that the tenant may begin work that stores state or keys, or calls a model.
+    /// Checks that the tenant and the caller may begin work that stores state or keys, or calls a model. Reads the stored
+    /// tokens of a caller whose tokens of today this process has not read yet.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] if the tenant has reached a limit.
-    pub(crate) fn check_work(&self) -> Result<(), A2aError> {
+    /// [`A2aError::QuotaExceeded`] if the tenant or the caller has reached a limit.
+    pub(crate) async fn check_work(&self, principal: &str) -> Result<(), A2aError> {
+        if let (Some(limit), Some(caller)) = (self.quota.caller.tokens_per_day, self.caller(principal)) {
+            // If the store fails, the tokens that this process has counted apply.
+            let _ = caller.tokens.learn(&self.ledger.tenant, self.quotas.stores.keys.as_ref()).await;
+            self.check(CallerQuota::TOKENS, Some(limit), caller.tokens.used(), tokens::until_tomorrow())?;
+        }
         self.check("state_bytes", self.quota.state_bytes, self.ledger.held.state_bytes(), LATER)?;
         self.check("keys", self.quota.keys, self.ledger.held.keys(), LATER)?;
         if self.quota.tokens_per_day.is_some() {
@@ -348,15 +332,31 @@ impl TenantUse {
         self.refused("turns", (turns as u64, turns as u64), SOON)
     }
 
-    /// The counter for the tenant's tokens. Models add to the counter.
-    pub(crate) fn tokens(&self) -> TokenCount {
-        self.ledger.tokens.count().clone()
+    /// The ledger of a caller. `None` if callers have no quota.
+    pub(crate) fn caller(&self, principal: &str) -> Option<Arc<CallerLedger>> {
+        (!self.quota.caller.is_empty()).then(|| self.ledger.callers.of(principal))
     }
 
-    /// The counter for the CPU time of the tenant's agent. The time of extensions is counted separately.
-    pub(crate) fn cpu(&self) -> CpuTime {
+    /// The counter for the tokens of the tenant and of the caller. Models add to the counter.
+    pub(crate) fn tokens(&self, caller: Option<&CallerLedger>) -> TokenCount {
+        let count = self.ledger.tokens.count();
+        match caller.filter(|_| self.quota.caller.tokens_per_day.is_some()) {
+            Some(caller) => count.and(caller.tokens.count()),
+            None => count.clone(),
+        }
+    }
+
+    /// The counter for the CPU time of the tenant's agent, which is the caller's too. The time of extensions is counted
+    /// separately.
+    pub(crate) fn cpu(&self, caller: Option<Arc<CallerLedger>>) -> CpuTime {
         let busy = self.ledger.busy();
-        CpuTime::new(move |took| busy.add(took))
+        // The counter holds the caller's ledger, so that the ledger is not dropped before the turn has ended.
+        CpuTime::new(move |took| {
+            busy.add(took);
+            if let Some(caller) = &caller {
+                caller.add_busy(took);
+            }
+        })
     }
 
     /// The current usage. This call counts the stored data, which is slow. It is for operators and never part of a

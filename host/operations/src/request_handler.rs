@@ -47,12 +47,12 @@ pub struct RequestHandler {
 }
 
 impl RequestHandler {
-    /// Counts a request for the tenant. Called before any work for the request.
+    /// Counts a request for the tenant and for the caller. Called before any work for the request.
     ///
     /// # Errors
     /// [`A2aError::QuotaExceeded`].
-    pub fn admit(&self) -> Result<(), A2aError> {
-        self.used.as_ref().map_or(Ok(()), |used| used.admit())
+    pub fn admit(&self, principal: &str) -> Result<(), A2aError> {
+        self.used.as_ref().map_or(Ok(()), |used| used.admit(principal))
     }
 
     /// Copies the header fields of a request that the agent or an extension may see. If the agent is remote, these are all
@@ -101,8 +101,11 @@ impl RequestHandler {
     }
 
     /// Calls [`TenantUse::check_work`], if the tenant has a quota.
-    pub(crate) fn check_work(&self) -> Result<(), A2aError> {
-        self.used.as_ref().map_or(Ok(()), |used| used.check_work())
+    pub(crate) async fn check_work(&self, principal: &str) -> Result<(), A2aError> {
+        match &self.used {
+            Some(used) => used.check_work(principal).await,
+            None => Ok(()),
+        }
     }
 
     /// Calls [`TenantUse::check_new_session`], if the tenant has a quota.
@@ -128,11 +131,17 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// Makes `steps` count tokens and CPU time for the tenant.
-    pub(crate) fn counted(&self, steps: Steps) -> Steps {
-        let used = self.used.as_ref();
-        let steps = steps.counting_in(used.map(|used| used.tokens())).taking_time_of(used.map(|used| used.cpu()));
-        steps.timed_in(Arc::clone(&self.process.counters.calls))
+    /// Makes `steps` count tokens and CPU time for the tenant and for the caller. The CPU time of extensions in the current
+    /// request counts for the caller too.
+    pub(crate) fn counted(&self, steps: Steps, principal: &str) -> Steps {
+        let steps = steps.timed_in(Arc::clone(&self.process.counters.calls));
+        let Some(used) = &self.used else { return steps };
+        let caller = used.caller(principal);
+        if let Some(caller) = &caller {
+            // A turn without a request was not admitted, so its extensions are charged from here on.
+            caller.charge_request();
+        }
+        steps.counting_in(Some(used.tokens(caller.as_deref()))).taking_time_of(Some(used.cpu(caller)))
     }
 
     /// Performs GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller is authenticated, because a server without

@@ -146,8 +146,8 @@ pub enum A2aError {
         /// The resource that is exhausted.
         reason: String,
     },
-    /// The tenant has used up a quota.
-    #[error("the tenant's quota `{quota}` is used up: {used} of {limit}; try again in {retry_seconds} s")]
+    /// The tenant or the caller has used up a quota.
+    #[error("the {}'s quota `{quota}` is used up: {used} of {limit}; try again in {retry_seconds} s", of_whom(.quota))]
     QuotaExceeded {
         /// The quota, by its key in the config.
         quota: &'static str,
@@ -359,6 +359,11 @@ pub(crate) fn comma_separated<'a>(uris: impl IntoIterator<Item = &'a ExtensionUr
 }
 
 /// The words after `try again` in an error message: `in 5 s`, or `later` if the time is unknown.
+/// The owner of a quota. The keys of the quotas of callers begin with `caller.`.
+fn of_whom(quota: &str) -> &'static str {
+    if quota.starts_with("caller.") { "caller" } else { "tenant" }
+}
+
 fn when(seconds: Option<&u64>) -> String {
     seconds.map_or_else(|| "later".to_owned(), |seconds| format!("in {seconds} s"))
 }

@@ -86,7 +86,7 @@ impl<'a> Operations<'a> {
         if let Some(tenant) = tenant {
             tenant.clone_into(&mut call.owner.tenant);
         }
-        handler.admit()?;
+        handler.admit(&call.owner.principal)?;
         let headers = handler.visible_headers(self.headers, call.key_header.as_ref());
         Ok((handler, call.with_headers(headers)))
     }

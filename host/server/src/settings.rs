@@ -134,8 +134,8 @@ impl Settings {
         }
         let turns = turn_bounds(&config.server);
         // These tables affect added tenants too. Their agents must not forward the header field of API keys, and the
-        // claims in `allow` of their extensions need `[auth.jwt]`.
-        let of_added = ["tenants", "auth.api_key_header", "auth.jwt", "runtime.ceiling"];
+        // claims in `allow` of their extensions need `[auth.jwt]` or `[auth.introspection]`.
+        let of_added = ["tenants", "auth.api_key_header", "auth.jwt", "auth.introspection", "runtime.ceiling"];
         let concerns_added = of_added.into_iter().any(|table| self.has_changed(&config, table));
         let before = self.config();
         let files = before.file.as_ref().zip(config.file.as_ref());
@@ -179,7 +179,9 @@ pub(crate) fn notifier_config(push: &PushConfig) -> NotifierConfig {
 pub(crate) fn located(auth: &AuthConfig, folder: &Path) -> AuthConfig {
     let mut auth = auth.clone();
     let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());
-    for file in files.chain(auth.jwt.as_mut().and_then(|jwt| jwt.jwks_file.as_mut())) {
+    let keys = auth.jwt.as_mut().and_then(|jwt| jwt.jwks_file.as_mut());
+    let secret = auth.introspection.as_mut().and_then(|introspection| introspection.client_secret_file.as_mut());
+    for file in files.chain(keys).chain(secret) {
         *file = folder.join(&*file);
     }
     auth

@@ -17,7 +17,7 @@ mod stages;
 pub use histogram::{Distribution, Histogram};
 pub use line::{ACCESS_TARGET, millis};
 pub use outcome::{Outcome, OutcomeCounts};
-pub use request::Request;
+pub use request::{Charge, Request};
 pub use scope::{Ids, enter, enter_at, ids, in_request, of_request, of_same_request, with};
 pub use stages::{Stage, StageGuard, StageTimes};
 

@@ -42,7 +42,12 @@ pub struct Request {
     pub error_id: OnceLock<Box<str>>,
     /// The request counters of the tenant.
     pub counts: OnceLock<Arc<OutcomeCounts>>,
+    /// Charges CPU time of extensions to the caller. Not set if callers have no quota.
+    pub charged: OnceLock<Charge>,
 }
+
+/// A function that charges CPU time to a caller.
+pub type Charge = Arc<dyn Fn(Duration) + Send + Sync>;
 
 impl Request {
     /// Begins a request at the current time. With `is_logged`, the time in each stage is measured for its log line.
@@ -67,6 +72,7 @@ impl Request {
             quota: OnceLock::new(),
             error_id: OnceLock::new(),
             counts: OnceLock::new(),
+            charged: OnceLock::new(),
         })
     }
 

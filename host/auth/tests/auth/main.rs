@@ -4,7 +4,9 @@
 mod api_keys;
 mod cards;
 mod configuration;
+mod declared;
 mod hostile_tokens;
+mod introspection;
 mod jwks_url;
 mod support;
 mod tokens;

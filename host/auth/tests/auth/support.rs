@@ -1,5 +1,6 @@
 //! Shared parts of the tests: tokens signed with the keys in `fixtures`, configurations, and a JWKS server.
 
+pub(crate) mod introspection_server;
 pub(crate) mod jwks_server;
 pub(crate) mod token;
 

@@ -81,6 +81,12 @@ pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// `time` times `factor`, divided by `limit`. A limit of zero counts as one.
+pub(super) fn times(time: Duration, factor: usize, limit: u64) -> Duration {
+    let product = time.as_nanos().saturating_mul(factor as u128) / u128::from(limit.max(1));
+    Duration::from_nanos(u64::try_from(product).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use std::thread::sleep;

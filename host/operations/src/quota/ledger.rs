@@ -1,15 +1,17 @@
 //! The usage of a tenant. It survives unloading the tenant and changing its config.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use annex_runtime::BusyTime;
 use annex_tenants::Consumption;
 
-use super::TenantQuota;
-use super::bucket::{Bucket, nanos};
+use super::bucket::Bucket;
+use super::callers::Callers;
+use super::cpu::CpuDebt;
 use super::held::Held;
+use super::limits::TenantQuota;
 use super::rates::Rates;
 use super::tokens::Tokens;
 use crate::permits::TurnCounts;
@@ -22,13 +24,13 @@ pub struct Ledger {
     pub(super) requests: Bucket,
     /// Limits the reads of the Agent Card, which everyone may make. These reads do not count as requests of callers.
     pub(super) card_reads: Bucket,
-    cpu: Bucket,
-    /// The CPU time that was already charged or is exempt, in nanoseconds.
-    charged: AtomicU64,
+    cpu: CpuDebt,
     busy: BusyTime,
     pub(super) rates: Rates,
     pub(super) held: Held,
     pub(super) tokens: Tokens,
+    /// The callers of the tenant. Empty if callers have no quota.
+    pub(super) callers: Callers,
     /// True if the tenant got a request since its last update.
     was_asked: AtomicBool,
     /// The running turns of the tenant, including turns that began before the tenant's text was changed.
@@ -45,12 +47,12 @@ impl Ledger {
             quota: Mutex::default(),
             requests: Bucket::new(),
             card_reads: Bucket::new(),
-            cpu: Bucket::new(),
-            charged: AtomicU64::new(0),
+            cpu: CpuDebt::new(),
             rates: Rates::new(&busy),
             busy,
             held: Held::default(),
             tokens: Tokens::new(),
+            callers: Callers::new(),
             // Initially true, so that stored data is counted at once.
             was_asked: AtomicBool::new(true),
             turns: Mutex::default(),
@@ -95,10 +97,11 @@ impl Ledger {
             bucket.rescale(before.requests_per_second, quota.requests_per_second);
         }
         self.cpu.rescale(before.cpu_ms_per_second, quota.cpu_ms_per_second);
+        self.callers.set_quota(&before.caller, &quota.caller);
         *before = quota.clone();
         // Loading a tenant takes CPU time too. An operator may have caused the load, so the time is not charged to
         // callers.
-        self.charged.fetch_max(nanos(self.busy.read()), Ordering::Relaxed);
+        self.cpu.exempt(self.busy.read());
     }
 
     /// Charges the CPU time since the last charge.
@@ -106,11 +109,7 @@ impl Ledger {
     /// # Errors
     /// The time until the debt is paid back, if there is one.
     pub(super) fn charge_cpu(&self, limit: u64, processes: usize) -> Result<(), Duration> {
-        let busy = nanos(self.busy.read());
-        // Concurrent calls do not charge the same time twice, because each takes the difference atomically.
-        let new = busy.saturating_sub(self.charged.fetch_max(busy, Ordering::Relaxed));
-        // The cost is the time in which the limit allows this much CPU time.
-        self.cpu.charge(times(Duration::from_nanos(new), processes.saturating_mul(1_000), limit))
+        self.cpu.charge(self.busy.read(), limit, processes)
     }
 
     /// Charges the remaining CPU time under the current limit.
@@ -135,11 +134,17 @@ impl Ledger {
     /// True if the ledger is in its initial state. That becomes true for every unused tenant, because buckets refill.
     pub(super) fn is_as_new(&self, processes: usize) -> bool {
         self.settle_cpu(processes);
-        let buckets = [&self.requests, &self.card_reads, &self.cpu];
+        let buckets = [&self.requests, &self.card_reads];
         let runs = self.turns.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
         let is_written = self.unwritten() == Consumption::default();
         let is_settled = is_written && self.tokens.count().read() == 0;
-        !runs && buckets.into_iter().all(Bucket::is_full) && is_settled && self.held.is_due()
+        let is_paid = buckets.into_iter().all(Bucket::is_full) && self.cpu.is_paid();
+        !runs && is_paid && is_settled && self.held.is_due() && self.callers.are_as_new(&self.quota().caller, processes)
+    }
+
+    /// Drops the ledgers of callers that are in their initial state.
+    pub(super) fn drop_unused_callers(&self, processes: usize) {
+        self.callers.drop_unused(&self.quota().caller, processes);
     }
 
     /// The running turns, or `new` if there are none.
@@ -156,10 +161,4 @@ impl Ledger {
     pub(super) fn sample(&self) {
         self.rates.sample(&self.busy);
     }
-}
-
-/// `time` times `factor`, divided by `limit`. A limit of zero counts as one.
-pub(super) fn times(time: Duration, factor: usize, limit: u64) -> Duration {
-    let product = time.as_nanos().saturating_mul(factor as u128) / u128::from(limit.max(1));
-    Duration::from_nanos(u64::try_from(product).unwrap_or(u64::MAX))
 }

@@ -33,8 +33,8 @@ impl RequestHandler {
         request: SendMessageRequest,
     ) -> Result<Checked, A2aError> {
         request_check::check(&request)?;
-        // This check needs no query, so it comes before those of the store.
-        self.check_work()?;
+        // This check needs a query only for the first message of a caller on a day, so it comes before the other queries.
+        self.check_work(&call.owner.principal).await?;
         // One set is used for the whole request, so that a concurrent change is seen as a whole or not at all.
         let extensions = self.extensions.current()?;
         let record = self.record_of(call, &request.message).await;
@@ -53,7 +53,7 @@ impl RequestHandler {
         }
         self.check_push(&request).await?;
         let mut incoming = self.incoming(call, operation, request, record?)?;
-        incoming.steps = self.counted(steps_for(&active));
+        incoming.steps = self.counted(steps_for(&active), &call.owner.principal);
         incoming.lasting = activation::to_ask_again(&call.requested, &extensions.passed_on, &active);
         self.input_modes.check(&incoming.request.message)?;
         // A named context may already have a conversation. That is known once the conversation is read.

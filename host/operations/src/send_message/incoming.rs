@@ -89,7 +89,8 @@ impl RequestHandler {
         let message = snapshot.history.iter().rev().find(is_users).cloned();
         let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
-        let (lasting, steps) = (call.requested.clone(), self.counted(Steps::default()));
+        let steps = self.counted(Steps::default(), &call.owner.principal);
+        let lasting = call.requested.clone();
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(record));
         Ok(Incoming { again: Some(starts), lasting, steps, ..incoming })
     }

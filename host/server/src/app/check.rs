@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, absolute};
 use std::sync::Arc;
 
-use annex_auth::{AuthConfig, AuthConfigError, Authenticator};
+use annex_auth::{AuthConfig, AuthConfigError, Authenticator, DeclareConfig};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_telemetry::fault;
 
@@ -192,7 +192,7 @@ fn check_later(config: &Config, locations: &Locations, document: &mut Document<'
 
 /// Checks each key of `[auth]` separately and then all together, so that every wrong key is reported.
 fn check_auth(auth: &AuthConfig, document: &mut Document<'_>) {
-    let alone = |api_key, jwt| AuthConfig { api_key, jwt, ..auth.clone() };
+    let alone = |api_key, jwt| AuthConfig { api_key, jwt, introspection: None, declare: None, ..auth.clone() };
     let mut is_sound = true;
     for (number, key) in auth.api_key.iter().enumerate() {
         if let Err(error) = Authenticator::new(&alone(vec![key.clone()], None)) {
@@ -213,8 +213,25 @@ fn check_auth(auth: &AuthConfig, document: &mut Document<'_>) {
         let is_of_file = matches!(error, AuthConfigError::File { .. } | AuthConfigError::Keys { .. });
         document.wrong(if is_of_file { "auth.jwt.jwks_file" } else { "auth.jwt" }, fault::text(&error));
     }
+    let introspection = AuthConfig { introspection: auth.introspection.clone(), ..alone(Vec::new(), None) };
+    if auth.introspection.is_some()
+        && let Err(error) = Authenticator::new(&introspection)
+    {
+        is_sound = false;
+        let (inner, reason) = match error {
+            AuthConfigError::Introspection { field, problem } => (format!(".{field}"), problem),
+            AuthConfigError::File { .. } => (".client_secret_file".to_owned(), fault::text(&error)),
+            _ => (String::new(), fault::text(&error)),
+        };
+        document.wrong(&format!("auth.introspection{inner}"), reason);
+    }
+    for (key, problem) in auth.declare.iter().flat_map(DeclareConfig::mistakes) {
+        is_sound = false;
+        document.wrong(&format!("auth.declare.{key}"), problem);
+    }
     if is_sound && let Err(error) = Authenticator::new(auth) {
-        document.wrong("auth", fault::text(&error));
+        let is_declared = matches!(error, AuthConfigError::DeclareWithoutTokens);
+        document.wrong(if is_declared { "auth.declare" } else { "auth" }, fault::text(&error));
     }
 }
 

@@ -217,8 +217,9 @@ impl ExtensionConfig {
             return Err(("allow", reason.to_owned()));
         };
         match allow.iter().find(|caller| caller.starts_with("claim:")) {
-            Some(claim) if auth.jwt.is_none() => {
-                let reason = format!("has {claim:?}, but only tokens have claims; add [auth.jwt] or name principals");
+            Some(claim) if !auth.accepts_tokens() => {
+                let tables = "add [auth.jwt] or [auth.introspection], or name principals";
+                let reason = format!("has {claim:?}, but only tokens have claims; {tables}");
                 Err(("allow", reason))
             }
             _ => Ok(()),

@@ -97,7 +97,7 @@ pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, documen
 /// Also `None` if `[auth]` accepts tokens, because only the issuer knows the principals of tokens.
 fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
     let principals: BTreeSet<&str> = auth.api_key.iter().map(|key| key.principal.as_str()).collect();
-    if auth.jwt.is_some() || principals.is_empty() {
+    if auth.accepts_tokens() || principals.is_empty() {
         return None;
     }
     let unknown = callers.iter().find(|caller| !principals.contains(caller.as_str()))?;

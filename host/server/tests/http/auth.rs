@@ -6,9 +6,12 @@ use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_server::Config;
 use annex_test_support::{TestConfig, TestServer};
+use axum::http::StatusCode;
+use axum::routing::post as posted;
 use serde_json::{Value, json};
 
 use crate::agent;
+use crate::upstream::foreign;
 
 /// SHA-256 of the two keys below.
 const AUTH: &str = r#"
@@ -127,6 +130,46 @@ async fn principals_list_all_their_tasks_and_only_theirs() {
     let (_, _, adas) = call(&server, Some(ADA), "ListTasks", json!({})).await;
     let (_, _, bobs) = call(&server, Some(BOB), "ListTasks", json!({})).await;
     assert_eq!((&adas["result"]["totalSize"], &bobs["result"]["totalSize"]), (&json!(2), &json!(1)));
+}
+
+/// The authorization server's answer to a question about a token.
+async fn introspected(body: String) -> (StatusCode, String) {
+    let claims = json!({"active": true, "sub": "ada", "aud": "annex", "exp": 99_999_999_999_u64});
+    match body.split('&').next() {
+        Some("token=good") => (StatusCode::OK, claims.to_string()),
+        Some("token=bad") => (StatusCode::OK, json!({"active": false}).to_string()),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+    }
+}
+
+#[tokio::test]
+async fn opaque_tokens_are_accepted_as_the_authorization_server_says_and_a_caller_hears_when_it_cannot_say() {
+    let url = foreign::serve(axum::Router::new().route("/ask", posted(introspected))).await;
+    let secret = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(secret.path(), "the secret of the client").expect("a file");
+    let config = format!(
+        "[auth.introspection]\nurl = \"{url}/ask\"\nissuer = \"https://issuer.example\"\naudience = [\"annex\"]\n\
+         client_id = \"annex\"\nclient_secret_file = {:?}\n",
+        secret.path()
+    );
+    let server = agent("seen={last_answer?}", &config).await;
+    let list = async |token: &str| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}});
+        let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");
+        let reply = request.bearer_auth(token).json(&body).send().await.expect("an answer");
+        let challenge = reply.headers().get("www-authenticate").map(|value| value.to_str().expect("ASCII").to_owned());
+        (reply.status().as_u16(), challenge, reply.json::<Value>().await.expect("JSON"))
+    };
+    let (status, _, body) = list("good").await;
+    assert_eq!((status, &body["result"]["totalSize"]), (200, &json!(0)), "{body}");
+    let (status, challenge, _) = list("bad").await;
+    assert!(status == 401 && challenge.is_some_and(|challenge| challenge.contains("invalid_token")));
+    let (status, challenge, body) = list("unanswered").await;
+    let reason = &body["error"]["data"][0]["reason"];
+    assert_eq!((status, challenge, reason), (503, None, &json!("OVERLOADED")), "{body}");
+    assert_eq!(body["error"]["message"].as_str().map(|text| text.contains("identity provider")), Some(true), "{body}");
+    let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
+    assert_eq!(card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"], "Bearer");
 }
 
 #[tokio::test]

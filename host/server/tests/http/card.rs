@@ -1,8 +1,9 @@
 //! The Agent Card over HTTP.
 
 use annex_test_support::STATE_INJECTION;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::auth::{ADA, api_keys};
 use crate::installation::{Installation, on_card};
 use crate::specialist;
 use crate::{agent, state_injection};
@@ -94,12 +95,59 @@ async fn the_signature_covers_the_card_with_its_extensions() {
 }
 
 #[tokio::test]
+async fn ways_to_a_token_are_on_the_signed_card_on_the_extended_one_and_on_that_of_0_3() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures");
+    let more = format!(
+        "{}\n[auth.jwt]\nissuer = \"https://issuer.example\"\naudience = [\"annex\"]\n\
+         jwks_url = \"https://issuer.example/keys\"\n[auth.declare]\n\
+         openid_connect_url = \"https://issuer.example/openid\"\n[auth.declare.authorization_code]\n\
+         authorization_url = \"https://issuer.example/authorize\"\ntoken_url = \"https://issuer.example/token\"\n\
+         scopes = {{ ask = \"Ask the agent\" }}\n[card.extended]\ndescription = \"All of it\"\n\
+         [card.signing]\nkid = \"k1\"\nkey_file = \"{fixtures}/p256.pem\"",
+        api_keys()
+    );
+    let server = agent("Say something.", &more).await;
+    let served = server.get(CARD).await.expect("a card").text().await.expect("a body");
+    let keys = std::fs::read_to_string(format!("{fixtures}/p256.pub.pem")).expect("a fixture");
+    let keys = Jwks::from_pem(&keys).expect("a key");
+    assert_eq!(signature::verify(&served, &keys).expect("it holds").kid, "k1");
+    let tampered = served.replace("issuer.example/token", "issuer.evil/token");
+    assert!(tampered != served && signature::verify(&tampered, &keys).is_err(), "nobody puts another URL there");
+    // The card as a client of 1.0 reads it.
+    let public: AgentCard = serde_json::from_str(&served).expect("a card");
+    let names: Vec<&str> = public.security_schemes.keys().map(String::as_str).collect();
+    assert_eq!(names, ["apiKey", "jwt", "openIdConnect", "oauth2AuthorizationCode"]);
+
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}});
+    let url = format!("{}/a2a/jsonrpc", server.url());
+    let request = server.client().post(url).header("A2A-Version", "1.0").header("x-api-key", ADA).json(&body);
+    let extended: serde_json::Value = request.send().await.expect("an answer").json().await.expect("JSON");
+    let flows = &extended["result"]["securitySchemes"]["oauth2AuthorizationCode"]["oauth2SecurityScheme"]["flows"];
+    let flow = &flows["authorizationCode"];
+    assert_eq!(
+        (&flow["tokenUrl"], &flow["scopes"]["ask"]),
+        (&json!("https://issuer.example/token"), &json!("Ask the agent"))
+    );
+
+    let older = server.get("/.well-known/agent.json").await.expect("a card");
+    let older: serde_json::Value = older.json().await.expect("JSON");
+    let schemes = &older["securitySchemes"];
+    assert_eq!(
+        (&schemes["openIdConnect"]["type"], &schemes["oauth2AuthorizationCode"]["type"]),
+        (&json!("openIdConnect"), &json!("oauth2"))
+    );
+    assert_eq!(schemes["openIdConnect"]["openIdConnectUrl"], "https://issuer.example/openid");
+    let flow = &schemes["oauth2AuthorizationCode"]["flows"]["authorizationCode"];
+    assert_eq!(flow["authorizationUrl"], "https://issuer.example/authorize");
+}
+
+#[tokio::test]
 async fn clients_that_post_to_a_slash_below_the_json_rpc_url_are_served() {
     let server = specialist("").await;
     let card: serde_json::Value =
         server.get("/.well-known/agent-card.json").await.expect("a card").json().await.unwrap();
     let url = format!("{}/", card["supportedInterfaces"][0]["url"].as_str().expect("a URL"));
-    let body = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobody"}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobody"}});
     let answer = server.client().post(url).header("A2A-Version", "1.0").json(&body).send().await.expect("an answer");
     let answer: serde_json::Value = answer.json().await.expect("JSON");
     assert_eq!(answer["error"]["code"], -32_001);

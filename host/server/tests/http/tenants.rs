@@ -18,6 +18,7 @@ use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
 pub(crate) mod added;
+mod caller_quotas;
 mod costs;
 mod failing;
 mod fair;

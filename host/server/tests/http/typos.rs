@@ -156,6 +156,20 @@ fn all_typing_errors_of_a_config_are_named_at_once() {
 }
 
 #[test]
+fn a_quota_of_callers_that_would_refuse_everything_or_that_does_not_exist_is_refused() {
+    let tenant = "[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\n[tenant.quota.caller]\n";
+    for (quota, begins, told) in [
+        ("requests_per_second = 0", "annex.toml:12:1: tenant.quota.caller.requests_per_second:", "at least 1"),
+        ("cpu_ms_per_second = 0", "annex.toml:12:1: tenant.quota.caller.cpu_ms_per_second:", "at least 1"),
+        ("tokens_per_day = 0", "annex.toml:12:1: tenant.quota.caller.tokens_per_day:", "at least 1"),
+        ("tokens_per_dya = 1", "annex.toml:12:1: tenant.quota.caller.tokens_per_dya:", "`tokens_per_day`?"),
+        ("requests_per_second = -1", "annex.toml:12:23: tenant.quota.caller.requests_per_second:", ""),
+    ] {
+        refused(&format!("{SOUND}{tenant}{quota}\n"), &[(begins, told)]);
+    }
+}
+
+#[test]
 fn what_comes_of_another_mistake_is_no_mistake_of_its_own() {
     // Without its table the address would be open to everybody, and the card would lack an agent.
     let open = "[server]\nlisten = \"0.0.0.0:80\"\n";
@@ -270,6 +284,30 @@ async fn all_settings_of_an_extension_that_cannot_be_used_are_named_at_once() {
 }
 
 #[tokio::test]
+async fn ways_to_a_token_that_the_card_cannot_declare_are_all_named() {
+    let check = async |auth: &str| Folder::new(&[("annex.toml", &format!("{SOUND}{auth}"))]).check().await;
+    let jwt = "[auth.jwt]\nissuer = \"i\"\naudience = [\"a\"]\njwks_url = \"https://issuer.example/keys\"\n";
+    let declared = "[auth.declare]\nopenid_connect_url = \"https://issuer.example/openid\"\n";
+    check(&format!("{jwt}{declared}")).await.expect("nothing is wrong");
+    let found = check(&format!(
+        "{jwt}[auth.declare]\nopenid_connect_url = \"issuer.example\"\n[auth.declare.client_credentials]\n\
+         token_url = \"http://issuer.example/token\"\nscopes = {{ \"two words\" = \"\" }}\n"
+    ));
+    let found = found.await.expect_err("errors");
+    let expected = [
+        "annex.toml:13:1: auth.declare.openid_connect_url: is not a URL",
+        "annex.toml:15:1: auth.declare.client_credentials.token_url: must be https, or http on this machine",
+        "annex.toml:16:1: auth.declare.client_credentials.scopes: has a name that is no scope",
+    ];
+    let all = found.iter().zip(expected).all(|(found, begins)| found.starts_with(begins));
+    assert!(all && found.len() == expected.len(), "{found:#?}");
+    let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"\n", "0".repeat(64));
+    let found = check(&format!("{key}{declared}")).await.expect_err("an error");
+    let [found] = &found[..] else { panic!("{found:#?}") };
+    assert!(found.starts_with("annex.toml:11:") && found.contains("auth.declare:"), "{found}");
+}
+
+#[tokio::test]
 async fn a_limit_on_readers_without_an_effect_is_named() {
     let check = async |more: &str| {
         let config = format!("{SOUND}[[extension]]\ncomponent = \"timestamp\"\nreads = \"active\"\n{more}");
@@ -291,13 +329,15 @@ async fn a_variable_that_is_not_set_is_named_at_its_own_key_and_in_the_same_word
                     [admin]\ntoken_env = \"ANNEX_TEST_NOT_SET\"\nmetrics_token_env = \"ANNEX_TEST_NOT_SET\"\n\
                     [[admin.token]]\nname = \"bot\"\ntoken_env = \"ANNEX_TEST_NOT_SET\"\n\
                     [[auth.api_key]]\nprincipal = \"bob\"\nkey_env = \"ANNEX_TEST_NOT_SET\"\n\
+                    [auth.introspection]\nurl = \"https://issuer.example/ask\"\nissuer = \"i\"\naudience = [\"a\"]\n\
+                    client_id = \"annex\"\nclient_secret_env = \"ANNEX_TEST_NOT_SET\"\n\
                     [tasks]\npostgres_env = \"ANNEX_TEST_NOT_SET\"\n[replica]\nname_env = \"ANNEX_TEST_NOT_SET\"\n\
                     [tenants.secrets]\nA = { env = \"ANNEX_TEST_NOT_SET\" }\n\
                     [[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclock = true\n\
                     secrets.B = { env = \"ANNEX_TEST_NOT_SET\" }\n[extension.grants.secrets.C]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
     let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\n\
                     [agent.credentials]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
-    for (config, count) in [(template, 13), (upstream, 1)] {
+    for (config, count) in [(template, 14), (upstream, 1)] {
         let folder = Folder::new(&[("annex.toml", config)]);
         let found = folder.check().await.expect_err("errors");
         let words = "the environment variable ANNEX_TEST_NOT_SET is not set; set it before the start";

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use annex_telemetry::{Stage, StageGuard, enter_at, with};
+use annex_telemetry::{Charge, Stage, StageGuard, enter_at, with};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -46,6 +46,9 @@ pub(crate) struct Watch {
     /// Beginning of the first poll and end of the last one; `None` before the first.
     polled: Option<(Instant, Instant)>,
     busy: Duration,
+    /// Charges the call to the caller of the request. Kept from the first poll on, because a call that is cancelled ends
+    /// outside of its request.
+    charge: Option<Charge>,
     /// The stage of the request, from the first poll until the call returns or is cancelled.
     stage: Option<StageGuard>,
 }
@@ -61,7 +64,8 @@ impl Watch {
             micros = Empty
         );
         let profile = Arc::clone(&extension.profile);
-        Self { profile, hook, span, outcome: CallOutcome::Abandoned, polled: None, busy: Duration::ZERO, stage: None }
+        let (outcome, polled, busy) = (CallOutcome::Abandoned, None, Duration::ZERO);
+        Self { profile, hook, span, outcome, polled, busy, charge: None, stage: None }
     }
 
     /// Runs the call in its span. Reads the clock twice per poll; most calls are polled once.
@@ -70,6 +74,7 @@ impl Watch {
             let began = Instant::now();
             if self.polled.is_none() {
                 self.stage = Some(enter_at(Stage::Hooks, began));
+                with(|request| self.charge = request.charged.get().cloned());
             }
             // Entered for each poll: a span held across a wait would also cover other tasks on the thread.
             let _entered = self.span.enter();
@@ -124,6 +129,9 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let took = self.took();
         self.profile.meters.call_ended(self.hook, self.outcome, took, self.busy);
+        if let Some(charge) = &self.charge {
+            charge(self.busy);
+        }
         if !self.span.is_disabled() {
             self.span.record("verdict", self.outcome.name());
             self.span.record("micros", u64::try_from(took.as_micros()).unwrap_or(u64::MAX));

@@ -7,13 +7,14 @@ use annex_protocol::jsonrpc::{self, Request, RequestId};
 use annex_protocol::service::{VERSION, is_version};
 use annex_protocol::v0_3::{self, Method, request};
 use annex_protocol::{A2aError, GetExtendedAgentCardRequest, Json, StreamResponse};
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 
 use super::{echo, json, no_list_tasks, read_call, sent_event};
 use crate::access_log;
 use crate::bindings::answer_body;
 use crate::bindings::jsonrpc as json_rpc_binding;
+use crate::bindings::service_headers::retry_after;
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
@@ -55,7 +56,12 @@ pub(crate) async fn answer(
         let failure = v0_3::failure(&request.id, &error);
         // The client of a stream reads only events. It would not see the error in another form.
         let streams = method.is_some_and(Method::streams);
-        if streams { sse::respond_once(&failure) } else { json(failure.into()) }
+        let mut response = if streams { sse::respond_once(&failure) } else { json(failure.into()) };
+        // As in 1.0, for the proxies on the way.
+        if let A2aError::QuotaExceeded { .. } = error {
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        }
+        retry_after(response, &error)
     }))
 }
 

@@ -128,8 +128,9 @@ fn what_is_lent_takes_the_place_of_its_name() {
          clock = true\nsecrets = {{ S = \"key\" }}\n[[extension]]\ncomponent = \"timestamp\"\nactivate = \"always\"\n\
          allow = [\"principal:ada\"]\nreads = \"active\""
     );
-    let admitted = admit(&format!("{}\n[quota]\nturns = 3", text(&extension))).expect("a tenant");
-    assert_eq!(admitted.quota.turns, Some(3));
+    let admitted = admit(&format!("{}\n[quota]\nturns = 3\ncaller = {{ cpu_ms_per_second = 9 }}", text(&extension)))
+        .expect("a tenant");
+    assert_eq!((admitted.quota.turns, admitted.quota.caller.cpu_ms_per_second), (Some(3), Some(9)));
     let signing = admitted.card.signing.expect("a key");
     assert_eq!(signing.key_file.as_deref(), Some(std::path::Path::new("card.pem")));
     let [first, second] = admitted.extensions.try_into().expect("two");
@@ -249,6 +250,8 @@ fn a_text_that_is_none_is_refused_with_its_line() {
     refused("[card]\nname = \"n\"", &["agent"]);
     refused(&text("[quota]\nturns = 0"), &["quota.turns", "at least 1"]);
     refused(&text("[quota]\nturns_per_day = 1"), &["quota.turns_per_day: unknown key"]);
+    refused(&text("[quota.caller]\ntokens_per_day = 0"), &["quota.caller.tokens_per_day", "at least 1"]);
+    refused(&text("[quota.caller]\nturns = 1"), &["quota.caller.turns: unknown key"]);
     refused(&text(&"#".repeat(MAX_TEXT_BYTES)), &["bytes"]);
 }
 

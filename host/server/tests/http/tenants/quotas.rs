@@ -19,7 +19,7 @@ use crate::installation::admin;
 use crate::scoped_keys::capable;
 use crate::upstream::foreign;
 
-const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
+pub(super) const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
 
 /// A server whose tenant acme has these quotas.
 async fn limited(quota: &str, acme: &str) -> (TempDir, TestServer) {
@@ -227,7 +227,7 @@ async fn a_tenant_with_all_its_keys_is_refused_and_can_read_its_tasks() {
     assert!(answer(&say(&server, "globex", "x").await).contains("remembers"), "others do not notice");
 }
 
-const COUNTED: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}
+pub(super) const COUNTED: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}
 
 data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":3,"total_tokens":15}}
 

@@ -1,0 +1,333 @@
+//! Introspection of tokens (RFC 7662): asks the authorization server whether a token is valid and whose it is.
+//!
+//! Anyone can send tokens, so questions are bounded: one at a time for each token, a few at the same time for all tokens,
+//! and a cache of answers. The authorization server is not trusted further than its answer goes: an answer that is late,
+//! large, redirected or contradictory accepts no token.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use annex_egress::{AllowedDestination, InvalidDestination, ReadError, Screen, ScreenConfig};
+use annex_protocol::{Json, JsonObject, Secret};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use reqwest::{Client, StatusCode, Url};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout};
+
+use crate::api_key::{Digest, sha256};
+use crate::config::IntrospectionConfig;
+use crate::jwt::{MAX_TOKEN_BYTES, TokenError};
+use crate::token_cache::{Bounds, TokenCache};
+use crate::url::is_on_this_machine;
+use crate::{AuthConfigError, INTROSPECTION_SCHEME, Principal, principal};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The time limit for one question, from the connection to the last byte of the answer.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that a question waits for one of the places.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+/// The maximum number of questions at the same time.
+const PLACES: usize = 32;
+/// The maximum number of tokens that are asked about or wait for a place.
+const MAX_FLIGHTS: usize = 1_024;
+/// The longest time for which a valid token is not asked about again, so that revoked tokens stop working.
+const LONGEST_ACCEPTED: Duration = Duration::from_secs(60);
+/// The time for which an invalid token is not asked about again.
+const REFUSED: Duration = Duration::from_secs(5);
+/// The time for which a token is not asked about again after a question that failed.
+const FAILED: Duration = Duration::from_secs(1);
+const ACCEPTED_BOUNDS: Bounds = Bounds { entries: 10_000, bytes: 32 << 20 };
+const REFUSED_BOUNDS: Bounds = Bounds { entries: 10_000, bytes: usize::MAX };
+/// The accepted difference between the clocks for the claim `nbf`, in seconds.
+const LEEWAY_SECONDS: u64 = 30;
+
+pub(crate) struct Introspector {
+    config: IntrospectionConfig,
+    url: Url,
+    client: Client,
+    /// The credentials of this server for the authorization server.
+    credentials: HeaderValue,
+    accepted: Mutex<TokenCache<Arc<Principal>>>,
+    refused: Mutex<TokenCache<TokenError>>,
+    /// The tokens that are asked about now. Everyone with the same token waits for the one answer.
+    flights: Mutex<HashMap<Digest, Flight>>,
+    places: Semaphore,
+    /// True while questions fail. Only the first failure is logged.
+    is_failing: AtomicBool,
+}
+
+type Outcome = Result<Arc<Principal>, TokenError>;
+type Flight = watch::Receiver<Option<Outcome>>;
+
+/// What an answer says about a token.
+enum Verdict {
+    /// The token is valid for this time. The principal takes this many bytes.
+    Accepted(Arc<Principal>, Duration, usize),
+    Refused,
+}
+
+/// Removes a flight at its end, also after a panic.
+struct Landing {
+    introspector: Arc<Introspector>,
+    token: Digest,
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        lock(&self.introspector.flights).remove(&self.token);
+    }
+}
+
+impl Introspector {
+    pub(crate) fn load(config: &IntrospectionConfig) -> Result<Arc<Self>, AuthConfigError> {
+        config.check()?;
+        let secret = config.secret()?;
+        let (url, screen) = screened(config)?;
+        // Fails if the process has installed a provider already, which is fine.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = screen.guard(Client::builder()).connect_timeout(CONNECT_TIMEOUT).timeout(ASK_TIMEOUT);
+        Ok(Arc::new(Self {
+            url,
+            client: builder.build().map_err(AuthConfigError::HttpClient)?,
+            credentials: basic(&config.client_id, &secret)?,
+            config: config.clone(),
+            accepted: Mutex::new(TokenCache::new(ACCEPTED_BOUNDS)),
+            refused: Mutex::new(TokenCache::new(REFUSED_BOUNDS)),
+            flights: Mutex::default(),
+            places: Semaphore::new(PLACES),
+            is_failing: AtomicBool::new(false),
+        }))
+    }
+
+    /// The principal of a token.
+    pub(crate) async fn principal_of(self: &Arc<Self>, token: &str) -> Result<Principal, TokenError> {
+        // RFC 6750, section 2.1. No other text is a bearer token, so the authorization server is not asked about it.
+        let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        if token.is_empty() || token.len() > MAX_TOKEN_BYTES || !token.bytes().all(is_token_byte) {
+            return Err(TokenError::Invalid);
+        }
+        let digest = sha256(token.as_bytes());
+        let outcome = match self.known(&digest) {
+            Some(outcome) => outcome,
+            None => match self.join(digest, token) {
+                Ok(flight) => landed(flight).await,
+                Err(outcome) => outcome,
+            },
+        };
+        outcome.map(|principal| Principal::clone(&principal))
+    }
+
+    fn known(&self, token: &Digest) -> Option<Outcome> {
+        let accepted = lock(&self.accepted).get(token).map(Ok);
+        accepted.or_else(|| lock(&self.refused).get(token).map(Err))
+    }
+
+    /// Joins the question about a token, or begins one.
+    ///
+    /// # Errors
+    /// The outcome, if the token is not asked about.
+    fn join(self: &Arc<Self>, digest: Digest, token: &str) -> Result<Flight, Outcome> {
+        let mut flights = lock(&self.flights);
+        if let Some(flight) = flights.get(&digest) {
+            return Ok(flight.clone());
+        }
+        // The answer may have arrived since the last look. It is remembered before its flight is removed.
+        if let Some(outcome) = self.known(&digest) {
+            return Err(outcome);
+        }
+        if flights.len() >= MAX_FLIGHTS {
+            return Err(Err(TokenError::Unavailable));
+        }
+        let (sender, flight) = watch::channel(None);
+        flights.insert(digest, flight.clone());
+        // Released first: a runtime that shuts down drops the task at once, and then its landing takes the lock.
+        drop(flights);
+        let landing = Landing { introspector: Arc::clone(self), token: digest };
+        let token = Secret::new(token);
+        // A task of its own: if the caller disconnects, others with the same token still get the answer.
+        tokio::spawn(async move {
+            let outcome = landing.introspector.ask(&token, digest).await;
+            drop(landing);
+            sender.send_replace(Some(outcome));
+        });
+        Ok(flight)
+    }
+
+    /// Asks the authorization server about a token, and remembers the answer.
+    async fn ask(&self, token: &Secret, digest: Digest) -> Outcome {
+        let verdict = self.answer(token).await.and_then(|answer| self.judge(&answer));
+        let now = Instant::now();
+        let refused = match verdict {
+            Ok(Verdict::Accepted(principal, time, bytes)) => {
+                self.is_failing.store(false, Ordering::Relaxed);
+                lock(&self.accepted).put(digest, Arc::clone(&principal), (now + time, bytes));
+                return Ok(principal);
+            }
+            Ok(Verdict::Refused) => {
+                self.is_failing.store(false, Ordering::Relaxed);
+                (TokenError::Invalid, now + REFUSED)
+            }
+            Err(error) => {
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        error = &error as &dyn Error,
+                        "the authorization server could not be asked about a token"
+                    );
+                }
+                (TokenError::Unavailable, now + FAILED)
+            }
+        };
+        let (error, until) = refused;
+        lock(&self.refused).put(digest, error, (until, 0));
+        Err(error)
+    }
+
+    /// Sends the question, and reads the answer.
+    async fn answer(&self, token: &Secret) -> Result<String, AskError> {
+        let place = timeout(PLACE_TIMEOUT, self.places.acquire()).await;
+        // The semaphore is never closed.
+        let _place = place.map_err(|_| AskError::Busy)?.map_err(|_| AskError::Busy)?;
+        let body = form(&[("token", token.expose()), ("token_type_hint", "access_token")]);
+        let request = self.client.post(self.url.clone()).header(AUTHORIZATION, self.credentials.clone());
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.header(ACCEPT, "application/json").body(body);
+        let mut response = request.send().await.map_err(AskError::http)?;
+        if response.status() != StatusCode::OK {
+            return Err(AskError::Status(response.status()));
+        }
+        let read = annex_egress::whole(&mut response, MAX_ANSWER_BYTES).await;
+        let body = read.map_err(|error| AskError::Read(error.map_broken(reqwest::Error::without_url)))?;
+        String::from_utf8(body).map_err(AskError::NotText)
+    }
+
+    /// Decides about a token by the answer of the authorization server.
+    fn judge(&self, answer: &str) -> Result<Verdict, AskError> {
+        let mut claims = JsonObject::parse(answer).map_err(AskError::NotJson)?;
+        let active = claims.remove("active").and_then(|active| active.to::<bool>().ok());
+        if !active.ok_or(AskError::Member("active"))? {
+            return Ok(Verdict::Refused);
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let left = match seconds(&claims, "exp")? {
+            Some(exp) => Duration::from_secs(exp).checked_sub(now).filter(|left| !left.is_zero()),
+            None => Some(LONGEST_ACCEPTED),
+        };
+        let begins = seconds(&claims, "nbf")?.unwrap_or(0);
+        let has_begun = begins <= now.as_secs().saturating_add(LEEWAY_SECONDS);
+        let Some(left) = left.filter(|_| has_begun && self.is_for_this_server(&claims)) else {
+            return Ok(Verdict::Refused);
+        };
+        let IntrospectionConfig { issuer, principal_claim, .. } = &self.config;
+        let principal =
+            principal::of_claims((issuer.as_str(), principal_claim.as_str()), INTROSPECTION_SCHEME, &claims);
+        Ok(principal.map_or(Verdict::Refused, |principal| {
+            Verdict::Accepted(Arc::new(principal), left.min(LONGEST_ACCEPTED), answer.len())
+        }))
+    }
+
+    /// True if the token is a bearer token of the issuer and for this server.
+    fn is_for_this_server(&self, claims: &JsonObject) -> bool {
+        let text = |name| claims.get(name).map(|claim: &Json| claim.to::<String>().ok());
+        let is_issuers = text("iss").is_none_or(|issuer| issuer.as_ref() == Some(&self.config.issuer));
+        let is_bearer = |kind: Option<String>| kind.is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"));
+        // A token that is bound to a key of its holder (RFC 7800) proves nothing without that key.
+        let is_bound = claims.get("cnf").is_some();
+        let audience = claims.get("aud").and_then(|audience| match audience.to::<String>() {
+            Ok(one) => Some(vec![one]),
+            Err(_) => audience.to::<Vec<String>>().ok(),
+        });
+        let is_meant = audience.unwrap_or_default().iter().any(|one| self.config.audience.contains(one));
+        is_issuers && text("token_type").is_none_or(is_bearer) && !is_bound && is_meant
+    }
+}
+
+/// The outcome of a question.
+async fn landed(mut flight: Flight) -> Outcome {
+    let outcome = flight.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+    // There is no outcome only if the task has panicked.
+    outcome.unwrap_or(Err(TokenError::Unavailable))
+}
+
+/// The value of a claim with a time, in seconds since 1970.
+fn seconds(claims: &JsonObject, name: &'static str) -> Result<Option<u64>, AskError> {
+    claims.get(name).map(|time| time.to::<u64>().map_err(|_| AskError::Member(name))).transpose()
+}
+
+/// The URL of the authorization server, and the screen that its address must pass.
+fn screened(config: &IntrospectionConfig) -> Result<(Url, Screen), AuthConfigError> {
+    let wrong = |field, problem: String| AuthConfigError::Introspection { field, problem };
+    let url = Url::parse(&config.url).map_err(|_| wrong("url", "is not a URL".to_owned()))?;
+    let local = is_on_this_machine(&url);
+    if url.scheme() != "https" && !(url.scheme() == "http" && local) {
+        return Err(wrong("url", "must be https, or http on this machine".to_owned()));
+    }
+    let own = url.host_str().filter(|_| local).map(|host| host.trim_start_matches('[').trim_end_matches(']'));
+    let allowed = config.allow_private.iter().map(String::as_str).chain(own).map(AllowedDestination::from_str);
+    let allow = allowed
+        .collect::<Result<Vec<_>, InvalidDestination>>()
+        .map_err(|error| wrong("allow_private", error.to_string()))?;
+    let screen = Screen::new(ScreenConfig { allow, https_only: !local });
+    let url = screen.parse(&config.url).map_err(|refusal| {
+        wrong("url", format!("cannot be called: {refusal}; a private address must stand in allow_private"))
+    })?;
+    Ok((url, screen))
+}
+
+/// The header `Authorization` for a client with a secret (RFC 6749, section 2.3.1).
+fn basic(client: &str, secret: &Secret) -> Result<HeaderValue, AuthConfigError> {
+    let encoded = |text: &str| form(&[("", text)]).trim_start_matches('=').to_owned();
+    let pair = format!("{}:{}", encoded(client), encoded(secret.expose()));
+    let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)));
+    let mut value = value.map_err(|_| AuthConfigError::Introspection {
+        field: "client_id",
+        problem: "and the secret cannot be sent in a header field".to_owned(),
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Encodes pairs as a form.
+fn form(pairs: &[(&str, &str)]) -> String {
+    // The query of a URL has the encoding of a form. The host stands for nothing.
+    let Ok(mut url) = Url::parse("http://form.invalid/") else { return String::new() };
+    url.query_pairs_mut().extend_pairs(pairs);
+    url.query().unwrap_or_default().to_owned()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The reason why a question has no usable answer. The texts contain no token.
+#[derive(Debug, thiserror::Error)]
+enum AskError {
+    #[error("too many tokens are asked about at the same time")]
+    Busy,
+    #[error("no answer")]
+    Http(#[source] reqwest::Error),
+    #[error("unexpected status {0}")]
+    Status(StatusCode),
+    #[error(transparent)]
+    Read(ReadError<reqwest::Error>),
+    #[error("the answer is not UTF-8")]
+    NotText(#[source] std::string::FromUtf8Error),
+    #[error("the answer is not a JSON object")]
+    NotJson(#[source] serde_json::Error),
+    #[error("the member `{0}` of the answer is missing or of another type")]
+    Member(&'static str),
+}
+
+impl AskError {
+    /// Converts an error, and removes the URL, which may contain a credential.
+    fn http(error: reqwest::Error) -> Self {
+        Self::Http(error.without_url())
+    }
+}
