@@ -23,16 +23,22 @@ pub mod client;
 #[rustfmt::skip]
 pub mod descriptor;
 #[rustfmt::skip]
+pub mod live_card;
+#[rustfmt::skip]
 pub mod message;
 #[rustfmt::skip]
 pub mod method;
 #[rustfmt::skip]
 pub mod output;
 #[rustfmt::skip]
+pub mod reads;
+#[rustfmt::skip]
 pub mod reply;
 #[rustfmt::skip]
 pub mod response;
 #[rustfmt::skip]
 pub mod state;
+#[rustfmt::skip]
+pub mod steering;
 #[rustfmt::skip]
 pub mod transition;

@@ -4,13 +4,15 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use crate::bindings::{
-    activation, card, client, descriptor, message, method, output, reply, response, state, transition,
+    activation, card, client, descriptor, live_card, message, method, output, reads, reply, response, state, steering,
+    transition,
 };
 use crate::{
     Activation, Addition, Answer, Beginning, Card, Client, Config, Content, Decision, Declaration, Descriptor, Entry,
-    Event, Extension, ExtensionError, FromConfig, Incoming, Json, Message, MetadataEntry, Method, MethodDeclaration,
-    Outgoing, Output, Patch, ReadyAnswer, Rejection, Reply, Request, Response, Rewrite, Ruling, State, StateChange,
-    Transition, Verdict, panics,
+    Event, Extension, ExtensionError, FromConfig, Incoming, Json, LiveCard, LiveDeclaration, Message, MetadataEntry,
+    Method, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Output, Patch, Reads, ReadyAnswer, Rejection, Remark,
+    Reply, Request, Response, Rewrite, Ruling, ShownTask, State, StateChange, Steering, ToolCall, ToolResult,
+    ToolVerdict, Transition, Verdict, View, panics,
 };
 
 /// Facts about an extension that `export!` adds.
@@ -55,6 +57,12 @@ impl<E: ExportFacts + Card> card::exports::annex::extension::card::Guest for Com
     }
 }
 
+impl<E: ExportFacts + LiveCard> live_card::exports::annex::extension::live_card::Guest for Component<E> {
+    fn declare_live() -> Result<LiveDeclaration, String> {
+        E::declare_live(enter::<E>()?)
+    }
+}
+
 impl<E: ExportFacts + Activation> activation::exports::annex::extension::activation::Guest for Component<E> {
     fn activate(request: Request) -> Result<Decision, ExtensionError> {
         E::activate(enter_checked::<E>(), request)
@@ -95,9 +103,29 @@ impl<E: ExportFacts + Reply> reply::exports::annex::extension::reply::Guest for 
     }
 }
 
+impl<E: ExportFacts + Steering> steering::exports::annex::extension::steering::Guest for Component<E> {
+    fn before_model(call: ModelCall) -> Result<(ModelVerdict, Option<Remark>), String> {
+        E::before_model(enter::<E>()?, call)
+    }
+
+    fn before_tool(call: ToolCall) -> Result<(ToolVerdict, Option<Remark>), String> {
+        E::before_tool(enter::<E>()?, call)
+    }
+
+    fn after_tool(made: ToolResult) -> Result<(Option<Json>, Option<Remark>), String> {
+        E::after_tool(enter::<E>()?, made)
+    }
+}
+
 impl<E: ExportFacts + Output> output::exports::annex::extension::output::Guest for Component<E> {
     fn revise(content: Content) -> Result<Verdict, String> {
         E::revise(enter::<E>()?, content)
+    }
+}
+
+impl<E: ExportFacts + Reads> reads::exports::annex::extension::reads::Guest for Component<E> {
+    fn show(request: Request, tasks: Vec<ShownTask>) -> Result<Vec<View>, String> {
+        E::show(enter::<E>()?, request, tasks)
     }
 }
 
@@ -179,13 +207,16 @@ macro_rules! export {
 macro_rules! export_hook {
     (descriptor, $component:ident) => { $crate::export_hook!(descriptor, export_descriptor, $component); };
     (card, $component:ident) => { $crate::export_hook!(card, export_card, $component); };
+    (live_card, $component:ident) => { $crate::export_hook!(live_card, export_live_card, $component); };
     (activation, $component:ident) => { $crate::export_hook!(activation, export_activation, $component); };
     (state, $component:ident) => { $crate::export_hook!(state, export_state, $component); };
     (response, $component:ident) => { $crate::export_hook!(response, export_response, $component); };
     (message, $component:ident) => { $crate::export_hook!(message, export_message, $component); };
     (transition, $component:ident) => { $crate::export_hook!(transition, export_transition, $component); };
     (reply, $component:ident) => { $crate::export_hook!(reply, export_reply, $component); };
+    (steering, $component:ident) => { $crate::export_hook!(steering, export_steering, $component); };
     (output, $component:ident) => { $crate::export_hook!(output, export_output, $component); };
+    (reads, $component:ident) => { $crate::export_hook!(reads, export_reads, $component); };
     (method, $component:ident) => { $crate::export_hook!(method, export_method, $component); };
     (client, $component:ident) => { $crate::export_hook!(client, export_client, $component); };
     ($hook:ident, $export:ident, $component:ident) => {
@@ -203,7 +234,8 @@ macro_rules! export_hook {
         ::core::compile_error!(::core::concat!(
             "no hook is called `",
             ::core::stringify!($other),
-            "`: there are card, activation, message, state, transition, reply, output, response, method, client"
+            "`: there are card, live_card, activation, message, state, transition, reply, steering, output, response, \
+             reads, method, client"
         ));
     };
 }

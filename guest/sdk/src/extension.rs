@@ -2,8 +2,9 @@
 
 use crate::{
     Addition, Answer, Beginning, Content, Decision, Declaration, Descriptor, Entry, Event, ExtensionError, FromConfig,
-    Incoming, Json, MetadataEntry, MethodDeclaration, Outgoing, Patch, ReadyAnswer, Rejection, Request, Rewrite,
-    Ruling, StateChange, Verdict,
+    Incoming, Json, LiveDeclaration, MetadataEntry, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Patch,
+    ReadyAnswer, Rejection, Remark, Request, Rewrite, Ruling, ShownTask, StateChange, ToolCall, ToolResult,
+    ToolVerdict, Verdict, View,
 };
 
 /// The extension itself: its parameters and its descriptor. Every extension implements it.
@@ -26,6 +27,15 @@ pub trait Extension: Sized + 'static {
 pub trait Card: Extension {
     /// Called once per load, after [`Extension::descriptor`]. An error fails the load with its text.
     fn declare(parameters: &Self::Parameters) -> Result<Declaration, String>;
+}
+
+/// The hook `live-card`: an entry on the Agent Card that changes while the extension runs. Needs the grant `live-card`. A
+/// component has this hook or [`Card`], but not both.
+pub trait LiveCard: Extension {
+    /// Called once per load, and again each time that the entry's seconds are over. At load, an error fails the load
+    /// with its text. Later, an error leaves the entry as it is. Of the keys, only those of
+    /// [`Keys::open`](crate::keyvalue::Keys::open) are available.
+    fn declare_live(parameters: &Self::Parameters) -> Result<LiveDeclaration, String>;
 }
 
 /// The hook `activation`: decides whether the extension takes part in a request. It runs for requests that name the
@@ -86,11 +96,44 @@ pub trait Reply: Extension {
     ) -> Result<Option<ReadyAnswer>, String>;
 }
 
+/// The hook `steering`: the steps of the server's own agent. Needs the grant `agent-steps = { steer = true }`. A server
+/// whose agent is a remote one refuses to load an extension with this hook.
+///
+/// Each method may also return a [`Remark`], which the client gets as a status of the working task.
+pub trait Steering: Extension {
+    /// Called before each call of the model. An error fails the turn.
+    fn before_model(
+        _parameters: &Self::Parameters,
+        _call: ModelCall,
+    ) -> Result<(ModelVerdict, Option<Remark>), String> {
+        Ok((ModelVerdict::Pass, None))
+    }
+
+    /// Called before each call of a tool, in the order in which the model asks, before any of the calls is made. An error
+    /// fails the turn.
+    fn before_tool(_parameters: &Self::Parameters, _call: ToolCall) -> Result<(ToolVerdict, Option<Remark>), String> {
+        Ok((ToolVerdict::Pass, None))
+    }
+
+    /// Called for each result of a tool, before the model sees the result. A value replaces the output. An error fails the
+    /// turn.
+    fn after_tool(_parameters: &Self::Parameters, _made: ToolResult) -> Result<(Option<Json>, Option<Remark>), String> {
+        Ok((None, None))
+    }
+}
+
 /// The hook `output`: the content of outgoing messages, statuses and artifacts. Needs the grant `rewrite-answer`.
 pub trait Output: Extension {
     /// Called for each event of the kinds in the descriptor, before [`Response::respond`]. [`Verdict::text`] replaces
     /// texts. An error fails the turn.
     fn revise(parameters: &Self::Parameters, content: Content) -> Result<Verdict, String>;
+}
+
+/// The hook `reads`: what readers of tasks are shown. Needs the grant `reads`.
+pub trait Reads: Extension {
+    /// Called once per read of a task and once per page of a list, for readers that activate the extension. Returns one
+    /// view for each task, in the same order. After an error the tasks are shown without what this extension adds.
+    fn show(parameters: &Self::Parameters, request: Request, tasks: Vec<ShownTask>) -> Result<Vec<View>, String>;
 }
 
 /// The hook `method`: additional methods that the extension serves.

@@ -37,6 +37,7 @@ mod native;
 mod output;
 mod panics;
 mod parameters;
+mod steering;
 
 pub use bindings::activation::exports::annex::extension::activation::Decision;
 pub use bindings::capabilities::annex::extension::caller::{Identity, Presence};
@@ -47,13 +48,21 @@ pub use bindings::capabilities::annex::extension::types::{
 pub use bindings::card::exports::annex::extension::card::Declaration;
 pub use bindings::client::exports::annex::extension::client::{Addition, Incoming, Outgoing};
 pub use bindings::descriptor::exports::annex::extension::descriptor::{EventKinds, ExtensionDescriptor as Descriptor};
+pub use bindings::live_card::exports::annex::extension::live_card::LiveDeclaration;
 pub use bindings::message::exports::annex::extension::message::Rewrite;
 pub use bindings::method::exports::annex::extension::method::{Answer, Declaration as MethodDeclaration};
 pub use bindings::output::exports::annex::extension::output::{Chunk, Content, Place, Replacement, Verdict};
+pub use bindings::reads::exports::annex::extension::reads::{ShownTask, View};
 pub use bindings::reply::exports::annex::extension::reply::{Outcome, ReadyAnswer};
 pub use bindings::response::exports::annex::extension::response::{Event, EventKind, Patch};
+pub use bindings::steering::exports::annex::extension::steering::{
+    ModelCall, ModelChange, ModelVerdict, Pause, Remark, ToolCall, ToolResult, ToolVerdict,
+};
 pub use bindings::transition::exports::annex::extension::transition::{
     Beginning, Entry, Interruption, Ruling, StateChange, Waiting,
 };
-pub use extension::{Activation, Card, Client, Extension, Message, Method, Output, Reply, Response, State, Transition};
+pub use extension::{
+    Activation, Card, Client, Extension, LiveCard, Message, Method, Output, Reads, Reply, Response, State, Steering,
+    Transition,
+};
 pub use parameters::{Config, FromConfig, NoParameters};

@@ -87,7 +87,9 @@ use crate::{Identity, Json, Presence, Scopes, Violation, clock};
 #[cfg(feature = "http")]
 pub use native::http::SentRequest;
 pub use native::keys::Bucket;
-pub use samples::{beginning, change, content, event, identity, outgoing, request};
+pub use samples::{
+    beginning, change, content, event, identity, model_call, outgoing, request, shown_task, tool_call, tool_result,
+};
 
 type Object = BTreeMap<String, IgnoredAny>;
 

@@ -18,28 +18,34 @@ const WORLDS: &str = "
     world capabilities { include annex:extension/capabilities@0.1.0; import annex:extension/types@0.1.0; }
     world descriptor { export annex:extension/descriptor@0.1.0; }
     world card { export annex:extension/card@0.1.0; }
+    world live-card { export annex:extension/live-card@0.1.0; }
     world activation { export annex:extension/activation@0.1.0; }
     world state { export annex:extension/state@0.1.0; }
     world response { export annex:extension/response@0.1.0; }
+    world reads { export annex:extension/reads@0.1.0; }
     world message { export annex:extension/message@0.1.0; }
     world transition { export annex:extension/transition@0.1.0; }
     world reply { export annex:extension/reply@0.1.0; }
+    world steering { export annex:extension/steering@0.1.0; }
     world output { export annex:extension/output@0.1.0; }
     world method { export annex:extension/method@0.1.0; }
     world client { export annex:extension/client@0.1.0; }
 ";
 
-const WORLD_NAMES: [&str; 12] = [
+const WORLD_NAMES: [&str; 15] = [
     "capabilities",
     "descriptor",
     "card",
+    "live-card",
     "activation",
     "message",
     "state",
     "transition",
     "reply",
+    "steering",
     "output",
     "response",
+    "reads",
     "method",
     "client",
 ];
@@ -53,14 +59,19 @@ const HEADER: &str = "\
 fn the_bindings_are_what_the_contract_generates() -> Result<()> {
     for world in WORLD_NAMES {
         let generated = generate(world).with_context(|| format!("generate the bindings of {world}"))?;
-        let path = crate_folder().join(format!("src/bindings/{world}.rs"));
+        let path = crate_folder().join(format!("src/bindings/{}.rs", module(world)));
         if env::var_os("UPDATE_BINDINGS").is_some() {
             fs::write(&path, &generated)?;
         }
         let checked_in = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        assert!(checked_in == generated, "{world}.rs is out of date: run with UPDATE_BINDINGS=1");
+        assert!(checked_in == generated, "{} is out of date: run with UPDATE_BINDINGS=1", path.display());
     }
     Ok(())
+}
+
+/// The name of a world as Rust writes it.
+fn module(world: &str) -> String {
+    world.replace('-', "_")
 }
 
 fn generate(world: &str) -> Result<String> {
@@ -96,7 +107,7 @@ fn options(world: &str) -> Opts {
         )];
         // With a public macro the section that names the export is emitted in the crate that exports, not in the SDK.
         options.pub_export_macro = true;
-        options.export_macro_name = Some(format!("export_{world}"));
+        options.export_macro_name = Some(format!("export_{}", module(world)));
     }
     options
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use annex_sdk::keyvalue::Keys;
 use annex_sdk::testing::{self, Bucket, Host};
 use annex_sdk::{
-    Answer, Content, Descriptor, Event, EventKind, Extension, Identity, Json, Method, MethodDeclaration, Output, Patch,
-    Place, Presence, ReadyAnswer, Rejection, Reply, Request, Response, Scopes, Verdict, Violation, caller, clock, log,
-    schema, secrets, session, steps, task, task_metadata, tasks,
+    Answer, Content, Descriptor, Event, EventKind, Extension, Identity, Json, LiveCard, LiveDeclaration, Method,
+    MethodDeclaration, ModelVerdict, Output, Patch, Place, Presence, Reads, ReadyAnswer, Rejection, Remark, Reply,
+    Request, Response, Scopes, ShownTask, Steering, ToolCall, ToolVerdict, Verdict, View, Violation, caller, clock,
+    json, log, schema, secrets, session, steps, task, task_metadata, tasks,
 };
 use serde::Deserialize;
 
@@ -67,6 +68,25 @@ impl Output for Greeter {
     }
 }
 
+impl Steering for Greeter {
+    fn before_tool(parameters: &Parameters, call: ToolCall) -> Result<(ToolVerdict, Option<Remark>), String> {
+        let verdict = if call.has_waited { ToolVerdict::Pass } else { ToolVerdict::Deny(parameters.greeting.clone()) };
+        Ok((verdict, Some(Remark::text(&call.name))))
+    }
+}
+
+impl Reads for Greeter {
+    fn show(_: &Parameters, request: Request, tasks: Vec<ShownTask>) -> Result<Vec<View>, String> {
+        Ok(tasks.into_iter().map(|task| View::entry(task.id, json::string(&request.operation))).collect())
+    }
+}
+
+impl LiveCard for Greeter {
+    fn declare_live(_: &Parameters) -> Result<LiveDeclaration, String> {
+        Ok(LiveDeclaration::params(format!(r#"{{"n":{}}}"#, Keys::open()?.increment("declarations", 1)?), 60))
+    }
+}
+
 fn host() -> Host {
     Host::new().parameters(r#"{"greeting": "hi"}"#)
 }
@@ -106,6 +126,27 @@ fn output_revises_content_and_sets_metadata_of_the_task() {
     assert_eq!(host.revise::<Greeter>(message), Ok(Verdict::Refuse("no messages".to_owned())));
     assert_eq!(host.task_metadata(), [("count".to_owned(), "2".to_owned())]);
     assert!(host.run(|| task_metadata::set("count", "{")).is_err());
+}
+
+#[test]
+fn steering_decides_about_each_tool_and_leaves_models_and_results_alone() {
+    let host = host();
+    let (verdict, remark) = host.before_tool::<Greeter>(testing::tool_call("sum")).unwrap();
+    assert_eq!((verdict, remark), (ToolVerdict::Deny("hi".to_owned()), Some(Remark::text("sum"))));
+    let waited = ToolCall { has_waited: true, ..testing::tool_call("sum") };
+    assert_eq!(host.before_tool::<Greeter>(waited).unwrap().0, ToolVerdict::Pass);
+    assert_eq!(host.before_model::<Greeter>(testing::model_call()), Ok((ModelVerdict::Pass, None)));
+    assert_eq!(host.after_tool::<Greeter>(testing::tool_result("sum", "3")), Ok((None, None)));
+}
+
+#[test]
+fn reads_have_a_view_of_each_task_and_a_live_card_keeps_its_keys() {
+    let host = host();
+    let views = host.show::<Greeter>(testing::request(), vec![testing::shown_task()]).unwrap();
+    assert_eq!(views, [View::entry("task-1", "\"SendMessage\"")]);
+    let declared = |number: u32| Ok(LiveDeclaration::params(format!(r#"{{"n":{number}}}"#), 60));
+    assert_eq!([host.declare_live::<Greeter>(), host.declare_live::<Greeter>()], [declared(1), declared(2)]);
+    assert_eq!(host.value(Bucket::Lasting, "declarations"), Some("2".into()));
 }
 
 #[test]

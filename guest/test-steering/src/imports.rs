@@ -13,6 +13,11 @@ pub(crate) fn command_for<'a>(hook: &'static str, text: Option<&'a str>) -> Comm
         "caller" => log::info(&format!("{hook}: {}", caller())),
         "set" => set(hook, RESULT_KEY, &json::string(hook)),
         "set-other" => set(hook, COMMAND_KEY, "1"),
+        // For the hook `reads`, which finds its command there.
+        "set-command" => {
+            let rest = text.and_then(|text| text.split_once(' ')).map_or("ok", |(_, rest)| rest);
+            set(hook, COMMAND_KEY, &json::string(rest));
+        }
         "set-foreign" => set(hook, "someone/else", "true"),
         "set-bad-json" => set(hook, RESULT_KEY, "{"),
         "set-deep-json" | "set-odd-json" => set(hook, RESULT_KEY, &command.unreadable()),

@@ -7,9 +7,12 @@
 #[expect(dead_code, reason = "the hooks of the test extension use the rest")]
 mod command;
 mod imports;
+mod live_card;
 mod output;
 mod parameters;
+mod reads;
 mod reply;
+mod steering;
 
 use std::sync::OnceLock;
 
@@ -98,4 +101,4 @@ impl Response for TestSteering {
     }
 }
 
-annex_sdk::export!(TestSteering: message, transition, reply, output, response);
+annex_sdk::export!(TestSteering: live_card, message, transition, reply, steering, output, response, reads);

@@ -1,6 +1,7 @@
 //! The test's parameters, and the commands for each hook.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::command::fail;
 
@@ -14,6 +15,10 @@ pub(crate) struct Parameters {
     /// True if the extension declares its metadata keys as its own. In one server this may be true for at most one
     /// installation.
     pub(crate) owns_keys: bool,
+    /// The command of the hook `reads`. Without it each task has the command in its metadata.
+    pub(crate) reads: Option<String>,
+    /// The entry of the hook `live-card` as an object, or a command.
+    pub(crate) live: Value,
 }
 
 impl Default for Parameters {
@@ -23,6 +28,8 @@ impl Default for Parameters {
             behaviour: Hooks::default(),
             payload: false,
             owns_keys: true,
+            reads: None,
+            live: Value::Null,
         }
     }
 }
@@ -35,6 +42,9 @@ pub(crate) struct Hooks {
     pub(crate) check: Option<String>,
     pub(crate) begin: Option<String>,
     pub(crate) before_agent: Option<String>,
+    pub(crate) before_model: Option<String>,
+    pub(crate) before_tool: Option<String>,
+    pub(crate) after_tool: Option<String>,
     pub(crate) change: Option<String>,
     pub(crate) revise: Option<String>,
     pub(crate) respond: Option<String>,

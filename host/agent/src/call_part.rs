@@ -18,14 +18,26 @@ const LONG_RUNNING: &str = "adk_is_long_running";
 /// The metadata key for the signatures that a model's provider adds to a call. The provider expects them back with the call.
 const SIGNATURES: &str = "adk_thought_signature";
 
+/// The metadata key of a call before which the task waits. Its value is the extension that the task waits for.
+const HELD: &str = "annex/held";
+/// The metadata key of a part that says that the task has waited before a call.
+const WAITED: &str = "annex/waited";
+/// The metadata key of a part that says that a call before which the task has waited is made now.
+const RELEASED: &str = "annex/released";
+
 /// A part that holds a call or its result.
 pub(crate) enum CallPart {
-    Call(ToolCall),
-    /// A result. A pending result is the tool's preliminary answer.
-    Response {
-        result: ToolResult,
-        is_pending: bool,
+    Call {
+        call: ToolCall,
+        /// The extension that the task waits for before the call.
+        held_by: Option<String>,
     },
+    /// The client knows that the task waits for the extension `by` before the call with these arguments.
+    Waited { id: String, arguments: Json, by: String, times: u32 },
+    /// The call is made with these arguments. It is never made again.
+    Released { id: String, arguments: Json },
+    /// A result. A pending result is the tool's preliminary answer.
+    Response { result: ToolResult, is_pending: bool },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,6 +55,20 @@ struct ResponseData {
     response: Json,
 }
 
+#[derive(Serialize, Deserialize)]
+struct WaitedData {
+    id: String,
+    args: Json,
+    by: String,
+    times: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReleasedData {
+    id: String,
+    args: Json,
+}
+
 pub(crate) fn call(call: &ToolCall, is_long_running: bool) -> Part {
     let ToolCall { id, name, arguments, signatures } = call.clone();
     let mut part = data_part(CALL, &CallData { id, name, args: arguments }, is_long_running);
@@ -51,6 +77,29 @@ pub(crate) fn call(call: &ToolCall, is_long_running: bool) -> Part {
         part.metadata.insert(SIGNATURES.to_owned(), json(&signatures));
     }
     part
+}
+
+/// A call before which the task waits for the extension `by`.
+pub(crate) fn held(held: &ToolCall, by: &str) -> Part {
+    let mut part = call(held, false);
+    part.metadata.insert(HELD.to_owned(), Json::string(by));
+    part
+}
+
+/// The note that the client knows of a wait before a call.
+pub(crate) fn waited(call: &ToolCall, by: &str, times: u32) -> Part {
+    let (id, args) = (call.id.clone(), call.arguments.clone());
+    note(WAITED, &WaitedData { id, args, by: by.to_owned(), times })
+}
+
+/// The note that a call before which the task has waited is made now.
+pub(crate) fn released(call: &ToolCall) -> Part {
+    note(RELEASED, &ReleasedData { id: call.id.clone(), args: call.arguments.clone() })
+}
+
+fn note(key: &str, data: &impl Serialize) -> Part {
+    let metadata = JsonObject::from_iter([(key.to_owned(), json(&true))]);
+    Part { metadata, ..Part::from(PartContent::Data(json(data))) }
 }
 
 pub(crate) fn response(result: &ToolResult, is_pending: bool) -> Part {
@@ -68,11 +117,20 @@ pub(crate) fn read(part: &Part) -> Option<CallPart> {
     let PartContent::Data(data) = &part.content else { return None };
     // A part in another form is no error but content: clients may send data with any metadata.
     let metadata = |key| part.metadata.get(key);
+    if metadata(WAITED).is_some() {
+        let WaitedData { id, args, by, times } = data.to().ok()?;
+        return Some(CallPart::Waited { id, arguments: args, by, times });
+    }
+    if metadata(RELEASED).is_some() {
+        let ReleasedData { id, args } = data.to().ok()?;
+        return Some(CallPart::Released { id, arguments: args });
+    }
     match metadata(TYPE)?.to::<String>().ok()?.as_str() {
         CALL => {
             let CallData { id, name, args } = data.to().ok()?;
             let signatures = metadata(SIGNATURES).and_then(|signatures| signatures.to().ok()).unwrap_or_default();
-            Some(CallPart::Call(ToolCall { id, name, arguments: args, signatures }))
+            let call = ToolCall { id, name, arguments: args, signatures };
+            Some(CallPart::Call { call, held_by: metadata(HELD).and_then(|by| by.to().ok()) })
         }
         RESPONSE => {
             let ResponseData { id, name, response } = data.to().ok()?;

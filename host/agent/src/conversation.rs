@@ -37,6 +37,17 @@ struct Outcome {
     response: Option<Json>,
     /// True while the response is preliminary, and the client has not sent the result yet.
     is_pending: bool,
+    /// The wait before the call. `None` if the task does not wait before the call.
+    held: Option<Hold>,
+}
+
+/// The wait of a task before a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The extension that the task waits for.
+    pub(crate) by: String,
+    /// The number of waits that the client knows of.
+    pub(crate) times: u32,
 }
 
 impl Conversation {
@@ -59,6 +70,16 @@ impl Conversation {
             Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
         });
         exchanges.flatten().filter(|outcome| outcome.is_pending).map(|outcome| outcome.call.clone()).collect()
+    }
+
+    /// The calls of this invocation before which the task waits.
+    pub(crate) fn held(&self, invocation: &str) -> Vec<(ToolCall, Hold)> {
+        let exchanges = self.items.iter().filter_map(|item| match item {
+            Item::Calls(exchange) if *exchange.invocation == *invocation => Some(&exchange.calls),
+            Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
+        });
+        let held = |outcome: &Outcome| Some((outcome.call.clone(), outcome.held.clone()?));
+        exchanges.flatten().filter_map(held).collect()
     }
 
     /// The ids of all calls, pending ones included.
@@ -97,10 +118,23 @@ impl Conversation {
         let mut said = Vec::new();
         for part in &event.parts {
             match call_part::read(part) {
-                Some(CallPart::Call(call)) => calls.push(Outcome { call, response: None, is_pending: false }),
+                Some(CallPart::Call { call, held_by }) => {
+                    let held = held_by.map(|by| Hold { by, times: 0 });
+                    calls.push(Outcome { call, response: None, is_pending: false, held });
+                }
                 Some(CallPart::Response { result, is_pending }) => {
-                    if let Some((_, outcome)) = self.find(&event.invocation_id, &result.id) {
-                        (outcome.response, outcome.is_pending) = (Some(result.response), is_pending);
+                    self.take_response(&event.invocation_id, result, is_pending);
+                }
+                Some(CallPart::Waited { id, arguments, by, times }) => {
+                    let found = self.find(&event.invocation_id, &id).map(|(_, outcome)| outcome);
+                    if let Some(outcome) = found.filter(|outcome| outcome.held.is_some()) {
+                        (outcome.held, outcome.call.arguments) = (Some(Hold { by, times }), arguments);
+                    }
+                }
+                Some(CallPart::Released { id, arguments }) => {
+                    if let Some((index, outcome)) = self.find(&event.invocation_id, &id) {
+                        (outcome.held, outcome.call.arguments) = (None, arguments);
+                        self.move_behind(index);
                     }
                 }
                 None => said.push(part),
@@ -114,6 +148,20 @@ impl Conversation {
         }
     }
 
+    fn take_response(&mut self, invocation: &str, result: ToolResult, is_pending: bool) {
+        let Some((index, outcome)) = self.find(invocation, &result.id) else { return };
+        (outcome.response, outcome.is_pending) = (Some(result.response), is_pending);
+        if outcome.held.take().is_some() {
+            self.move_behind(index);
+        }
+    }
+
+    /// Moves calls behind all later messages. Models require a call directly before its result, and the latest text last.
+    fn move_behind(&mut self, index: usize) {
+        let exchange = self.items.remove(index);
+        self.items.push(exchange);
+    }
+
     /// Stores the result in `part` if it belongs to a pending call, and returns true. Otherwise changes nothing and returns
     /// false. The call is moved behind all later messages, so that its result is the latest turn.
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
@@ -124,9 +172,7 @@ impl Conversation {
             return false;
         }
         (outcome.response, outcome.is_pending) = (Some(result.response), false);
-        // Models require a call directly before its result, and the latest text last.
-        let exchange = self.items.remove(index);
-        self.items.push(exchange);
+        self.move_behind(index);
         true
     }
 
@@ -149,14 +195,21 @@ impl Exchange {
         let result_of = |outcome: &Outcome| ToolResult {
             id: outcome.call.id.clone(),
             name: outcome.call.name.clone(),
-            response: outcome
-                .response
-                .clone()
-                .unwrap_or_else(|| call_part::error("the call was broken off, and its outcome is unknown")),
+            response: outcome.response.clone().unwrap_or_else(|| call_part::error(outcome.unknown())),
         };
         let results = self.calls.iter().map(result_of).collect();
         let calls = self.calls.into_iter().map(|outcome| outcome.call).collect();
         [Turn::Agent { text: self.text, calls }, Turn::Tools(results)]
+    }
+}
+
+impl Outcome {
+    /// Why the call has no result.
+    fn unknown(&self) -> &'static str {
+        match self.held {
+            Some(_) => "the call waits for a decision, and was not made",
+            None => "the call was broken off, and its outcome is unknown",
+        }
     }
 }
 

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use annex_conversation::{AppendError, Conversation, StateDelta};
 use annex_protocol::{
-    A2aError, AgentCard, Artifact, ContextId, Message, Metadata, Parts, SendMessageRequest, StreamResponse, TaskId,
-    TaskState,
+    A2aError, AgentCard, Artifact, ContextId, Json, Message, Metadata, Part, Parts, SendMessageRequest, StreamResponse,
+    TaskId, TaskState,
 };
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::remote::UpstreamContext;
+use crate::steering::{MadeCall, ModelPlan, Pause, ToolDecision, ToolPlan};
 use crate::steps::Steps;
 
 /// An agent. It receives a user's message and sends events until its turn ends.
@@ -110,6 +111,8 @@ pub struct TurnContext {
     /// True if an extension may change what the client sees of the answer. The server changes staged events of the session
     /// likewise. For an event that is stored at once, the agent asks [`Question::Unsent`].
     pub is_revised: bool,
+    /// True if an extension may steer the steps of the agent. The agent then asks about each call of the model and of tools.
+    pub is_steered: bool,
 }
 
 /// An event that an agent sends. The server adds the task and context ids.
@@ -139,6 +142,13 @@ pub enum AgentEvent {
     /// A remote agent has accepted the message and works on its task, but has sent no event yet. The client gets this
     /// server's task at once.
     Begun,
+    /// An extension lets the task wait before a tool is called. The agent sends nothing afterwards.
+    Waits {
+        /// The wait.
+        pause: Box<Pause>,
+        /// Further parts of the status message: calls whose results the client sends.
+        parts: Vec<Part>,
+    },
     /// A question to the server. The agent waits for the answer, which comes in the order of the events.
     Question(Box<Question>),
 }
@@ -153,6 +163,27 @@ pub enum Question {
         parts: Parts,
         /// Takes the revised parts.
         answer: oneshot::Sender<Parts>,
+    },
+    /// Lets the extensions change a call of the model. Asked only if [`TurnContext::is_steered`] is true, as the next two.
+    Model {
+        /// The call.
+        plan: ModelPlan,
+        /// Takes the call as it is to be made.
+        answer: oneshot::Sender<ModelPlan>,
+    },
+    /// Lets the extensions decide about a call of a tool, before the call is stored.
+    Tool {
+        /// The call.
+        plan: ToolPlan,
+        /// Takes the decision.
+        answer: oneshot::Sender<ToolDecision>,
+    },
+    /// Lets the extensions replace the result of a tool, before the result is stored.
+    Result {
+        /// The call with its result.
+        made: MadeCall,
+        /// Takes the result for the model.
+        answer: oneshot::Sender<Json>,
     },
 }
 
@@ -178,13 +209,13 @@ impl EventSender {
         self.sender.send(event).await.map_err(|_| AgentError::Closed)
     }
 
-    /// Lets the extensions revise parts that are stored in the session and not sent to the client.
+    /// Asks the server, and waits for the answer. `question` gets the sender of the answer.
     ///
     /// # Errors
-    /// [`AgentError::Closed`] if the turn has ended, for example because an extension refuses the parts.
-    pub async fn ask_unsent(&self, parts: Parts) -> Result<Parts, AgentError> {
+    /// [`AgentError::Closed`] if the turn has ended, for example because an extension refuses the step or the content.
+    pub async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Result<T, AgentError> {
         let (answer, answered) = oneshot::channel();
-        self.send(AgentEvent::Question(Box::new(Question::Unsent { parts, answer }))).await?;
+        self.send(AgentEvent::Question(Box::new(question(answer)))).await?;
         answered.await.map_err(|_| AgentError::Closed)
     }
 }

@@ -7,6 +7,7 @@ use annex_protocol::Json;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
+use crate::steering::ModelParameters;
 use crate::steps::Tokens;
 
 /// A model's answer: its events, in order.
@@ -48,6 +49,8 @@ pub struct Prompt {
     pub turns: Vec<Turn>,
     /// The tools that the model may call.
     pub tools: Arc<[ToolDeclaration]>,
+    /// The parameters of the call.
+    pub parameters: ModelParameters,
 }
 
 impl Prompt {

@@ -1,5 +1,6 @@
 //! The standard agent: an instruction with variables from the session state, a model, and tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annex_protocol::TaskState;
@@ -11,6 +12,7 @@ use crate::mcp::McpServers;
 use crate::model::Model;
 use crate::tool::Tools;
 
+mod calls;
 mod pieces;
 mod run;
 
@@ -18,6 +20,8 @@ use run::Run;
 
 /// The default name of the artifact that a turn produces.
 const ARTIFACT: &str = "result";
+/// The name under which extensions see [`TemplateAgent::model`].
+pub(crate) const DEFAULT_MODEL: &str = "default";
 /// The default limit on rounds of tool calls in one turn.
 const MAX_TOOL_ROUNDS: u32 = 8;
 /// The maximum number of tool calls in one answer of the model.
@@ -45,6 +49,9 @@ pub struct TemplateAgent {
     pub artifact: String,
     /// The model that answers.
     pub model: Arc<dyn Model>,
+    /// Models that extensions may choose instead, by the names under which the operator lends them. The name `default`
+    /// is that of [`model`](Self::model).
+    pub lent: BTreeMap<String, Arc<dyn Model>>,
     /// The tools that the model may call.
     pub tools: Tools,
     /// The maximum number of rounds of tool calls in one turn. One round has at most 64 calls, and all rounds of a turn
@@ -65,6 +72,7 @@ impl TemplateAgent {
             output_key: None,
             artifact: ARTIFACT.to_owned(),
             model,
+            lent: BTreeMap::new(),
             tools: Tools::default(),
             max_tool_rounds: MAX_TOOL_ROUNDS,
             callbacks: None,

@@ -19,6 +19,11 @@ pub trait Tool: Send + Sync {
     /// The origin of the tool, for messages to the operator.
     fn origin(&self) -> &str;
 
+    /// The name of the server that offers the tool, for extensions. `None` for a tool of the program itself.
+    fn server(&self) -> Option<&str> {
+        None
+    }
+
     /// Tells whether the client sends the results later. This value only informs clients. A call waits for the client
     /// if its output is [`ToolOutput::Pending`].
     fn is_long_running(&self) -> bool {

@@ -1,14 +1,15 @@
 //! Runs the tool calls that a model requests.
 
 use annex_conversation::StateDelta;
-use annex_protocol::{Json, Part};
+use annex_protocol::{ExtensionUri, Json, Part};
 use futures::future::join_all;
 
 use crate::call_part;
 use crate::callbacks::{CallbackContext, Callbacks};
-use crate::executor::{AgentError, TurnContext};
+use crate::executor::{AgentError, EventSender, Question, TurnContext};
 use crate::model::{ToolCall, ToolResult};
 use crate::state_access::StateAccess;
+use crate::steering::MadeCall;
 use crate::steps::StepKind;
 use crate::tool::{ToolContext, ToolError, ToolOutput, Tools};
 
@@ -19,6 +20,22 @@ pub(crate) struct Outcomes {
     /// The state changes, merged in the order of the calls, so that the last value stays.
     pub(crate) changes: StateDelta,
     pub(crate) artifacts: Vec<(String, Vec<Part>)>,
+}
+
+/// A call, and what happens to it.
+pub(crate) struct DecidedCall {
+    pub(crate) call: ToolCall,
+    pub(crate) fate: CallFate,
+}
+
+/// What happens to a call.
+pub(crate) enum CallFate {
+    /// The call is made.
+    Made,
+    /// The call is not made. The model gets the text as the result.
+    Denied(String),
+    /// The task waits for this extension before the call is made.
+    Held(ExtensionUri),
 }
 
 pub(crate) struct Outcome {
@@ -39,14 +56,15 @@ pub(crate) struct Toolbox<'a> {
     pub(crate) tools: &'a Tools,
     pub(crate) callbacks: Option<&'a dyn Callbacks>,
     pub(crate) turn: &'a TurnContext,
+    pub(crate) events: &'a EventSender,
 }
 
 impl Toolbox<'_> {
-    /// Makes all calls at the same time.
+    /// Makes all calls at the same time, except denied ones. None of the calls is held.
     ///
     /// # Errors
     /// When a callback fails. If a tool fails, its result says so.
-    pub(crate) async fn call_all(&self, calls: Vec<ToolCall>) -> Result<Outcomes, AgentError> {
+    pub(crate) async fn call_all(&self, calls: Vec<DecidedCall>) -> Result<Outcomes, AgentError> {
         let mut outcomes = Outcomes::default();
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {
             let CallOutcome { outcome, changes, artifacts } = called?;
@@ -58,7 +76,10 @@ impl Toolbox<'_> {
         Ok(outcomes)
     }
 
-    async fn call_one(&self, mut call: ToolCall) -> Result<CallOutcome, AgentError> {
+    async fn call_one(&self, DecidedCall { mut call, fate }: DecidedCall) -> Result<CallOutcome, AgentError> {
+        if let CallFate::Denied(text) = fate {
+            return Ok(self.denied(call, &text));
+        }
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks {
             Some(callbacks) => callbacks.before_tool(&mut context, &mut call).await?,
@@ -76,6 +97,7 @@ impl Toolbox<'_> {
             Some(result) => Ok(ToolOutput::Done(result)),
             None => self.run(&mut tool, &call).await,
         };
+        let failed = output.is_err();
         let mut artifacts = Vec::new();
         // The changes of a tool that failed are dropped. Those of `before_tool` stay.
         if output.is_ok() {
@@ -89,9 +111,22 @@ impl Toolbox<'_> {
         if let Some(callbacks) = self.callbacks {
             response = callbacks.after_tool(&mut context, &call, &response).await?.unwrap_or(response);
         }
+        // Arguments in another form are an error for the model, and no tool was called.
+        if self.turn.is_steered && is_object(&call.arguments) {
+            let made = MadeCall { call: call.clone(), output: response, failed };
+            response = self.events.ask(|answer| Question::Result { made, answer }).await?;
+        }
         let result = ToolResult { id: call.id.clone(), name: call.name.clone(), response };
         let outcome = Outcome { call, result, is_pending };
         Ok(CallOutcome { outcome, changes: context.state.into_changes(), artifacts })
+    }
+
+    /// The outcome of a call that is not made. The step says why.
+    fn denied(&self, call: ToolCall, text: &str) -> CallOutcome {
+        self.turn.steps.begin(StepKind::Tool, &call.name).fail(text);
+        let result = ToolResult { id: call.id.clone(), name: call.name.clone(), response: call_part::error(text) };
+        let outcome = Outcome { call, result, is_pending: false };
+        CallOutcome { outcome, changes: StateDelta::new(), artifacts: Vec::new() }
     }
 
     async fn run(&self, context: &mut ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolError> {
@@ -125,6 +160,7 @@ pub(crate) fn callback_context(turn: &TurnContext) -> CallbackContext {
     }
 }
 
-fn is_object(json: &Json) -> bool {
+/// True for arguments that a tool can be called with.
+pub(crate) fn is_object(json: &Json) -> bool {
     json.get().starts_with('{')
 }

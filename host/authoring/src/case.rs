@@ -16,16 +16,19 @@ mod events;
 pub(crate) mod file;
 mod from_recording;
 mod outcome;
+mod reads;
 mod recorded;
 mod run;
+mod runner;
 mod scene;
+mod steering;
 mod toml_json;
 
 pub use cost::{Cost, Measurement};
 pub use file::CaseError;
 use file::CaseFile;
 pub use from_recording::{NewCase, NewCases};
-pub use run::{ReadSettings, Runner, config as runtime_config};
+pub use runner::{ReadSettings, Runner, config as runtime_config};
 pub(crate) use toml_json::of as toml_of;
 
 /// A case that was run.

@@ -24,15 +24,19 @@ pub struct Choice {
 pub const EXAMPLE_URI: &str = "https://example.com/";
 
 impl Choice {
-    /// Checks that the language supports the options.
+    /// Checks that the options fit each other, and that the language supports them.
     ///
     /// # Errors
-    /// When the tools of the language do not support an option.
+    /// When two hooks exclude each other, or the tools of the language do not support an option.
     pub fn check(&self) -> Result<(), String> {
         let is_script = matches!(self.language, Language::JavaScript | Language::TypeScript);
         if is_script && self.capabilities.contains(&Capability::Http) {
             let reason = "the tool that makes components of JavaScript, componentize-qjs 0.4, cannot import wasi:http; choose \
                           another language, or leave out http";
+            return Err(reason.to_owned());
+        }
+        if self.hooks.contains(&Hook::Card) && self.hooks.contains(&Hook::LiveCard) {
+            let reason = "card and live-card are the same entry on the Agent Card; choose one of them";
             return Err(reason.to_owned());
         }
         Ok(())
@@ -257,15 +261,18 @@ impl Capability {
 }
 
 /// The hooks that an author can choose. Every project has `descriptor` in addition.
-pub const HOOKS: [Hook; 10] = [
+pub const HOOKS: [Hook; 13] = [
     Hook::Card,
+    Hook::LiveCard,
     Hook::Activation,
     Hook::Message,
     Hook::State,
     Hook::Transition,
     Hook::Reply,
+    Hook::Steering,
     Hook::Output,
     Hook::Response,
+    Hook::Reads,
     Hook::Method,
     Hook::Client,
 ];
@@ -312,6 +319,6 @@ mod tests {
             Language::parse("java").expect_err("unknown"),
             "there is no language \"java\"; there are rust, js, ts, python, c, go"
         );
-        assert!(parse_hook("descriptor").expect_err("not to be chosen").contains("card, activation, message"));
+        assert!(parse_hook("descriptor").expect_err("not to be chosen").contains("card, live-card, activation"));
     }
 }

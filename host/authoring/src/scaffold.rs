@@ -102,7 +102,8 @@ fn render(
 
 fn values(choice: &Choice) -> Value {
     let hooks: Vec<&str> = choice.hooks.iter().map(|hook| hook.name()).collect();
-    let h: Value = HOOKS.map(|hook| (hook.name(), choice.hooks.contains(&hook))).into_iter().collect();
+    let h: Value =
+        HOOKS.map(|hook| (hook.name().replace('-', "_"), choice.hooks.contains(&hook))).into_iter().collect();
     let has = |capability: Capability| choice.capabilities.contains(&capability);
     let w: Value =
         Capability::ALL.map(|capability| (capability.name().replace('-', "_"), has(capability))).into_iter().collect();
@@ -132,6 +133,10 @@ fn grants(choice: &Choice) -> Vec<String> {
                 grants.push(grant);
             }
         }
+    }
+    // The grant for steering contains the grant for the import.
+    if grants.contains(&GrantNeeded::Steering) {
+        grants.retain(|grant| *grant != GrantNeeded::AgentSteps);
     }
     grants.iter().map(ToString::to_string).collect()
 }
@@ -181,9 +186,16 @@ mod tests {
         choices.extend(Capability::ALL.iter().map(|capability| choice(&[Hook::Response], &[*capability])));
         // Capabilities without the hook that calls them in other choices.
         choices.extend(HOOKS.iter().map(|hook| choice(&[*hook], &all_but_http)));
-        choices.extend([choice(&HOOKS, &[]), choice(&HOOKS, &all_but_http), choice(&HOOKS, &Capability::ALL)]);
+        for hooks in [hooks_but(Hook::LiveCard), hooks_but(Hook::Card)] {
+            choices.extend([choice(&hooks, &[]), choice(&hooks, &all_but_http), choice(&hooks, &Capability::ALL)]);
+        }
         choices.retain(|choice| choice.check().is_ok());
         choices
+    }
+
+    /// All hooks but this one.
+    fn hooks_but(other: Hook) -> Vec<Hook> {
+        HOOKS.into_iter().filter(|hook| *hook != other).collect()
     }
 
     /// The text of a project's file; `None` if it does not exist.
@@ -231,7 +243,8 @@ mod tests {
         for word in ["match", "fn", "loop", "def", "class", "int", "func", "var"] {
             for language in Language::ALL {
                 let Ok(name) = ProjectName::parse(word) else { continue };
-                check(&Choice { name, language, hooks: HOOKS.to_vec(), capabilities: Vec::new(), uri: None });
+                let hooks = hooks_but(Hook::LiveCard);
+                check(&Choice { name, language, hooks, capabilities: Vec::new(), uri: None });
             }
         }
     }
@@ -248,6 +261,32 @@ mod tests {
         let expected =
             ["answer = true", "rewrite-answer = true", "caller = { principal = true }", "task-metadata = true"];
         assert_eq!(grants(&choice), expected);
+    }
+
+    #[test]
+    fn a_project_that_steers_is_granted_the_steps_once() {
+        let choice = Choice {
+            name: ProjectName::parse("x").expect("a name"),
+            language: Language::Rust,
+            hooks: vec![Hook::Steering],
+            capabilities: vec![Capability::AgentSteps],
+            uri: None,
+        };
+        assert_eq!(grants(&choice), [GrantNeeded::Steering.to_string()]);
+    }
+
+    #[test]
+    fn an_entry_of_the_card_is_live_or_not() {
+        let choice = |hooks: Vec<Hook>| Choice {
+            name: ProjectName::parse("x").expect("a name"),
+            language: Language::Rust,
+            hooks,
+            capabilities: Vec::new(),
+            uri: None,
+        };
+        assert!(choice(vec![Hook::Card, Hook::Reads]).check().is_ok());
+        assert!(choice(vec![Hook::LiveCard, Hook::Reads]).check().is_ok());
+        assert!(choice(vec![Hook::Card, Hook::LiveCard]).check().expect_err("refused").contains("choose one of them"));
     }
 
     #[test]

@@ -73,6 +73,19 @@ declare module "annex:extension" {
     declare(): { description: string | null; params: Json | null };
   }
 
+  /** The entry on the Agent Card, and for how many seconds it holds; 0 is until the next load. */
+  export interface LiveDeclaration {
+    description: string | null;
+    /** A JSON object. */
+    params: Json | null;
+    seconds: number;
+  }
+
+  export interface LiveCard {
+    /** Called once per load, and again when the seconds are over, with the grant `live-card`. In place of `Card`. */
+    declareLive(): LiveDeclaration;
+  }
+
   export interface Activation {
     /** Called once per request that names the URI. */
     activate(request: Request): "active" | "inactive";
@@ -160,6 +173,86 @@ declare module "annex:extension" {
     beforeAgent(request: Request, message: Json): ReadyAnswer | null;
   }
 
+  /** A message about a step of the agent, which the client gets as a status of the working task. */
+  export interface Remark {
+    /** Each is a Part. At least one. */
+    parts: Json[];
+    metadata: Metadata;
+  }
+
+  /** A call of the model that is about to be made. */
+  export interface ModelCall {
+    /** How many rounds of tools there were in this turn. */
+    round: number;
+    /** The name under which the operator lends the model. */
+    model: string;
+    /** The names of the models that may be called instead. */
+    lent: string[];
+    /** The parts of the instruction: first the operator's. */
+    instruction: string[];
+    /** The parameters that are set: `temperature`, `topP`, `maxTokens`, `stop`, `seed`. */
+    parameters: Json;
+    tools: string[];
+  }
+
+  /** What changes in a call of the model; `null` leaves a field as it is. */
+  export interface ModelChange {
+    /** One of the names in `lent`. */
+    model: string | null;
+    instruction: string[] | null;
+    parameters: Json | null;
+  }
+
+  export type ModelVerdict =
+    | { tag: "pass" }
+    | { tag: "change"; val: ModelChange }
+    | { tag: "refuse"; val: string };
+
+  /** A call of a tool that the model asks for. */
+  export interface ToolCall {
+    id: string;
+    name: string;
+    /** The name of the server that offers the tool. */
+    origin: string;
+    /** A JSON object. */
+    arguments: Json;
+    /** Whether this extension has made the call wait before. */
+    hasWaited: boolean;
+  }
+
+  /** What the task waits for before the call is made. */
+  export interface Pause {
+    /** Whether the task waits for an authorization, rather than for input. */
+    authorization: boolean;
+    text: string;
+    metadata: Metadata;
+  }
+
+  export type ToolVerdict =
+    | { tag: "pass" }
+    | { tag: "change"; val: Json }
+    | { tag: "deny"; val: string }
+    | { tag: "wait"; val: Pause };
+
+  /** A call that was made. */
+  export interface ToolResult {
+    id: string;
+    name: string;
+    arguments: Json;
+    output: Json;
+    /** Whether the tool reported an error. */
+    failed: boolean;
+  }
+
+  export interface Steering {
+    /** Called before each call of the model, with the grant `agent-steps = { steer = true }`. */
+    beforeModel(call: ModelCall): [ModelVerdict, Remark | null];
+    /** Called before each call of a tool, before any of them is made. */
+    beforeTool(call: ToolCall): [ToolVerdict, Remark | null];
+    /** Called for each result, before the model sees it. A value replaces the output. */
+    afterTool(made: ToolResult): [Json | null, Remark | null];
+  }
+
   /** A chunk of an artifact. */
   export interface Chunk {
     artifactId: string;
@@ -220,6 +313,27 @@ declare module "annex:extension" {
   export interface Response {
     /** Called for each outgoing event that the descriptor named. `null` leaves it alone. */
     respond(event: Event): { metadata: Metadata } | null;
+  }
+
+  /** A task that is about to be shown. */
+  export interface ShownTask {
+    id: string;
+    contextId: string;
+    /** Its state (`TASK_STATE_COMPLETED`). */
+    state: string;
+    /** Entries of the task's metadata under the extension's own keys. */
+    metadata: Metadata;
+  }
+
+  /** What the reader is shown of a task. The reason of `leave-out` is for the log. */
+  export type View =
+    | { tag: "unchanged" }
+    | { tag: "add"; val: Metadata }
+    | { tag: "leave-out"; val: string };
+
+  export interface Reads {
+    /** Called once per read of a task and once per page of a list, with the grant `reads`. One view for each task. */
+    show(request: Request, tasks: ShownTask[]): View[];
   }
 
   /** A method of the extension's own; the host checks parameters and results against the schemas. */

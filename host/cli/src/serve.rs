@@ -154,7 +154,7 @@ fn suggestion(app: &App, example: &Example) -> String {
         |extension: &&Arc<Extension>| extension.is_required() && extension.selection().activate != Activate::Always;
     for extension in app.installed().iter().filter(is_asked_for) {
         command.push_str(&format!(" \\\n    --extension {}", shell::word(extension.uri().as_str())));
-        if takes_state(extension.card()) {
+        if takes_state(&extension.card()) {
             let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
             command.push_str(&format!(" \\\n    --state '{state}'"));
         }

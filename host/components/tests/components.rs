@@ -118,8 +118,8 @@ fn the_test_extension_exports_each_hook_that_needs_no_grant_and_imports_nothing_
 fn the_steering_extension_exports_the_hooks_that_need_a_grant() -> Result<()> {
     check(
         annex_components::TEST_STEERING,
-        &[CALLER, SCHEMA, TASK_METADATA, TYPES, CONFIG, LOGGING],
-        &["descriptor", "message", "output", "reply", "response", "transition"],
+        &[CALLER, SCHEMA, TASK_METADATA, TYPES, CONFIG, COUNTERS, KEYS, LOGGING],
+        &["descriptor", "live-card", "message", "output", "reads", "reply", "response", "steering", "transition"],
     )
 }
 

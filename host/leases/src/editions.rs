@@ -35,8 +35,21 @@ pub struct Edition {
     pub config: String,
     /// The extensions, as the proposer wrote them.
     pub sources: String,
-    /// The cards, as the proposer wrote them.
+    /// The cards, as the proposer or the last process that renewed them wrote them.
     pub cards: String,
+    /// How often the cards were renewed since the edition was accepted.
+    pub renewals: u64,
+}
+
+/// A renewal of the cards of an edition. Each renewal is made by one process.
+#[derive(Clone, Copy, Debug)]
+pub struct Round<'a> {
+    /// The tenant of the agent.
+    pub tenant: &'a str,
+    /// The number of the edition.
+    pub number: u64,
+    /// How often the cards were renewed before.
+    pub renewals: u64,
 }
 
 /// A proposal of an edition.
@@ -321,6 +334,47 @@ impl Editions {
         Ok(rows.iter().map(news).collect::<sqlx::Result<_>>()?)
     }
 
+    /// Claims the renewal of the cards of the edition in force, for `limit`. Returns false if the cards were renewed since, if
+    /// another process with a valid lease has a claim, or if a later edition is in force.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn claim(&self, replica: &Replica, round: &Round<'_>, limit: Duration) -> Result<bool, EditionsError> {
+        let values = [
+            Value::Text(round.tenant),
+            Value::count(round.number),
+            Value::count(round.renewals),
+            Value::Text(replica.id()),
+            Value::count(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+        ];
+        Ok(!self.database.change(statements::CLAIM, &values).await?.is_empty())
+    }
+
+    /// Replaces the cards of an edition and ends the claim. Returns false, and changes nothing, if the process has no claim any
+    /// more.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn renew(&self, replica: &Replica, round: &Round<'_>, cards: &str) -> Result<bool, EditionsError> {
+        let values = [
+            Value::Text(round.tenant),
+            Value::count(round.number),
+            Value::count(round.renewals),
+            Value::Text(replica.id()),
+            Value::Text(cards),
+        ];
+        Ok(!self.database.change(statements::RENEW, &values).await?.is_empty())
+    }
+
+    /// The editions that the process serves and whose cards were renewed: tenant, number and count of renewals.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn renewed(&self, replica: &Replica) -> Result<Vec<(String, u64, u64)>, EditionsError> {
+        let rows = self.database.read(statements::SELECT_RENEWED, &[Value::Text(replica.id())]).await?;
+        Ok(rows.iter().map(renewal).collect::<sqlx::Result<_>>()?)
+    }
+
     /// Withdraws proposals whose proposer lost its lease or whose time limit has passed. Deletes old editions, but keeps the
     /// current edition and the last eight editions of each agent. Also deletes components that no edition uses.
     ///
@@ -335,7 +389,13 @@ impl Editions {
 }
 
 fn edition<R: Row>(row: &R) -> sqlx::Result<Edition> {
-    Ok(Edition { number: from_sql(row.int(0)?), config: row.text(1)?, sources: row.text(2)?, cards: row.text(3)? })
+    let number = from_sql(row.int(0)?);
+    let renewals = from_sql(row.int(4)?);
+    Ok(Edition { number, config: row.text(1)?, sources: row.text(2)?, cards: row.text(3)?, renewals })
+}
+
+fn renewal<R: Row>(row: &R) -> sqlx::Result<(String, u64, u64)> {
+    Ok((row.text(0)?, from_sql(row.int(1)?), from_sql(row.int(2)?)))
 }
 
 fn report<R: Row>(row: &R) -> sqlx::Result<Report> {

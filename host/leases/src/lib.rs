@@ -34,5 +34,6 @@ pub const MIGRATIONS: Migrations = Migrations {
         (1, "replicas", include_str!("../migrations/1_replicas.sql")),
         (2, "editions", include_str!("../migrations/2_editions.sql")),
         (3, "turn places", include_str!("../migrations/3_turn_places.sql")),
+        (4, "renewals", include_str!("../migrations/4_renewals.sql")),
     ],
 };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, SendMessageRequest};
-use annex_runtime::{Activate, Extension, Installed};
+use annex_runtime::{Activate, Extension, Hook, Installed};
 
 use crate::service_parameters::ServiceParameters;
 use crate::unknown_extensions::unknown_here;
@@ -143,6 +143,27 @@ pub(crate) fn negotiate(
 ) -> Result<Vec<Arc<Extension>>, A2aError> {
     let unasked = occasion.unasked(installed);
     let asked = |uri: &ExtensionUri| occasion.requests(uri) || unasked.contains(&uri);
+    let (active, mut missing) = among(installed, occasion, asked);
+    // The extensions that an upstream requires are checked here as well, before anything is sent to the upstream.
+    missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
+    if missing.is_empty() {
+        tell(&active);
+        return Ok(active);
+    }
+    let missing = missing.into_iter().cloned().collect();
+    Err(A2aError::ExtensionSupportRequired {
+        missing,
+        unknown: unknown_here(installed, passed_on, occasion.requested()),
+    })
+}
+
+/// Returns the installed extensions that are active, and the URIs that required extensions lack. `asked` tells whether an
+/// extension is requested, or is active without a request.
+fn among<'i>(
+    installed: &'i Installed,
+    occasion: &Occasion<'_>,
+    asked: impl Fn(&ExtensionUri) -> bool,
+) -> (Vec<Arc<Extension>>, Vec<&'i ExtensionUri>) {
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
     // Each inactive extension, with the URI that the client has to request first.
@@ -162,17 +183,17 @@ pub(crate) fn negotiate(
         }
         lacking.push((extension.uri(), lack));
     }
-    // The extensions that an upstream requires are checked here as well, before anything is sent to the upstream.
-    missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
-    if missing.is_empty() {
-        tell(&active);
-        return Ok(active);
-    }
-    let missing = missing.into_iter().cloned().collect();
-    Err(A2aError::ExtensionSupportRequired {
-        missing,
-        unknown: unknown_here(installed, passed_on, occasion.requested()),
-    })
+    (active, missing)
+}
+
+/// Returns the extensions with the hook `reads` that are active for a read of tasks, in the order of the config. A read is
+/// never refused for a missing extension.
+pub(crate) fn for_read(installed: &Installed, occasion: &Occasion<'_>) -> Vec<Arc<Extension>> {
+    let unasked = occasion.unasked(installed);
+    let asked = |uri: &ExtensionUri| occasion.requests(uri) || unasked.contains(&uri);
+    let (mut active, _) = among(installed, occasion, asked);
+    active.retain(|extension| extension.hooks().contains(&Hook::Reads));
+    active
 }
 
 /// Adds the active extensions to the request's log line.

@@ -47,11 +47,12 @@ impl ExtensionSets {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
     }
 
-    /// The last set, if an extension of the set limits the readers of its metadata. Reads of tasks run no extension, so they
-    /// use the set also while no request may use it.
-    pub(crate) fn limiting_readers(&self) -> Option<Arc<ExtensionSet>> {
+    /// The last set, if its extensions concern readers of tasks: they limit the readers of their metadata, or have the hook
+    /// `reads`. Tasks are read also while no request may use the set, but the extensions of the set do not run then.
+    pub(crate) fn for_readers(&self) -> Option<Arc<ExtensionSet>> {
         let last = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        last.installed.limits_readers().then(|| Arc::clone(&last))
+        let installed = &last.installed;
+        (installed.limits_readers() || installed.shows_tasks()).then(|| Arc::clone(&last))
     }
 
     /// The current set, for a new request.

@@ -121,15 +121,21 @@ impl RequestHandler {
                     let called = self.call_method(call, (extension.as_deref(), &method), &params).await?;
                     return Ok(called.map(OperationResult::Method));
                 }
-                Operation::GetTask(request) => OperationResult::Task(self.get_task(call, &request).await?),
-                Operation::ListTasks(request) => OperationResult::Tasks(self.list_tasks(call, &request).await?),
+                Operation::GetTask(request) => {
+                    return Ok(self.get_task(call, &request).await?.map(OperationResult::Task));
+                }
+                Operation::ListTasks(request) => {
+                    return Ok(self.list_tasks(call, &request).await?.map(OperationResult::Tasks));
+                }
+                Operation::SubscribeToTask(request) => {
+                    return Ok(self.subscribe_to_task(call, &request).await?.map(OperationResult::Events));
+                }
+                Operation::SubscribeToTurn(request) => {
+                    return Ok(self.follow_turn(call, &request).await?.map(OperationResult::Events));
+                }
                 Operation::CancelTask(request) => {
                     OperationResult::CanceledTask(self.cancel_task(call, &request).await?)
                 }
-                Operation::SubscribeToTask(request) => {
-                    OperationResult::Events(self.subscribe_to_task(call, &request).await?)
-                }
-                Operation::SubscribeToTurn(request) => OperationResult::Events(self.follow_turn(call, &request).await?),
                 Operation::CreatePushConfig(config) => {
                     OperationResult::PushConfig(self.create_push_config(call, config).await?)
                 }
@@ -152,7 +158,7 @@ impl RequestHandler {
                     OperationResult::ExtendedAgentCard(self.get_extended_agent_card()?)
                 }
             };
-            // Only operations with a message activate extensions (`docs/decisions/server.md`).
+            // The other operations activate no extensions (`docs/decisions/server.md`).
             Ok(Answer { value: result, active: Vec::new() })
         })
     }

@@ -34,6 +34,7 @@ mod others;
 pub mod pins;
 mod queues;
 mod read;
+pub(crate) mod reading;
 pub(crate) mod record;
 pub(crate) mod running_turn;
 pub(crate) mod shown;

@@ -33,6 +33,7 @@ mod end;
 mod events;
 mod leave;
 mod output;
+mod questions;
 mod refusal;
 mod remote;
 mod reply;

@@ -11,8 +11,9 @@ use crate::confinement::imports::offer::Offer;
 use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, Beginning, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description,
-    Entries, Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, OutputContent, OutputVerdict,
-    Rejection, ReplyAnswer, Request, Rewrite, StateChange,
+    Entries, Event, ExtensionError, LiveCardEntry, MetadataEntry, MethodDeclaration, MethodReply, ModelCall,
+    ModelVerdict, OutputContent, OutputVerdict, Rejection, Remarked, ReplyAnswer, Request, Rewrite, ShownTask,
+    StateChange, TaskVisibility, ToolCall, ToolResult, ToolVerdict,
 };
 use crate::hook::Hook;
 
@@ -128,6 +129,17 @@ impl Hooks {
         }
     }
 
+    /// Calls `live-card.declare-live`.
+    pub(crate) async fn declare_live(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> CallResult<LiveCardEntry, String> {
+        match self {
+            Self::V0_1(exports) => exports.declare_live(store, instance).await,
+        }
+    }
+
     /// Calls `activation.activate`.
     pub(crate) async fn activate(
         &self,
@@ -204,6 +216,42 @@ impl Hooks {
         }
     }
 
+    /// Calls `steering.before-model`.
+    pub(crate) async fn before_model(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        call: ModelCall,
+    ) -> CallResult<Remarked<ModelVerdict>, String> {
+        match self {
+            Self::V0_1(exports) => exports.before_model(store, instance, call).await,
+        }
+    }
+
+    /// Calls `steering.before-tool`.
+    pub(crate) async fn before_tool(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        call: ToolCall,
+    ) -> CallResult<Remarked<ToolVerdict>, String> {
+        match self {
+            Self::V0_1(exports) => exports.before_tool(store, instance, call).await,
+        }
+    }
+
+    /// Calls `steering.after-tool`.
+    pub(crate) async fn after_tool(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        made: ToolResult,
+    ) -> CallResult<Remarked<Option<String>>, String> {
+        match self {
+            Self::V0_1(exports) => exports.after_tool(store, instance, made).await,
+        }
+    }
+
     /// Calls `output.revise`.
     pub(crate) async fn revise(
         &self,
@@ -225,6 +273,19 @@ impl Hooks {
     ) -> CallResult<Option<Entries>, String> {
         match self {
             Self::V0_1(exports) => exports.respond(store, instance, event).await,
+        }
+    }
+
+    /// Calls `reads.show`.
+    pub(crate) async fn show(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &SeenRequest,
+        tasks: Vec<ShownTask>,
+    ) -> CallResult<Vec<TaskVisibility>, String> {
+        match self {
+            Self::V0_1(exports) => exports.show(store, instance, &request.v0_1, tasks).await,
         }
     }
 

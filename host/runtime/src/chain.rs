@@ -21,13 +21,18 @@ use crate::turn_view::TurnView;
 pub(crate) mod client_call;
 mod member;
 pub(crate) mod method_call;
+pub(crate) mod model_parameters;
 pub(crate) mod outgoing;
 pub(crate) mod output;
 pub(crate) mod owned_metadata;
+pub(crate) mod read_call;
 pub(crate) mod replay;
 pub(crate) mod reply;
 mod revision;
 pub(crate) mod rewriting;
+pub(crate) mod steering;
+mod steps;
+pub(crate) mod task_to_show;
 pub(crate) mod transition;
 
 pub(crate) use member::Member;

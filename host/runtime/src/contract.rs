@@ -51,6 +51,13 @@ pub(crate) struct CardEntry {
     pub(crate) params: Option<String>,
 }
 
+/// A component's changes to its entry on the card, and the time for which they hold.
+pub(crate) struct LiveCardEntry {
+    pub(crate) entry: CardEntry,
+    /// For how many seconds the entry holds. 0 means until the next load.
+    pub(crate) seconds: u32,
+}
+
 /// The request that a hook runs for.
 pub(crate) struct Request {
     pub(crate) operation: String,
@@ -201,6 +208,79 @@ pub(crate) struct ReplyAnswer {
     pub(crate) metadata: Entries,
 }
 
+/// A remark of the hook `steering`: a message about a step, before it is checked.
+pub(crate) struct RemarkDraft {
+    /// The parts, each as JSON text.
+    pub(crate) parts: Vec<String>,
+    pub(crate) metadata: Entries,
+}
+
+/// A result of the hook `steering`, with the remark about the step.
+pub(crate) type Remarked<T> = (T, Option<RemarkDraft>);
+
+/// A call of the model that is about to be made.
+pub(crate) struct ModelCall {
+    /// How many rounds of tools there were in the turn.
+    pub(crate) round: u32,
+    pub(crate) model: String,
+    /// The models that may be called instead.
+    pub(crate) lent: Vec<String>,
+    /// The parts of the instruction.
+    pub(crate) instruction: Vec<String>,
+    /// The parameters as the text of a JSON object.
+    pub(crate) parameters: String,
+    /// The names of the tools.
+    pub(crate) tools: Vec<String>,
+}
+
+/// Changes of a call of the model, before they are checked.
+pub(crate) struct ModelChange {
+    pub(crate) model: Option<String>,
+    pub(crate) instruction: Option<Vec<String>>,
+    /// The parameters as the text of a JSON object.
+    pub(crate) parameters: Option<String>,
+}
+
+/// The verdict of the hook `steering` on a call of the model.
+pub(crate) enum ModelVerdict {
+    Pass,
+    Change(ModelChange),
+    Refuse(String),
+}
+
+/// A call of a tool that the model asks for.
+pub(crate) struct ToolCall {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// The name of the server that offers the tool.
+    pub(crate) origin: String,
+    /// The arguments as the text of a JSON object.
+    pub(crate) arguments: String,
+    /// True if the extension has made the call wait before.
+    pub(crate) has_waited: bool,
+}
+
+/// The verdict of the hook `steering` on a call of a tool.
+pub(crate) enum ToolVerdict {
+    Pass,
+    /// Other arguments, as JSON text.
+    Change(String),
+    Deny(String),
+    Wait(Wait),
+}
+
+/// A call of a tool that was made.
+pub(crate) struct ToolResult {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// The arguments as the text of a JSON object.
+    pub(crate) arguments: String,
+    /// The result as JSON text.
+    pub(crate) output: String,
+    /// True if the tool reported an error.
+    pub(crate) failed: bool,
+}
+
 /// The kind of an outgoing event.
 pub(crate) enum EventKind {
     Message,
@@ -220,6 +300,25 @@ pub(crate) struct Event {
     pub(crate) present: Vec<String>,
     /// The event as the JSON text of a StreamResponse.
     pub(crate) payload: Option<String>,
+}
+
+/// A task that a reader is about to see, for the hook `reads`.
+pub(crate) struct ShownTask {
+    pub(crate) id: String,
+    pub(crate) context_id: String,
+    /// Name of the state of the task.
+    pub(crate) state: String,
+    /// Entries of the task's metadata under the extension's own keys.
+    pub(crate) metadata: Entries,
+}
+
+/// What the hook `reads` decides about a task.
+pub(crate) enum TaskVisibility {
+    Unchanged,
+    /// Entries for the metadata of the task in this answer alone.
+    Add(Entries),
+    /// The reader does not see the task. The text is the reason.
+    LeaveOut(String),
 }
 
 /// A method that a component declares, before it is checked.

@@ -62,6 +62,9 @@ pub enum LoadError {
         /// Name of the export.
         name: String,
     },
+    /// The component exports both `card` and `live-card`.
+    #[error("the component exports both card and live-card, which declare the same entry; export one of them")]
+    TwoCards,
     /// The component imports an interface that this host does not offer.
     #[error("the component imports {name}, which this host does not offer")]
     UnknownImport {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_keyvalue::KeyValueStore;
-use annex_protocol::{AgentExtension, ExtensionUri};
+use annex_protocol::ExtensionUri;
 
+use crate::card_slot::CardSlot;
 use crate::confinement::breaker::{Breaker, Health};
 use crate::confinement::grants::Grants;
 use crate::confinement::limits::Limits;
@@ -29,9 +30,9 @@ use crate::recording::{Attention, TurnObserver};
 pub struct Extension {
     pub(crate) descriptor: Descriptor,
     pub(crate) profile: Arc<Profile>,
-    pub(crate) card: AgentExtension,
-    /// Size of `card` as JSON, in bytes.
-    pub(crate) card_bytes: usize,
+    /// The entry on the Agent Card.
+    pub(crate) card: CardSlot,
+    pub(crate) required: bool,
     pub(crate) methods: Vec<Method>,
     pub(crate) program: Program,
     pub(crate) exported: Vec<Hook>,
@@ -67,7 +68,7 @@ impl Extension {
     /// True if the operator requires the extension.
     #[must_use]
     pub fn is_required(&self) -> bool {
-        self.card.required
+        self.required
     }
 
     /// The requests that the extension is active for.
@@ -91,12 +92,6 @@ impl Extension {
     #[must_use]
     pub fn health(&self) -> Health {
         self.breaker.health()
-    }
-
-    /// The extension's entry on the Agent Card.
-    #[must_use]
-    pub fn card(&self) -> &AgentExtension {
-        &self.card
     }
 
     /// The methods that the extension adds to the methods of A2A.
@@ -172,6 +167,7 @@ impl Extension {
             message: hooks.has(Hook::Message),
             transition: hooks.has(Hook::Transition),
             reply: hooks.has(Hook::Reply),
+            steering: hooks.has(Hook::Steering),
             output: if hooks.has(Hook::Output) { self.descriptor.events } else { Events::default() },
             events: if hooks.has(Hook::Response) { self.descriptor.events } else { Events::default() },
             payload: self.descriptor.payload,

@@ -11,6 +11,8 @@ pub enum Hook {
     Descriptor,
     /// Extends the Agent Card.
     Card,
+    /// Extends the Agent Card, and changes its entry while the extension runs.
+    LiveCard,
     /// Decides whether the extension is active for a request.
     Activation,
     /// Checks and rewrites messages.
@@ -21,10 +23,14 @@ pub enum Hook {
     Transition,
     /// Answers in place of the agent.
     Reply,
+    /// Steers the calls of the model and of tools.
+    Steering,
     /// Revises the content of outgoing events.
     Output,
     /// Adds metadata to outgoing events.
     Response,
+    /// Decides what readers of tasks are shown.
+    Reads,
     /// Adds methods to the methods of A2A.
     Method,
     /// Extends the calls of clients.
@@ -33,16 +39,19 @@ pub enum Hook {
 
 impl Hook {
     /// All hooks, in the order in which a request meets them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Descriptor,
         Self::Card,
+        Self::LiveCard,
         Self::Activation,
         Self::Message,
         Self::State,
         Self::Transition,
         Self::Reply,
+        Self::Steering,
         Self::Output,
         Self::Response,
+        Self::Reads,
         Self::Method,
         Self::Client,
     ];
@@ -53,13 +62,16 @@ impl Hook {
         match self {
             Self::Descriptor => "descriptor",
             Self::Card => "card",
+            Self::LiveCard => "live-card",
             Self::Activation => "activation",
             Self::Message => "message",
             Self::State => "state",
             Self::Transition => "transition",
             Self::Reply => "reply",
+            Self::Steering => "steering",
             Self::Output => "output",
             Self::Response => "response",
+            Self::Reads => "reads",
             Self::Method => "method",
             Self::Client => "client",
         }
@@ -71,13 +83,16 @@ impl Hook {
         match self {
             Self::Descriptor => &["describe"],
             Self::Card => &["declare"],
+            Self::LiveCard => &["declare-live"],
             Self::Activation => &["activate"],
             Self::Message => &["check"],
             Self::State => &["validate"],
             Self::Transition => &["begin", "change"],
             Self::Reply => &["before-agent"],
+            Self::Steering => &["before-model", "before-tool", "after-tool"],
             Self::Output => &["revise"],
             Self::Response => &["respond"],
+            Self::Reads => &["show"],
             Self::Method => &["declare-methods", "call", "next"],
             Self::Client => &["before", "after"],
         }
@@ -87,8 +102,11 @@ impl Hook {
     #[must_use]
     pub const fn grant(self) -> Option<GrantNeeded> {
         match self {
+            Self::LiveCard => Some(GrantNeeded::LiveCard),
             Self::Reply => Some(GrantNeeded::Answer),
+            Self::Steering => Some(GrantNeeded::Steering),
             Self::Output => Some(GrantNeeded::RewriteAnswer),
+            Self::Reads => Some(GrantNeeded::Reads),
             Self::Descriptor
             | Self::Card
             | Self::Activation

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use annex_protocol::ExtensionUri;
+use annex_protocol::{AgentExtension, ExtensionUri};
 use http::HeaderName;
 
+use crate::card_slot::entry_bytes;
 use crate::error::LoadError;
 use crate::extension::Extension;
+use crate::hook::Hook;
 use crate::load::method::Method;
 use crate::load::selection::{Readers, Selection};
 
@@ -22,6 +24,8 @@ pub struct Installed {
     replaced: Vec<Arc<Extension>>,
     /// True if an extension hides its metadata from some readers of tasks.
     limits_readers: bool,
+    /// True if an extension has the hook `reads`.
+    shows_tasks: bool,
     /// The header fields of requests that grants of the extensions show. Each is there once.
     shown_headers: Vec<HeaderName>,
 }
@@ -41,7 +45,7 @@ impl Installed {
         if let Some(uris) = Self::cycle(&extensions) {
             return Err(LoadError::Cycle { uris });
         }
-        let mut installed = Self { extensions: Vec::new(), replaced, limits_readers: false, shown_headers: Vec::new() };
+        let mut installed = Self { replaced, ..Self::default() };
         for extension in extensions {
             installed.push(extension)?;
         }
@@ -70,6 +74,7 @@ impl Installed {
         self.check_methods(&extension)?;
         self.check_card(&extension)?;
         self.limits_readers |= self.selection_of(&extension).readers == Readers::Active;
+        self.shows_tasks |= extension.hook_set.has(Hook::Reads);
         for name in extension.grants().caller.iter().flat_map(|grant| &grant.headers) {
             if !self.shown_headers.contains(name) {
                 self.shown_headers.push(name.clone());
@@ -168,6 +173,12 @@ impl Installed {
         self.limits_readers
     }
 
+    /// True if an extension has the hook `reads`, which changes the tasks that readers get.
+    #[must_use]
+    pub fn shows_tasks(&self) -> bool {
+        self.shows_tasks
+    }
+
     /// Checks that no other extension owns a metadata key of this extension. Only the same component, installed under
     /// another URI, may own the same key.
     fn check_keys(&self, extension: &Extension) -> Result<(), LoadError> {
@@ -206,17 +217,29 @@ impl Installed {
     }
 
     fn check_card(&self, extension: &Extension) -> Result<(), LoadError> {
-        let others = self.extensions.iter().map(Arc::as_ref);
-        let entries: Vec<_> = others.chain([extension]).map(|each| (each.card_bytes, each.uri())).collect();
-        let size = entries.iter().map(|(bytes, _)| bytes).sum();
+        // A set with older versions is on no card.
+        if self.replaced.is_empty() { self.check_entries(extension.uri(), extension.card.bytes()) } else { Ok(()) }
+    }
+
+    /// Checks that the card has room for `entry` in place of the entry that its extension has now.
+    ///
+    /// # Errors
+    /// The card entries are too large in total.
+    pub fn check_entry(&self, entry: &AgentExtension) -> Result<(), LoadError> {
+        self.check_entries(&entry.uri, entry_bytes(entry))
+    }
+
+    fn check_entries(&self, uri: &ExtensionUri, bytes: usize) -> Result<(), LoadError> {
+        let others = self.extensions.iter().filter(|other| other.uri() != uri);
+        let others = others.map(|other| (other.card.bytes(), other.uri()));
+        let entries: Vec<(usize, &ExtensionUri)> = others.chain([(bytes, uri)]).collect();
+        let size = entries.iter().fold(0_usize, |sum, (bytes, _)| sum.saturating_add(*bytes));
         // A quarter of the mebibyte that clients read. The rest is for skills, interfaces and signatures.
         if size <= MAX_CARD_ENTRIES {
             return Ok(());
         }
-        let largest = entries.into_iter().max_by_key(|(bytes, _)| *bytes).map_or(extension.uri(), |(_, uri)| uri);
-        let uri = extension.uri().clone();
-        let largest = largest.clone();
-        Err(LoadError::CardEntries { uri, size, limit: MAX_CARD_ENTRIES, largest })
+        let largest = entries.into_iter().max_by_key(|(bytes, _)| *bytes).map_or(uri, |(_, uri)| uri);
+        Err(LoadError::CardEntries { uri: uri.clone(), size, limit: MAX_CARD_ENTRIES, largest: largest.clone() })
     }
 
     /// The method with this name, and its extension.

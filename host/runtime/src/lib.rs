@@ -10,6 +10,7 @@
 mod advisories;
 mod bindings;
 mod caller;
+mod card_slot;
 mod chain;
 mod config;
 mod confinement;
@@ -19,6 +20,7 @@ mod error;
 mod extension;
 mod hook;
 mod installed;
+mod live_card;
 mod load;
 mod observation;
 mod overrides;
@@ -31,20 +33,27 @@ pub use annex_keyvalue::{
     ScopeKind, Space, Usage, incremented,
 };
 pub use caller::{Caller, Presence, VisibleCaller};
+pub use card_slot::{LastDeclaration, LiveEntry};
 pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
 pub use chain::method_call::{MethodAnswer, MethodCall};
+pub use chain::model_parameters::ModelParameters;
 pub use chain::outgoing::apply_patch;
 pub use chain::output::OutputOutcome;
+pub use chain::read_call::{ShownTasks, show_tasks};
 pub use chain::replay::{ReplayResult, replay};
 pub use chain::reply::ReadyAnswer;
+pub use chain::steering::{
+    MadeToolCall, ModelOutcome, PlannedModelCall, PlannedToolCall, Remark, Steered, SteeringVerdict, ToolOutcome,
+};
+pub use chain::task_to_show::{ShowDecision, TaskToShow};
 pub use chain::transition::{BeginOutcome, ChangeOutcome, Interruption};
 pub use chain::{Chain, RequestOutcome, TurnRequest};
 pub use config::RuntimeConfig;
 pub use confinement::breaker::Health;
 pub use confinement::engine::{MEMORY_CEILING, TABLE_CEILING, TICK};
 pub use confinement::grants::{
-    CallerGrant, GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, SessionStateGrant,
-    StateScope,
+    CallerGrant, GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, LiveCardGrant,
+    SessionStateGrant, StateScope,
 };
 pub use confinement::limits::{LimitReached, Limits};
 pub use contract::Events;

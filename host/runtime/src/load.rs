@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annex_egress::Resolver;
-use annex_keyvalue::KeyValueStore;
-use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
+use annex_keyvalue::{KeyValueStore, MemoryKeyValueStore};
+use annex_protocol::ExtensionUri;
 use futures::future::BoxFuture;
-use uuid::Uuid;
 use wasmtime::Engine;
 use wasmtime::component::InstancePre;
 
@@ -26,15 +25,17 @@ use crate::confinement::profile::{Profile, Services, Validators};
 use crate::confinement::slots::Slots;
 use crate::confinement::store::HostState;
 use crate::contract::Description;
-use crate::error::{Fault, LoadError, RuntimeError};
+use crate::error::{LoadError, RuntimeError};
 use crate::extension::Extension;
 use crate::hook::{Hook, HookSet};
 use crate::load::cache::CompileCache;
+use crate::load::card::{EntryBasis, KeysAtLoad};
 use crate::load::compile::shared::Code;
 use crate::load::compile::{Compiler, ComponentFile};
 use crate::load::descriptor::Descriptor;
 use crate::load::inspect::{Inspection, InspectionResult};
 use crate::load::installation::{Installation, Instances};
+use crate::load::loaded_uris::LoadedUris;
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::{BusyTime, HookTotals, Registry};
@@ -42,11 +43,13 @@ use crate::overrides::{ServiceOverrides, UnreachableClient};
 use crate::recording::observer_slot::ObserverSlot;
 
 pub(crate) mod cache;
+pub(crate) mod card;
 pub(crate) mod compile;
 pub(crate) mod descriptor;
 pub(crate) mod inspect;
 pub(crate) mod installation;
 pub(crate) mod keep_functions;
+mod loaded_uris;
 mod memory_images;
 pub(crate) mod method;
 mod methods;
@@ -68,6 +71,7 @@ pub struct Runtime {
     quarantine: bool,
     overrides: ServiceOverrides,
     counts_instructions: bool,
+    loaded: Arc<LoadedUris>,
     /// The tenant whose extensions are loaded; empty for a server without tenants.
     tenant: Arc<str>,
 }
@@ -93,6 +97,7 @@ impl Runtime {
             quarantine: config.quarantine,
             overrides: config.overrides.clone(),
             counts_instructions: config.count_instructions,
+            loaded: Arc::default(),
             tenant: Arc::default(),
         })
     }
@@ -114,6 +119,7 @@ impl Runtime {
             quarantine: self.quarantine,
             overrides: self.overrides.clone(),
             counts_instructions: self.counts_instructions,
+            loaded: Arc::default(),
             tenant,
         }
     }
@@ -129,8 +135,12 @@ impl Runtime {
     /// services that a shadow calls.
     #[must_use]
     pub fn aside(&self) -> Self {
-        // No turn exists while a shadow is loaded, so its requests fail then.
-        let overrides = ServiceOverrides { http: Some(Arc::new(UnreachableClient)), ..self.overrides.clone() };
+        // No turn exists while a shadow is loaded, so its requests fail then, and its keys are empty and soon forgotten.
+        let overrides = ServiceOverrides {
+            http: Some(Arc::new(UnreachableClient)),
+            keyvalue: Some(Arc::<MemoryKeyValueStore>::default()),
+            ..self.overrides.clone()
+        };
         let guest_time = self.guest_time.clone();
         Self {
             overrides,
@@ -191,9 +201,17 @@ impl Runtime {
             let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();
             let mut program = self.link(code, &installation)?;
             let (profile, descriptor) = describe(&program, &installation, services).await?;
-            let card = declare(&program, &profile, &descriptor, &installation).await?;
+            let basis = EntryBasis {
+                descriptor: &descriptor,
+                selection: &installation.selection,
+                required: installation.required,
+            };
+            let is_taken = self.loaded.has_under_other_name(&descriptor.uri, name);
+            let keys = if is_taken { KeysAtLoad::Temporary } else { KeysAtLoad::Lasting };
+            let card = card::declared(&program, &profile, basis, keys).await?;
             let methods = methods::declared(&program, &profile, &descriptor).await?;
             program.keeping = self.keeping(&program, &installation)?;
+            self.loaded.add(name, &profile);
             Ok(Extension {
                 breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
                 turns: self.slots.of_extension(installation.limits.turns),
@@ -202,7 +220,7 @@ impl Runtime {
                 on_failure: installation.on_failure,
                 descriptor,
                 profile,
-                card_bytes: entry_bytes(&card),
+                required: installation.required,
                 card,
                 methods,
                 program,
@@ -306,9 +324,6 @@ const MAX_NAMES: usize = 64;
 const MAX_WORDS: usize = 4 << 10;
 /// Maximum length of a URI, a metadata key or the name of a grant, in bytes.
 const MAX_NAME: usize = 2 << 10;
-/// Maximum size of the card entry of an extension, in bytes of JSON. Clients read cards of at most 1 MiB, and a card
-/// contains the entries of all extensions.
-const MAX_CARD_ENTRY: usize = 32 << 10;
 
 fn check_descriptor(described: Description, installation: &Installation) -> Result<Descriptor, LoadError> {
     let wrong = |reason: String| Err(LoadError::Description { reason: annex_text::line_within(&reason, MAX_WORDS) });
@@ -378,61 +393,6 @@ async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(),
         }
         None => Ok(()),
     }
-}
-
-/// Calls `declare`, and completes the card entry with the URI and the operator's settings.
-async fn declare(
-    program: &Program,
-    profile: &Arc<Profile>,
-    descriptor: &Descriptor,
-    installation: &Installation,
-) -> Result<AgentExtension, LoadError> {
-    let mut card = AgentExtension {
-        uri: descriptor.uri.clone(),
-        description: descriptor.description.clone(),
-        required: installation.required,
-        params: None,
-    };
-    let hooks = &program.hooks;
-    if !hooks.has(Hook::Card) {
-        return finished_entry(card, installation);
-    }
-    // Each step of loading has its own instance, so none depends on memory of an earlier one.
-    let mut instance = start(program, profile, Hook::Card).await?;
-    let declared = instance
-        .call(Hook::Card, async |store, component| hooks.declare(store, component).await)
-        .await
-        .map_err(LoadError::SelfTest)?;
-    let declared = declared.map_err(|reason| LoadError::Description { reason: profile.words(&reason) })?;
-    if let Some(description) = declared.description {
-        card.description = description;
-    }
-    card.params = match declared.params.as_deref().map(JsonObject::parse).transpose() {
-        Ok(params) => params,
-        Err(error) => {
-            let uri = profile.uri.clone();
-            let hook = Hook::Card;
-            let reason = format!("params is not a JSON object: {error}");
-            return Err(LoadError::SelfTest(Fault::BrokeContract { uri, error_id: Uuid::new_v4(), hook, reason }));
-        }
-    };
-    finished_entry(card, installation)
-}
-
-/// Adds the notes about activation to the description of a card entry, and refuses an entry that is too large. With such
-/// an entry clients could not read the card, and could not reach the agent.
-fn finished_entry(mut entry: AgentExtension, installation: &Installation) -> Result<AgentExtension, LoadError> {
-    entry.description = installation.selection.described(&entry.description);
-    let size = entry_bytes(&entry);
-    if size > MAX_CARD_ENTRY {
-        return Err(LoadError::CardEntry { uri: entry.uri, size, limit: MAX_CARD_ENTRY });
-    }
-    Ok(entry)
-}
-
-/// Size of the entry as JSON, in bytes. An entry that cannot be serialized counts as infinitely large.
-fn entry_bytes(entry: &AgentExtension) -> usize {
-    serde_json::to_vec(entry).map_or(usize::MAX, |json| json.len())
 }
 
 #[cfg(test)]

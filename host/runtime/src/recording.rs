@@ -2,7 +2,7 @@
 //! compared.
 //!
 //! A recorded turn is a list of steps. A step is one request of the host: the hooks of the way in, the beginning, a
-//! change of state, an event, or a method call. A step has the input as the extension sees it, the guest's calls whose
+//! change of state, an event, a read of tasks, or a method call. A step has the input as the extension sees it, the guest's calls whose
 //! answers depend on more than this input, the checked result, and the time per hook.
 //!
 //! The field names are the file format, whose version is [`FORMAT_VERSION`]. No enum here is internally tagged: serde
@@ -16,6 +16,8 @@ use annex_protocol::{
 use serde::{Deserialize, Serialize};
 
 use crate::caller::VisibleCaller;
+use crate::chain::steering::{MadeToolCall, PlannedModelCall, PlannedToolCall, Remark, SteeringVerdict};
+use crate::chain::task_to_show::{ShowDecision, TaskToShow};
 use crate::contract::Events;
 use crate::turn_view::TurnIds;
 
@@ -68,6 +70,8 @@ pub struct Attention {
     pub transition: bool,
     /// True if the extension may answer in place of the agent.
     pub reply: bool,
+    /// True if the extension steers the calls of the model and of tools.
+    pub steering: bool,
     /// The kinds of outgoing events whose content the extension may revise.
     pub output: Events,
     /// The kinds of outgoing events that the extension receives.
@@ -211,11 +215,22 @@ pub enum StepInput {
         /// The message as it is stored.
         message: Message,
     },
+    /// A call of `steering.before-model`.
+    Model(PlannedModelCall),
+    /// A call of `steering.before-tool`.
+    Tool(PlannedToolCall),
+    /// A call of `steering.after-tool`.
+    ToolResult(MadeToolCall),
     /// A call of `output.revise`: the event with the parts that the extensions before this one have left. Parts that
     /// this extension has held back are in the earlier steps.
     Output(StreamResponse),
     /// A call of `response.respond`. The event has no parts if the extension does not see them.
     Event(StreamResponse),
+    /// A call of `reads.show`.
+    Read {
+        /// The tasks that are not left out by the extensions before this one.
+        tasks: Vec<TaskToShow>,
+    },
     /// A call of `method.call`.
     Call {
         /// The parameters.
@@ -292,6 +307,14 @@ pub enum StepResult {
         #[serde(default)]
         metadata: Metadata,
     },
+    /// The extension decides about a step of the agent.
+    Steers {
+        /// The verdict.
+        verdict: SteeringVerdict,
+        /// The remark about the step.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remark: Option<Remark>,
+    },
     /// The extension revises the content of an event.
     Revises {
         /// The parts that it leaves. Parts that it has held back before are among them.
@@ -306,6 +329,8 @@ pub enum StepResult {
     },
     /// Metadata that the extension added to the event.
     Adds(Metadata),
+    /// The decisions of the extension about the tasks of a read, one per task.
+    Shows(Vec<ShowDecision>),
     /// The result of a method, or one result of a stream.
     Value(Json),
     /// The method streams its results.

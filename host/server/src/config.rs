@@ -50,8 +50,8 @@ pub(crate) use extension::ExtensionPlace;
 pub use extension::{ActivateConfig, ExtensionConfig, InstancesConfig, OnFailureConfig, ReadsConfig};
 pub use file::ConfigFile;
 pub use grants::{
-    CallerGrantConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig,
-    SecretConfig, SessionStateGrantConfig, StateScopeConfig,
+    AgentStepsGrantConfig, CallerGrantConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig,
+    KeyValueGrantConfig, LiveCardGrantConfig, SecretConfig, SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
 pub(crate) use log::AtomicShare;

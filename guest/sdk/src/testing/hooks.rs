@@ -3,9 +3,10 @@
 use super::Host;
 use crate::{
     Activation, Addition, Answer, Beginning, Card, Client, Config, Content, Decision, Declaration, Descriptor, Entry,
-    Event, Extension, ExtensionError, FromConfig, Incoming, Json, Message, MetadataEntry, Method, MethodDeclaration,
-    Outgoing, Output, Patch, ReadyAnswer, Rejection, Reply, Request, Response, Rewrite, Ruling, State, StateChange,
-    Transition, Verdict,
+    Event, Extension, ExtensionError, FromConfig, Incoming, Json, LiveCard, LiveDeclaration, Message, MetadataEntry,
+    Method, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Output, Patch, Reads, ReadyAnswer, Rejection, Remark,
+    Reply, Request, Response, Rewrite, Ruling, ShownTask, State, StateChange, Steering, ToolCall, ToolResult,
+    ToolVerdict, Transition, Verdict, View,
 };
 
 /// Calls of hooks with the host's parameters. All except [`Host::descriptor`] panic if the parameters do not fit.
@@ -27,6 +28,16 @@ impl Host {
     pub fn declare<E: Card>(&self) -> Result<Declaration, String> {
         let parameters = self.read::<E>();
         self.run(|| E::declare(&parameters))
+    }
+
+    /// Calls [`LiveCard::declare_live`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn declare_live<E: LiveCard>(&self) -> Result<LiveDeclaration, String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::declare_live(&parameters))
     }
 
     /// Calls [`Activation::activate`].
@@ -97,6 +108,36 @@ impl Host {
         self.run(|| E::before_agent(&parameters, request, message.into()))
     }
 
+    /// Calls [`Steering::before_model`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn before_model<E: Steering>(&self, call: ModelCall) -> Result<(ModelVerdict, Option<Remark>), String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::before_model(&parameters, call))
+    }
+
+    /// Calls [`Steering::before_tool`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn before_tool<E: Steering>(&self, call: ToolCall) -> Result<(ToolVerdict, Option<Remark>), String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::before_tool(&parameters, call))
+    }
+
+    /// Calls [`Steering::after_tool`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn after_tool<E: Steering>(&self, made: ToolResult) -> Result<(Option<Json>, Option<Remark>), String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::after_tool(&parameters, made))
+    }
+
     /// Calls [`Output::revise`].
     ///
     /// # Errors
@@ -115,6 +156,16 @@ impl Host {
     pub fn respond<E: Response>(&self, event: Event) -> Result<Option<Patch>, String> {
         let parameters = self.read::<E>();
         self.run(|| E::respond(&parameters, event))
+    }
+
+    /// Calls [`Reads::show`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn show<E: Reads>(&self, request: Request, tasks: Vec<ShownTask>) -> Result<Vec<View>, String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::show(&parameters, request, tasks))
     }
 
     /// Calls [`Method::methods`].

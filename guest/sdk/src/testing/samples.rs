@@ -1,7 +1,10 @@
 //! Records of the contract with a value in each field. A test sets only the fields that it needs: `Event { last_chunk:
 //! true, ..testing::event(EventKind::Artifact) }`.
 
-use crate::{Beginning, Chunk, Content, Event, EventKind, Identity, Outgoing, Place, Presence, Request, StateChange};
+use crate::{
+    Beginning, Chunk, Content, Event, EventKind, Identity, ModelCall, Outgoing, Place, Presence, Request, ShownTask,
+    StateChange, ToolCall, ToolResult,
+};
 
 const CONTEXT: &str = "context-1";
 const TASK: &str = "task-1";
@@ -44,6 +47,54 @@ pub fn content() -> Content {
         place: Place::Artifact(chunk),
         parts: r#"[{"text":"Hello"}]"#.to_owned(),
         held: 0,
+    }
+}
+
+/// The first call of the model `default` in a turn, without parameters and tools. No other model is lent.
+#[must_use]
+pub fn model_call() -> ModelCall {
+    ModelCall {
+        round: 0,
+        model: "default".to_owned(),
+        lent: vec!["default".to_owned()],
+        instruction: vec!["Be short.".to_owned()],
+        parameters: "{}".to_owned(),
+        tools: Vec::new(),
+    }
+}
+
+/// A call of a tool of the server `tools`, without arguments, that has not waited.
+#[must_use]
+pub fn tool_call(name: impl Into<String>) -> ToolCall {
+    ToolCall {
+        id: "call-1".to_owned(),
+        name: name.into(),
+        origin: "tools".to_owned(),
+        arguments: "{}".to_owned(),
+        has_waited: false,
+    }
+}
+
+/// The successful result of a tool without arguments. `output` is JSON text.
+#[must_use]
+pub fn tool_result(name: impl Into<String>, output: impl Into<String>) -> ToolResult {
+    ToolResult {
+        id: "call-1".to_owned(),
+        name: name.into(),
+        arguments: "{}".to_owned(),
+        output: output.into(),
+        failed: false,
+    }
+}
+
+/// The completed `task-1` of the conversation `context-1`, without metadata.
+#[must_use]
+pub fn shown_task() -> ShownTask {
+    ShownTask {
+        id: TASK.to_owned(),
+        context_id: CONTEXT.to_owned(),
+        state: "TASK_STATE_COMPLETED".to_owned(),
+        metadata: Vec::new(),
     }
 }
 

@@ -3,14 +3,18 @@
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, EventQueue};
-use super::interface::{ChatRequest, count, declarations, list, parse, sum, text, with};
+use super::interface::{ChatRequest, count, declarations, list, parse, sum, text, with, with_parameters};
 use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
 pub(super) const VERSION: &str = "2023-06-01";
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
-    let body = json!({"model": model, "stream": true, "max_tokens": max_tokens(model)});
+    let most = max_tokens(model);
+    let max_tokens = prompt.parameters.max_tokens.map_or(most, |wanted| wanted.min(most));
+    let body = json!({"model": model, "stream": true, "max_tokens": max_tokens});
+    // The API has no seed.
+    let body = with_parameters(body, prompt, ["temperature", "top_p", "", "stop_sequences", ""]);
     let system = (!prompt.instruction.is_empty()).then(|| prompt.instruction.as_str().into());
     let body = with(with(body, "system", system), "tools", list(declarations(prompt, "input_schema")));
     let body = with(body, "messages", Some(prompt.turns.iter().map(message).collect()));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer::{AnswerError, EventQueue};
-use super::interface::{ChatRequest, count, declarations, list, parse, sum, text, with};
+use super::interface::{ChatRequest, count, declarations, list, options, parse, sum, text, with};
 use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
@@ -20,6 +20,8 @@ pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     let contents = prompt.turns.iter().map(|turn| content(turn, needs_signature)).collect();
     let body = with(with(json!({}), "systemInstruction", system), "tools", tools);
     let body = with(body, "contents", Some(contents));
+    let options = options(prompt, ["temperature", "topP", "maxOutputTokens", "stopSequences", "seed"]);
+    let body = with(body, "generationConfig", options);
     ChatRequest { path: format!("models/{model}:streamGenerateContent"), query: Some("alt=sse"), body }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::answer::AnswerError;
 use crate::model::{Prompt, ToolCall, ToolResult, Turn};
+use crate::steering::ModelParameters;
 
 /// The path and body of a request.
 pub(super) struct ChatRequest {
@@ -56,6 +57,32 @@ pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = V
         let schema: Value = tool.parameters.to().unwrap_or_default();
         json!({"name": tool.name, "description": tool.description, key: schema})
     })
+}
+
+/// The parameters of a prompt that are set. `names` are the names that the API has for temperature, top-p, the maximum
+/// number of tokens, stop texts and the seed. A parameter with an empty name is left out.
+pub(super) fn parameters(prompt: &Prompt, names: [&'static str; 5]) -> Vec<(&'static str, Value)> {
+    let ModelParameters { temperature, top_p, max_tokens, stop, seed } = &prompt.parameters;
+    let values = [
+        temperature.map(Value::from),
+        top_p.map(Value::from),
+        max_tokens.map(Value::from),
+        stop.clone().map(Value::from),
+        seed.map(Value::from),
+    ];
+    let named = names.into_iter().zip(values).filter(|(name, _)| !name.is_empty());
+    named.filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// The parameters as an object; `None` if no parameter is set.
+pub(super) fn options(prompt: &Prompt, names: [&'static str; 5]) -> Option<Value> {
+    let set = parameters(prompt, names);
+    (!set.is_empty()).then(|| set.into_iter().collect())
+}
+
+/// Adds the parameters as members of the body.
+pub(super) fn with_parameters(body: Value, prompt: &Prompt, names: [&'static str; 5]) -> Value {
+    parameters(prompt, names).into_iter().fold(body, |body, (name, value)| with(body, name, Some(value)))
 }
 
 /// Adds the tools and messages of a prompt to a body, in the form of OpenAI and Ollama. `call` writes a tool call.

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, EventQueue};
-use super::interface::{ChatRequest, count, parse, text, with_chat};
+use super::interface::{ChatRequest, count, options, parse, text, with, with_chat};
 use crate::model::{Prompt, ToolCall};
 use crate::steps::Tokens;
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     let body = json!({"model": model, "stream": true});
+    let body = with(body, "options", options(prompt, ["temperature", "top_p", "num_predict", "stop", "seed"]));
     let body = with_chat(body, prompt, call, |result| ("tool_name", result.name.as_str()));
     ChatRequest { path: "api/chat".to_owned(), query: None, body }
 }

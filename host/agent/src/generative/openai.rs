@@ -3,15 +3,22 @@
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, EventQueue};
-use super::interface::{ChatRequest, count, parse, text, with_chat};
+use super::interface::{ChatRequest, count, parse, text, with_chat, with_parameters};
 use crate::model::{Prompt, ToolCall};
 use crate::steps::Tokens;
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     // `include_usage` makes streams report token counts.
     let body = json!({"model": model, "stream": true, "stream_options": {"include_usage": true}});
+    let body = with_parameters(body, prompt, ["temperature", "top_p", max_tokens(model), "stop", "seed"]);
     let body = with_chat(body, prompt, call, |result| ("tool_call_id", result.id.as_str()));
     ChatRequest { path: "chat/completions".to_owned(), query: None, body }
+}
+
+/// The name of the limit on the tokens of an answer. OpenAI's newer models refuse the name that other servers know.
+fn max_tokens(model: &str) -> &'static str {
+    let is_newer = ["o1", "o3", "o4", "gpt-5"].iter().any(|newer| model.starts_with(newer));
+    if is_newer { "max_completion_tokens" } else { "max_tokens" }
 }
 
 fn call(call: &ToolCall) -> Value {

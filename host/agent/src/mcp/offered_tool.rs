@@ -25,6 +25,7 @@ const MAX_ERROR: usize = 4 << 10;
 pub(super) struct OfferedTool {
     declaration: ToolDeclaration,
     origin: String,
+    server: String,
     peer: CurrentPeer,
     is_long_running: bool,
     timeout: Duration,
@@ -43,6 +44,7 @@ impl OfferedTool {
                 parameters: Json::from_serialize(&*tool.input_schema).unwrap_or_else(|_| Json::string("")),
             },
             origin: format!("MCP server `{}`", config.name),
+            server: config.name.clone(),
             peer,
             is_long_running: config.is_long_running(&tool.name),
             timeout: config.timeout,
@@ -119,6 +121,10 @@ impl Tool for OfferedTool {
 
     fn origin(&self) -> &str {
         &self.origin
+    }
+
+    fn server(&self) -> Option<&str> {
+        Some(&self.server)
     }
 
     fn is_long_running(&self) -> bool {

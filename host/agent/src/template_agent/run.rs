@@ -1,42 +1,39 @@
 //! One turn of the template agent: calls the model and the tools that the model requests, until the model answers or a
 //! tool's result must come from the client.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::Arc;
 
 use annex_conversation::{Event, StateDelta};
 use annex_protocol::{Json, Message, Part, Parts, TaskState};
 use futures::StreamExt;
 
+use super::calls::Called;
 use super::pieces::Pieces;
-use super::{HISTORY, MAX_CALLS, MAX_CALLS_OF_TURN, TemplateAgent};
-use crate::call_part;
+use super::{DEFAULT_MODEL, HISTORY, MAX_CALLS, MAX_CALLS_OF_TURN, TemplateAgent};
 use crate::callbacks::{CallbackContext, Callbacks, ModelAnswer};
 use crate::conversation::{Conversation, readable, says_nothing};
-use crate::executor::{AgentError, AgentEvent, EventSender, TurnContext};
-use crate::model::{ModelError, ModelEvent, ModelStream, Prompt, PromptTooLong, ToolCall};
+use crate::executor::{AgentError, AgentEvent, EventSender, Question, TurnContext};
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, PromptTooLong};
+use crate::steering::{ModelParameters, ModelPlan};
 use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
-use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
-
-/// The answer to a client whose message lacks the tool results for which its task waits.
-const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
-                        `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
-                        of the part.";
+use crate::toolbox::callback_context;
 
 /// A running turn.
 pub(super) struct Run<'a> {
-    agent: &'a TemplateAgent,
-    turn: &'a TurnContext,
-    events: &'a EventSender,
+    pub(super) agent: &'a TemplateAgent,
+    pub(super) turn: &'a TurnContext,
+    pub(super) events: &'a EventSender,
     pieces: Pieces<'a>,
 }
 
 /// A model's answer, and the state changes for the same event.
 #[derive(Default)]
-struct AnswerStep {
-    answer: ModelAnswer,
-    changes: StateDelta,
+pub(super) struct AnswerStep {
+    pub(super) answer: ModelAnswer,
+    pub(super) changes: StateDelta,
     /// True if the model only reasoned and gave no text.
     is_silent: bool,
 }
@@ -47,26 +44,36 @@ impl<'a> Run<'a> {
     }
 
     pub(super) async fn run(mut self) -> Result<(), AgentError> {
-        let conversation = self.conversation().await?;
+        let mut conversation = self.conversation().await?;
+        let held = conversation.held(self.turn.task_id.as_str());
+        let was_held = !held.is_empty();
+        if was_held {
+            self.events.send(status(TaskState::Working, None)).await?;
+            if let Some(pause) = self.call_held(held).await? {
+                return self.pause(pause, &[]).await;
+            }
+            conversation = self.conversation().await?;
+        }
         let waiting = conversation.waiting(self.turn.task_id.as_str());
         // The task still waits for tool results: the model is called after all of them have arrived.
         if !waiting.is_empty() {
             return self.remind(&waiting).await;
         }
-        if says_nothing(&self.turn.message.parts) {
+        // The message may say nothing but that a call is allowed.
+        if !was_held && says_nothing(&self.turn.message.parts) {
             return Err(failed("The message has nothing that this agent can read. Send a text or a data part."));
         }
         if let Some(answered) = self.before_agent().await? {
-            self.events.send(status(TaskState::Working, None)).await?;
+            self.announce(was_held).await?;
             return self.finish(answered).await;
         }
         // Rendered first, so that a missing variable fails the turn before the agent announces `Working`.
         let mut prompt = self.prompt(conversation).await?;
-        self.events.send(status(TaskState::Working, None)).await?;
+        self.announce(was_held).await?;
         let mut round = 0;
         let mut calls = 0;
         loop {
-            let answered = self.ask(prompt).await?;
+            let answered = self.ask(prompt, round).await?;
             if answered.answer.calls.is_empty() {
                 return self.finish(answered).await;
             }
@@ -78,19 +85,13 @@ impl<'a> Run<'a> {
                 )));
             }
             calls += answered.answer.calls.len();
-            // A callback may have added calls to the model's own.
-            if answered.answer.calls.len() > MAX_CALLS {
-                return Err(asks_for_too_many());
-            }
-            if calls > MAX_CALLS_OF_TURN {
-                return Err(failed(&format!(
-                    "The agent asked for {calls} calls of tools in one turn; at most {MAX_CALLS_OF_TURN} are made. Ask for \
-                     less at once."
-                )));
-            }
+            check_number(answered.answer.calls.len(), calls)?;
             round += 1;
             let text = answered.answer.text.clone();
-            let pending = self.call_tools(answered).await?;
+            let Called { pending, pause } = self.call_tools(answered).await?;
+            if let Some(pause) = pause {
+                return self.pause(pause, &pending).await;
+            }
             if !pending.is_empty() {
                 return self.wait(text, &pending).await;
             }
@@ -102,7 +103,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn conversation(&self) -> Result<Conversation, AgentError> {
+    /// Tells the client that the agent works, unless it knows already.
+    async fn announce(&self, is_known: bool) -> Result<(), AgentError> {
+        if is_known { Ok(()) } else { self.events.send(status(TaskState::Working, None)).await }
+    }
+
+    pub(super) async fn conversation(&self) -> Result<Conversation, AgentError> {
         let history = self.turn.conversation.history(HISTORY).await.map_err(AgentError::internal)?;
         Ok(Conversation::of(&history))
     }
@@ -122,10 +128,11 @@ impl<'a> Run<'a> {
         let instruction = render(&self.agent.instruction, lookup)
             .map_err(|error| failed(&format!("{error} The instruction of this agent needs it.")))?;
         let tools = self.agent.tools.declarations();
-        Ok(Prompt { instruction, turns: conversation.into_turns(), tools })
+        let parameters = ModelParameters::default();
+        Ok(Prompt { instruction, turns: conversation.into_turns(), tools, parameters })
     }
 
-    fn callbacks(&self) -> Option<&'a dyn Callbacks> {
+    pub(super) fn callbacks(&self) -> Option<&'a dyn Callbacks> {
         self.agent.callbacks.as_deref()
     }
 
@@ -146,7 +153,7 @@ impl<'a> Run<'a> {
     }
 
     /// Calls the model once, and sends the pieces of its answer to the client.
-    async fn ask(&mut self, mut prompt: Prompt) -> Result<AnswerStep, AgentError> {
+    async fn ask(&mut self, mut prompt: Prompt, round: u32) -> Result<AnswerStep, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks() {
             Some(callbacks) => callbacks.before_model(&mut context, &mut prompt).await?,
@@ -154,7 +161,10 @@ impl<'a> Run<'a> {
         };
         let mut answered = match instead {
             Some(text) => AnswerStep::of(text, StateDelta::new()),
-            None => self.listen(prompt).await?,
+            None => {
+                let model = self.steered(&mut prompt, round).await?;
+                self.listen(model, prompt).await?
+            }
         };
         self.after_model(&mut context, &mut answered.answer).await?;
         answered.changes = context.state.into_changes();
@@ -168,14 +178,38 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn listen(&mut self, prompt: Prompt) -> Result<AnswerStep, AgentError> {
-        let step = self.turn.steps.begin(StepKind::Model, self.agent.model.name());
+    /// Lets the extensions change the call of the model. Returns the model to call.
+    async fn steered(&self, prompt: &mut Prompt, round: u32) -> Result<&'a dyn Model, AgentError> {
+        if !self.turn.is_steered {
+            return Ok(&*self.agent.model);
+        }
+        let plan = ModelPlan {
+            round,
+            model: DEFAULT_MODEL.to_owned(),
+            lent: std::iter::once(DEFAULT_MODEL)
+                .chain(self.agent.lent.keys().map(String::as_str))
+                .map(str::to_owned)
+                .collect(),
+            instruction: vec![mem::take(&mut prompt.instruction)],
+            parameters: prompt.parameters.clone(),
+            tools: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
+        };
+        let ModelPlan { model, mut instruction, parameters, .. } =
+            self.events.ask(|answer| Question::Model { plan, answer }).await?;
+        instruction.retain(|part| !part.is_empty());
+        (prompt.instruction, prompt.parameters) = (instruction.join("\n\n"), parameters);
+        // Only names of `lent` are chosen, and the default model is no entry.
+        Ok(&**self.agent.lent.get(&model).unwrap_or(&self.agent.model))
+    }
+
+    async fn listen(&mut self, model: &dyn Model, prompt: Prompt) -> Result<AnswerStep, AgentError> {
+        let step = self.turn.steps.begin(StepKind::Model, model.name());
         step.pass(prompt.bytes());
         let not_reached = |error| {
             step.finish();
             gave_up(&step, error)
         };
-        let mut stream: ModelStream = self.agent.model.stream(prompt).await.map_err(not_reached)?;
+        let mut stream: ModelStream = model.stream(prompt).await.map_err(not_reached)?;
         let mut was_reached = false;
         let mut answer = ModelAnswer::default();
         let mut has_said = false;
@@ -209,78 +243,6 @@ impl<'a> Run<'a> {
         }
         step.finish();
         Ok(AnswerStep { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
-    }
-
-    /// Stores the calls, runs the tools, and stores the results. Returns the calls whose results the client sends later.
-    async fn call_tools(&self, answered: AnswerStep) -> Result<Vec<Outcome>, AgentError> {
-        let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
-        let mut parts = Vec::new();
-        if !answered.answer.text.is_empty() {
-            parts.extend(self.revised(answered.answer.text).await?);
-        }
-        parts.extend(calls.iter().map(|call| call_part::call(call, self.is_long_running(call))));
-        // The calls are stored before they are made, so that a turn that breaks off leaves calls that are known to be
-        // broken off.
-        self.store(self.event(parts, answered.changes)).await?;
-        let toolbox = Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn };
-        let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
-        let parts: Parts =
-            results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
-        let artifacts = artifacts.into_iter().map(|(name, parts)| (name, parts.into())).collect();
-        // The results and their state changes are stored as one event, so that neither exists without the other.
-        self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
-        Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
-    }
-
-    /// The parts of a text that is stored early, as the extensions leave them.
-    async fn revised(&self, text: String) -> Result<Parts, AgentError> {
-        let parts = Parts::from(vec![Part::text(text)]);
-        if self.turn.is_revised { self.events.ask_unsent(parts).await } else { Ok(parts) }
-    }
-
-    /// Gives the calls ids that are unique in the conversation. Some providers number the calls per answer or omit the
-    /// ids.
-    async fn with_ids_of_their_own(&self, mut calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, AgentError> {
-        let conversation = self.conversation().await?;
-        let mut taken: HashSet<String> = conversation.call_ids().into_iter().map(str::to_owned).collect();
-        for call in &mut calls {
-            if call.id.is_empty() || taken.contains(&call.id) {
-                call.id = format!("call-{}", uuid::Uuid::now_v7());
-            }
-            taken.insert(call.id.clone());
-        }
-        Ok(calls)
-    }
-
-    fn is_long_running(&self, call: &ToolCall) -> bool {
-        self.agent.tools.get(&call.name).is_some_and(|tool| tool.is_long_running())
-    }
-
-    /// Makes the task wait for results from the client.
-    async fn wait(&self, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
-        let mut parts = Vec::new();
-        if !text.is_empty() {
-            parts.push(Part::text(text));
-        }
-        for outcome in pending {
-            parts.push(call_part::call(&outcome.call, true));
-            parts.push(call_part::response(&outcome.result, true));
-        }
-        self.require(parts).await
-    }
-
-    /// Asks the client for the results once more, because the client's message does not contain them.
-    async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
-        self.store_last(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
-        let calls = waiting.iter().map(|call| call_part::call(call, true));
-        self.require(std::iter::once(Part::text(REMINDER)).chain(calls).collect()).await
-    }
-
-    async fn require(&self, parts: Vec<Part>) -> Result<(), AgentError> {
-        let context = self.turn.context_id.clone();
-        let task = self.turn.task_id.clone();
-        let message = Message::agent(context, Some(task), parts);
-        self.events.send(status(TaskState::InputRequired, Some(message))).await
     }
 
     /// Stores the answer and sends its last piece.
@@ -322,7 +284,7 @@ impl<'a> Run<'a> {
         if changes.is_empty() { Ok(()) } else { self.store(self.event(Vec::new(), changes)).await }
     }
 
-    fn event(&self, parts: impl Into<Parts>, changes: StateDelta) -> Event {
+    pub(super) fn event(&self, parts: impl Into<Parts>, changes: StateDelta) -> Event {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 
@@ -337,11 +299,11 @@ impl<'a> Run<'a> {
     }
 
     /// Stages a last event of the turn. The server stores it together with the end of the turn.
-    async fn store_last(&self, event: Event) -> Result<(), AgentError> {
+    pub(super) async fn store_last(&self, event: Event) -> Result<(), AgentError> {
         self.turn.conversation.stage(event).await.map_err(AgentError::unstored)
     }
 
-    async fn store(&self, event: Event) -> Result<(), AgentError> {
+    pub(super) async fn store(&self, event: Event) -> Result<(), AgentError> {
         self.turn.conversation.append(vec![event.into()]).await.map(drop).map_err(AgentError::unstored)
     }
 }
@@ -354,6 +316,21 @@ impl AnswerStep {
 
 fn failed(message: &str) -> AgentError {
     AgentError::Failed { message: message.to_owned() }
+}
+
+/// Checks the number of calls of an answer and of the turn.
+fn check_number(of_answer: usize, of_turn: usize) -> Result<(), AgentError> {
+    // A callback may have added calls to the model's own.
+    if of_answer > MAX_CALLS {
+        return Err(asks_for_too_many());
+    }
+    if of_turn > MAX_CALLS_OF_TURN {
+        return Err(failed(&format!(
+            "The agent asked for {of_turn} calls of tools in one turn; at most {MAX_CALLS_OF_TURN} are made. Ask for less at \
+             once."
+        )));
+    }
+    Ok(())
 }
 
 fn asks_for_too_many() -> AgentError {
@@ -369,6 +346,6 @@ fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
     AgentError::internal(error)
 }
 
-fn status(state: TaskState, message: Option<Message>) -> AgentEvent {
+pub(super) fn status(state: TaskState, message: Option<Message>) -> AgentEvent {
     AgentEvent::Status { state, message }
 }

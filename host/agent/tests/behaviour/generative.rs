@@ -4,8 +4,8 @@ use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use annex_agent::{
-    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, ModelEvent, Prompt, StepKind,
-    Steps, TokenCount, Tokens, ToolCall, ToolDeclaration, ToolResult, Turn,
+    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, ModelEvent, ModelParameters,
+    Prompt, StepKind, Steps, TokenCount, Tokens, ToolCall, ToolDeclaration, ToolResult, Turn,
 };
 use annex_protocol::Json;
 use axum::Router;
@@ -266,6 +266,67 @@ fn the_configuration_refuses_what_it_does_not_know() {
     }
 }
 
+#[tokio::test]
+async fn parameters_reach_each_kind_of_provider() {
+    let parameters = ModelParameters {
+        temperature: Some(0.5),
+        top_p: Some(0.25),
+        max_tokens: Some(7),
+        stop: Some(vec![".".to_owned()]),
+        seed: Some(3),
+    };
+    for (adapter, model, place, expected) in [
+        (
+            Adapter::OpenAi,
+            "m",
+            "",
+            json!({"temperature": 0.5, "top_p": 0.25, "max_tokens": 7, "stop": ["."], "seed": 3}),
+        ),
+        (Adapter::OpenAi, "gpt-5-mini", "", json!({"max_completion_tokens": 7})),
+        (
+            Adapter::Anthropic,
+            "m",
+            "",
+            json!({"temperature": 0.5, "top_p": 0.25, "max_tokens": 7, "stop_sequences": ["."]}),
+        ),
+        (
+            Adapter::Gemini,
+            "m",
+            "/generationConfig",
+            json!({"temperature": 0.5, "topP": 0.25, "maxOutputTokens": 7, "stopSequences": ["."], "seed": 3}),
+        ),
+        (
+            Adapter::Ollama,
+            "m",
+            "/options",
+            json!({"temperature": 0.5, "top_p": 0.25, "num_predict": 7, "stop": ["."], "seed": 3}),
+        ),
+    ] {
+        let body = async |prompt: Prompt| {
+            let (provider, url) = Provider::start(StatusCode::OK, "").await;
+            let config = GenerativeConfig { adapter, model: model.to_owned(), ..config(url) };
+            // The provider breaks off.
+            let _ = ask_with(config, prompt).await;
+            provider.requests.lock().unwrap().remove(0).1
+        };
+        let sent = body(Prompt { parameters: parameters.clone(), ..prompt() }).await;
+        let sent = sent.pointer(place).unwrap();
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(sent.get(name), Some(value), "{adapter:?} {model}: {sent}");
+        }
+        assert!(adapter != Adapter::Anthropic || sent.get("seed").is_none(), "{sent}");
+        // Without parameters the provider chooses.
+        let unset = body(prompt()).await;
+        assert!(unset.get("temperature").is_none() && (place.is_empty() || unset.pointer(place).is_none()), "{unset}");
+    }
+    // A limit above the model's maximum would be refused.
+    let (provider, url) = Provider::start(StatusCode::OK, "").await;
+    let config = GenerativeConfig { adapter: Adapter::Anthropic, model: "claude-3-haiku".to_owned(), ..config(url) };
+    let parameters = ModelParameters { max_tokens: Some(1_000_000), ..ModelParameters::default() };
+    let _ = ask_with(config, Prompt { parameters, ..prompt() }).await;
+    assert_eq!(provider.requests.lock().unwrap()[0].1["max_tokens"], 4_096);
+}
+
 /// A conversation with a call of a tool and its result.
 fn with_tools() -> Prompt {
     let json = |text: &str| Json::parse(text.to_owned()).unwrap();
@@ -283,7 +344,7 @@ fn with_tools() -> Prompt {
         Turn::Agent { text: "Wait.".to_owned(), calls: vec![call] },
         Turn::Tools(vec![result]),
     ];
-    Prompt { instruction: "Be brief.".to_owned(), turns, tools: [tool].into() }
+    Prompt { instruction: "Be brief.".to_owned(), turns, tools: [tool].into(), ..Prompt::default() }
 }
 
 fn call(id: &str, arguments: &str, signatures: &[&str]) -> ModelEvent {

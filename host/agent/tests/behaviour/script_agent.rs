@@ -32,7 +32,7 @@ fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, message: None } => format!("{state:?}"),
         AgentEvent::Status { state, message: Some(message) } => format!("{state:?} {}", message.text()),
-        AgentEvent::Relayed(_) | AgentEvent::Begun | AgentEvent::Question(_) => {
+        AgentEvent::Relayed(_) | AgentEvent::Begun | AgentEvent::Question(_) | AgentEvent::Waits { .. } => {
             panic!("nothing is relayed here: {event:?}")
         }
         AgentEvent::Message(message) => format!("message {}", message.text()),
@@ -64,6 +64,7 @@ async fn turn(
         cancel,
         remote: None,
         is_revised: false,
+        is_steered: false,
     };
     let (sender, mut receiver) = EventSender::bounded(16);
     let result = agent.execute(context, sender).await;

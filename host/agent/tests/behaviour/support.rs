@@ -73,7 +73,7 @@ pub(crate) struct Bench {
 pub(crate) fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, .. } => format!("{state:?}"),
-        AgentEvent::Relayed(_) | AgentEvent::Begun | AgentEvent::Question(_) => {
+        AgentEvent::Relayed(_) | AgentEvent::Begun | AgentEvent::Question(_) | AgentEvent::Waits { .. } => {
             panic!("nothing is relayed here: {event:?}")
         }
         AgentEvent::Message(message) => format!("message {}", message.message_id),
@@ -146,6 +146,7 @@ impl Bench {
             cancel: self.cancel.clone(),
             remote: None,
             is_revised: false,
+            is_steered: false,
         };
         let (sender, mut receiver) = EventSender::bounded(64);
         let result = self.agent.execute(turn, sender).await;

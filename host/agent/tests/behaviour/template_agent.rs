@@ -86,6 +86,7 @@ async fn the_turn_sees_its_answer_when_the_last_piece_is_sent() {
         cancel: CancellationToken::new(),
         remote: None,
         is_revised: false,
+        is_steered: false,
     };
     let (sender, mut receiver) = EventSender::bounded(1);
     let agent = bench.agent.clone();

@@ -8,7 +8,8 @@ use annex_runtime::{Digest, Extension, Hook, HookMetrics, Limits, RuntimeConfig}
 use toml::Table;
 
 use super::file::{CaseError, CaseFile};
-use super::run::{ReadSettings, Runner, config, play};
+use super::run::play;
+use super::runner::{ReadSettings, Runner, config};
 use super::scene::Scene;
 
 /// The number of turns that run before the first measured turn, to fill the caches.

@@ -92,7 +92,7 @@ pub(super) struct CaseInputs {
     pub(super) random: Option<Value>,
     /// Responses to the extension's HTTP requests.
     pub(super) http: Vec<HttpGiven>,
-    /// The caller's tasks, in the form of ListTasks.
+    /// The caller's tasks, in the form of ListTasks. The hook `reads` is shown these tasks.
     pub(super) tasks: Vec<Table>,
     /// The steps that the agent took in this turn.
     pub(super) steps: Vec<Table>,
@@ -100,6 +100,10 @@ pub(super) struct CaseInputs {
     pub(super) caller: CallerGiven,
     /// The state in which the task waited for its client. Absent if the message begins a new task.
     pub(super) waits_in: Option<String>,
+    /// The call of the model before the calls of tools, for the hook `steering`. Default: see [`ModelGiven`].
+    pub(super) model: Option<ModelGiven>,
+    /// The calls of tools that the model asks for, for the hook `steering`.
+    pub(super) calls: Vec<CallGiven>,
     /// The agent's answer, event by event. Default: an artifact, and then the completed task.
     pub(super) answer: Option<Vec<AnswerGiven>>,
     /// A method to call instead of sending a message.
@@ -136,6 +140,53 @@ pub(super) struct CallerGiven {
     pub(super) claims: Table,
     /// Header fields of the request, each with a text or a list of texts.
     pub(super) headers: Table,
+}
+
+/// A call of the model.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ModelGiven {
+    /// The number of rounds of tools before the call.
+    pub(super) round: u32,
+    pub(super) name: String,
+    /// The models that can be called instead.
+    pub(super) lent: Vec<String>,
+    pub(super) instruction: Vec<String>,
+    pub(super) parameters: Table,
+    pub(super) tools: Vec<String>,
+}
+
+impl Default for ModelGiven {
+    fn default() -> Self {
+        let name = "default".to_owned();
+        Self {
+            round: 0,
+            lent: vec![name.clone()],
+            name,
+            instruction: Vec::new(),
+            parameters: Table::new(),
+            tools: Vec::new(),
+        }
+    }
+}
+
+/// A call of a tool, with the result that it has if it is made.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallGiven {
+    pub(super) tool: String,
+    /// The name of the server that offers the tool. Default: `tools`.
+    pub(super) origin: Option<String>,
+    #[serde(default)]
+    pub(super) arguments: Table,
+    /// Default: an empty object.
+    pub(super) result: Option<Value>,
+    /// True if the tool reports an error.
+    #[serde(default)]
+    pub(super) failed: bool,
+    /// True if the extension has made the call wait before.
+    #[serde(default)]
+    pub(super) has_waited: bool,
 }
 
 /// One event of the agent: an artifact, a state with or without a message, a message as the whole answer, or any other

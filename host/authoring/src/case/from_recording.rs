@@ -4,13 +4,13 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use annex_runtime::{RecordedTurn, RecordingHead};
+use annex_runtime::{Hook, RecordedTurn, RecordingHead};
 use tempfile::{NamedTempFile, TempPath};
 use toml::Table;
 
 use super::file::CaseFile;
 use super::recorded::{self, GivenTurn};
-use super::run::Runner;
+use super::runner::Runner;
 use crate::recording::RecordingError;
 
 /// New cases from a recording. The case files have temporary names until [`finish`](Self::finish).
@@ -73,10 +73,13 @@ impl NewCases {
         if fs::symlink_metadata(&path).is_ok() {
             return Err(RecordingError::CaseExists { path });
         }
-        let GivenTurn { given, remarks } = match recorded::given(turn, &head.uri) {
+        let GivenTurn { given, mut remarks } = match recorded::given(turn, &head.uri) {
             Ok(given) => given,
             Err(reason) => return Ok(NewCase::LeftOut { reason }),
         };
+        if (given.contains_key("model") || given.contains_key("calls")) && runner.lacks(Hook::Steering) {
+            remarks.push("The component has no hook steering. The case skips the calls of the model and of tools.");
+        }
         let mut text = format!("# Turn {number} of a recording of {} {}\n", head.name, head.component_version);
         text = format!("{}\n", annex_text::line(text.trim_end()));
         remarks.iter().for_each(|remark| text.push_str(&format!("# {remark}\n")));

@@ -3,7 +3,7 @@
 
 use std::sync::PoisonError;
 
-use annex_protocol::{A2aError, Json, JsonObject, Part, PartContent, StreamResponse};
+use annex_protocol::{A2aError, Json, JsonObject, Part, PartContent, StreamResponse, TaskState};
 use annex_runtime::{Addition, Extension, Fault, Hook, HookError, KeyValueStore, RequestOutcome, Space};
 use serde_json::{Map, Value, json};
 use toml::Table;
@@ -15,18 +15,24 @@ use super::toml_json;
 /// The outcome of a case.
 #[derive(Default)]
 pub(super) struct Outcome {
-    active: Option<bool>,
+    pub(super) active: Option<bool>,
     refused: Option<Value>,
-    fault: Option<String>,
+    pub(super) fault: Option<String>,
     delta: Option<JsonObject>,
     parts: Option<Value>,
     /// The reason for which the extension rejected the turn. The agent does not run in a rejected turn.
     pub(super) rejected: Option<String>,
+    /// The steps of the agent as the hook `steering` has left them.
+    pub(super) steps: Vec<Value>,
     events: Vec<Value>,
     /// True if events show all parts, and not only a text. Hooks of the extension decide about parts then.
     shows_parts: bool,
     /// The entries of the task's metadata that the extension has set.
     task_metadata: Map<String, Value>,
+    /// The tasks as the hook `reads` shows them.
+    pub(super) tasks: Vec<Value>,
+    /// The entry on the Agent Card from the hook `live-card`.
+    pub(super) card: Option<Value>,
     /// The result of a method.
     pub(super) result: Option<Json>,
     /// The results of a streaming method.
@@ -140,8 +146,11 @@ impl Outcome {
             "delta": self.delta.as_ref().map(value),
             "parts": self.parts,
             "rejected": self.rejected,
+            "steps": self.steps,
             "events": self.events,
             "task_metadata": self.task_metadata,
+            "tasks": self.tasks,
+            "card": self.card,
             "result": self.result.as_ref().map(value),
             "results": self.results.iter().map(value).collect::<Vec<_>>(),
             "addition": self.addition,
@@ -188,9 +197,8 @@ fn shown(event: &StreamResponse) -> Value {
         }
         StreamResponse::StatusUpdate(update) => {
             let message = update.status.message.as_ref();
-            let state = update.status.state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-");
             json!({
-                "state": state,
+                "state": state_name(update.status.state),
                 "message": message.map(annex_protocol::Message::text),
                 "metadata": value(message.map_or(&update.metadata, |message| &message.metadata)),
                 "extensions": message.map(|message| value(&message.extensions)),
@@ -198,6 +206,11 @@ fn shown(event: &StreamResponse) -> Value {
         }
         StreamResponse::Task(task) => json!({ "task": value(task) }),
     })
+}
+
+/// The name that a case uses for a state, such as `input-required`.
+pub(super) fn state_name(state: TaskState) -> String {
+    state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
 }
 
 /// The parts of an event; `None` if they are a single text, which the event shows already.
@@ -214,12 +227,12 @@ fn parts_beyond_text(event: &StreamResponse) -> Option<Value> {
     }
 }
 
-fn value(of: &impl serde::Serialize) -> Value {
+pub(super) fn value(of: &impl serde::Serialize) -> Value {
     serde_json::to_value(of).unwrap_or_default()
 }
 
 /// Removes the empty members of a value.
-fn without_empty(value: Value) -> Value {
+pub(super) fn without_empty(value: Value) -> Value {
     let Value::Object(members) = value else { return value };
     let says = |value: &Value| match value {
         Value::Null => false,

@@ -2,20 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use annex_protocol::{ExtensionUri, Json as RawJson, ListTasksResponse, Message, TaskState, Timestamp};
+use annex_protocol::{ExtensionUri, Json as RawJson, ListTasksResponse, Message, Timestamp};
 use annex_runtime::{HostCall, HttpAnswer, Octets, Presence, RecordedTurn, StepInput, VisibleCaller};
 use serde::Serialize;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
+use super::outcome::state_name as name;
 use super::scene::{BUCKETS, CONTEXT};
 use super::toml_json;
 
 mod answer;
 mod ids;
+mod steps;
 
 use self::answer::answer;
 use self::ids::with_ids_of_cases;
+use self::steps::shown_task;
 
 /// The text that replaces a secret in a recording.
 const SECRET: &str = "(secret)";
@@ -82,7 +85,14 @@ impl GivenTurn {
                 if let Some(state) = waits_in {
                     self.set("waits_in", name(state));
                 }
+                self.steps(turn)?;
                 self.set("answer", answer(&turn.steps)?);
+                Ok(())
+            }
+            Some(StepInput::Read { tasks }) => {
+                self.set("hook", "reads");
+                self.set("operation", turn.operation.as_str());
+                self.set("tasks", tasks.iter().map(shown_task).collect::<Result<Vec<_>, _>>()?);
                 Ok(())
             }
             Some(StepInput::Call { params }) => {
@@ -97,7 +107,7 @@ impl GivenTurn {
                 self.set("method", method);
                 Ok(())
             }
-            _ => Err("it begins with neither a message nor a call of a method".to_owned()),
+            _ => Err("it begins with neither a message nor a read nor a call of a method".to_owned()),
         }
     }
 
@@ -285,11 +295,6 @@ fn bucket(name: &str) -> Result<&'static str, String> {
 fn time(time: Timestamp) -> Value {
     let text = time.to_string().replace(".000Z", "Z");
     text.parse().map_or(Value::String(text), Value::Datetime)
-}
-
-/// The name that a case uses for a state, such as `input-required`.
-fn name(state: TaskState) -> String {
-    state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
 }
 
 fn json(value: &impl Serialize) -> Result<Json, String> {

@@ -1,120 +1,20 @@
 //! Runs cases.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use annex_protocol::{ContextId, ExtensionUri, Json, Message, Metadata, Secret, StreamResponse, TaskId, TaskState};
+use annex_protocol::{ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, TaskId, TaskState};
 use annex_runtime::{
-    BeginOutcome, Chain, ClientCall, ClientCallRequest, Extension, Fault, Hook, Installation, MethodAnswer, MethodCall,
-    OutputOutcome, RequestOutcome, Runtime, RuntimeConfig, RuntimeError, TurnRequest,
+    BeginOutcome, Chain, ClientCall, ClientCallRequest, Extension, Fault, Hook, MethodAnswer, MethodCall,
+    OutputOutcome, RequestOutcome, TurnRequest,
 };
-use toml::Table;
 
 use super::events::{agent_events, events_of, message, metadata, state, status};
-use super::file::{CaseError, CaseFile, CaseInputs, ClientGiven, MethodGiven};
+use super::file::{CaseError, CaseInputs, ClientGiven, MethodGiven};
 use super::outcome::Outcome;
-use super::scene::{self, CONTEXT, Scene, TASK};
+use super::reads;
+use super::scene::{CONTEXT, Scene, TASK};
+use super::steering::{Steps, Went, has_steps};
 use super::toml_json;
-
-/// Parses the settings of an installation. The text has the keys of an `[[extension]]` without `component`.
-pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + Sync);
-
-/// Runs the cases of one component.
-pub struct Runner<'a> {
-    runtime: Runtime,
-    component: &'a [u8],
-    settings: &'a Table,
-    read: ReadSettings<'a>,
-    /// The URI that the component had at its last load; `None` before the first load.
-    uri: Mutex<Option<ExtensionUri>>,
-}
-
-impl<'a> Runner<'a> {
-    /// Creates a runner for `component`. `settings` are the keys of an `[[extension]]` without `component`, and `read`
-    /// parses them. Compiled components are stored in `cache`.
-    ///
-    /// # Errors
-    /// When the runtime does not start.
-    pub fn new(
-        component: &'a [u8],
-        settings: &'a Table,
-        read: ReadSettings<'a>,
-        cache: Option<PathBuf>,
-    ) -> Result<Self, RuntimeError> {
-        Self::with(&config(cache), component, settings, read)
-    }
-
-    /// Creates a runner as [`Self::new`] does, but with the given config of the runtime.
-    pub(super) fn with(
-        config: &RuntimeConfig,
-        component: &'a [u8],
-        settings: &'a Table,
-        read: ReadSettings<'a>,
-    ) -> Result<Self, RuntimeError> {
-        // While a component is loaded there is no case yet. Its HTTP requests then fail, and its time and random
-        // numbers are the same in each run.
-        let config = RuntimeConfig { overrides: scene::nowhere(), ..config.clone() };
-        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read, uri: Mutex::default() })
-    }
-
-    /// The URI of the extension; `None` before the component is loaded.
-    #[must_use]
-    pub fn uri(&self) -> Option<ExtensionUri> {
-        self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Loads the component with the runner's settings, without the inputs of a case.
-    pub(crate) async fn extension(&self) -> Result<Extension, CaseError> {
-        self.load(&CaseInputs::default()).await
-    }
-
-    /// Runs a case and returns the outcome as a table.
-    pub(super) async fn outcome(&self, case: &CaseFile) -> Result<Table, CaseError> {
-        let extension = Arc::new(self.load(&case.given).await?);
-        let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);
-        let mut outcome = play(&case.given, &extension, &scene).await?;
-        outcome.look_back(&extension, &scene).await;
-        Ok(outcome.into_table())
-    }
-
-    pub(super) async fn load(&self, given: &CaseInputs) -> Result<Extension, CaseError> {
-        let parameters = &given.parameters;
-        let mut settings = self.settings.clone();
-        let secrets = take_secrets(&mut settings);
-        if !parameters.is_empty() {
-            let own = settings.entry("parameters").or_insert_with(|| Table::new().into());
-            let own = own.as_table_mut().ok_or_else(|| CaseError::Settings("parameters is no table".to_owned()))?;
-            own.extend(parameters.clone());
-        }
-        let mut installation = (self.read)(&settings.to_string()).map_err(CaseError::Settings)?;
-        for name in secrets {
-            let value = given.secrets.get(&name).map_or(STAND_IN, String::as_str);
-            installation.grants.secrets.insert(name, Secret::new(value));
-        }
-        let extension = self.runtime.load(self.component.to_vec(), installation).await?;
-        *self.uri.lock().unwrap_or_else(PoisonError::into_inner) = Some(extension.uri().clone());
-        Ok(extension)
-    }
-}
-
-/// The config of the runtime on an author's machine. It allows ten minutes for compiling, because a busy machine may
-/// need minutes for an interpreter.
-#[must_use]
-pub fn config(cache: Option<PathBuf>) -> RuntimeConfig {
-    let compile_time = Duration::from_secs(600);
-    RuntimeConfig { instances: 4, cache, compile_time, debug_info: true, quarantine: false, ..RuntimeConfig::default() }
-}
-
-/// The placeholder for a secret without a value in the case.
-const STAND_IN: &str = "a stand-in, because a case has no secrets but its own";
-
-/// Removes the secrets from the settings and returns their names. The settings and the component may be untrusted, so
-/// no file or environment variable may be read for a secret.
-fn take_secrets(settings: &mut Table) -> Vec<String> {
-    let secrets = settings.get_mut("grants").and_then(|grants| grants.as_table_mut()?.remove("secrets"));
-    secrets.and_then(|secrets| Some(secrets.as_table()?.keys().cloned().collect())).unwrap_or_default()
-}
 
 /// Runs the extension on the inputs of a case.
 pub(super) async fn play(
@@ -152,6 +52,10 @@ impl Run<'_> {
     /// the agent.
     async fn turn(mut self) -> Result<(), CaseError> {
         let only = self.only()?;
+        if only == Some(Hook::LiveCard) {
+            self.outcome.card = reads::live_card(self.extension);
+            return Ok(());
+        }
         let mut message = message(self.given)?;
         // When a task is resumed, `activation` is the only request hook that runs.
         let resumed = only.is_some_and(|hook| !WAY_IN.contains(&hook));
@@ -159,6 +63,9 @@ impl Run<'_> {
         if !requested.contains(self.extension.uri()) {
             self.outcome.stays_out();
             return Ok(());
+        }
+        if only == Some(Hook::Reads) {
+            return reads::show(self.given, self.extension, self.scene, &requested, self.outcome).await;
         }
         let metadata = metadata(self.given)?;
         let request = TurnRequest {
@@ -205,7 +112,12 @@ impl Run<'_> {
             Ok(Some(answer)) => events_of(answer),
             // There is nothing else to look at.
             Ok(None) if only == Some(Hook::Reply) => Vec::new(),
-            Ok(None) => agent_events(self.given)?,
+            Ok(None) => {
+                if !self.takes_steps(chain, only).await? {
+                    return Ok(());
+                }
+                agent_events(self.given)?
+            }
             Err(error) => {
                 self.outcome.stopped(&error);
                 return Ok(());
@@ -215,6 +127,28 @@ impl Run<'_> {
             self.outcome.failed(&fault);
         }
         Ok(())
+    }
+
+    /// Runs the hook `steering` for the steps of the case. Returns true if the agent answers afterwards.
+    async fn takes_steps(&mut self, chain: &mut Chain, only: Option<Hook>) -> Result<bool, CaseError> {
+        let is_alone = only == Some(Hook::Steering);
+        let has_hook = self.extension.hooks().contains(&Hook::Steering);
+        // A recorded turn may have steps that the component has no hook for.
+        if !is_alone && (only.is_some() || !has_hook || !has_steps(self.given)) {
+            return Ok(true);
+        }
+        let steps = Steps::of(self.given, self.extension.uri())?;
+        match steps.take(chain, self.outcome).await {
+            Ok(Went::On) => return Ok(!is_alone),
+            Ok(Went::Waiting) => {}
+            Ok(Went::Refused(reason)) => {
+                // The text is the host's own, and runs no hooks.
+                let failed = status(TaskState::Failed, Some(&reason));
+                self.outcome.add_event(&StreamResponse::StatusUpdate(failed));
+            }
+            Err(fault) => self.outcome.failed(&fault),
+        }
+        Ok(false)
     }
 
     /// The only hook that the case runs; `None` if the whole turn runs.
@@ -355,10 +289,11 @@ impl Run<'_> {
         let input = client.input.as_ref().map(|input| Json::parse(toml_json::json(input).to_string())).transpose();
         let input = input.map_err(|error| CaseError::wrong("client.input", error))?;
         let message = message(self.given)?;
+        let card = self.extension.card();
         let call = ClientCallRequest {
             operation: self.given.operation.as_deref().unwrap_or("SendMessage"),
             agent: &client.agent,
-            declaration: client.declared.then(|| self.extension.card()),
+            declaration: client.declared.then_some(&*card),
             input: input.as_ref(),
             message: Some(&message),
         };

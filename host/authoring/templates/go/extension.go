@@ -1,9 +1,10 @@
 {% set object = w.keyvalue or w.clock %}
+{% set greets = h.card or h.live_card or h.reads or h.response %}
 // Package extension says hello.
 package extension
 
 import (
-{% if h.message or h.card or h.output or h.response %}
+{% if h.message or h.output or greets %}
 	"encoding/json"
 {% endif %}
 {% if h.message %}
@@ -12,7 +13,7 @@ import (
 {% if h.output or h.reply %}
 	"strings"
 {% endif %}
-{% if h.message or h.card or h.reply or h.output or h.response %}
+{% if h.message or h.reply or h.output or greets %}
 
 {% endif %}
 	wit "go.bytecodealliance.org/pkg/wit/types"
@@ -27,6 +28,9 @@ import (
 	client "example.com/{{ name }}/generated/imports/annex_extension_client"
 {% endif %}
 	descriptor "example.com/{{ name }}/generated/imports/annex_extension_descriptor"
+{% if h.live_card %}
+	livecard "example.com/{{ name }}/generated/imports/annex_extension_live_card"
+{% endif %}
 {% if h.message %}
 	message "example.com/{{ name }}/generated/imports/annex_extension_message"
 {% endif %}
@@ -36,22 +40,28 @@ import (
 {% if h.output %}
 	output "example.com/{{ name }}/generated/imports/annex_extension_output"
 {% endif %}
+{% if h.reads %}
+	reads "example.com/{{ name }}/generated/imports/annex_extension_reads"
+{% endif %}
 {% if h.reply %}
 	reply "example.com/{{ name }}/generated/imports/annex_extension_reply"
 {% endif %}
 {% if h.response %}
 	response "example.com/{{ name }}/generated/imports/annex_extension_response"
 {% endif %}
+{% if h.steering %}
+	steering "example.com/{{ name }}/generated/imports/annex_extension_steering"
+{% endif %}
 {% if h.transition %}
 	transition "example.com/{{ name }}/generated/imports/annex_extension_transition"
 {% endif %}
-{% if h.activation or h.message or h.state or h.transition or h.reply or h.method or h.client %}
+{% if h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.method or h.client %}
 	types "example.com/{{ name }}/generated/imports/annex_extension_types"
 {% endif %}
 {% if h.response and w.clock %}
 	clock "example.com/{{ name }}/generated/imports/wasi_clocks_wall_clock"
 {% endif %}
-{% if w.parameters and (h.card or h.response) %}
+{% if w.parameters and greets %}
 	config "example.com/{{ name }}/generated/imports/wasi_config_store"
 {% endif %}
 {% if h.response and w.keyvalue %}
@@ -111,7 +121,7 @@ const parameterSchema = `{"type":"object","properties":{"greeting":{"type":"stri
 {% else %}
 const parameterSchema = `{"type":"object","additionalProperties":false}`
 {% endif %}
-{% if h.card or h.response %}
+{% if greets %}
 
 func greeting() string {
 {% if w.parameters %}
@@ -121,7 +131,7 @@ func greeting() string {
 {% endif %}
 }
 {% endif %}
-{% if h.card or h.output or h.response %}
+{% if h.output or greets %}
 
 func encode(value any) string {
 	text, err := json.Marshal(value)
@@ -152,6 +162,15 @@ func Describe() wit.Result[descriptor.ExtensionDescriptor, string] {
 func Declare() wit.Result[card.Declaration, string] {
 	params := encode(map[string]string{"greeting": greeting()})
 	return wit.Ok[card.Declaration, string](card.Declaration{Params: wit.Some(params)})
+}
+{% endif %}
+{% if h.live_card %}
+
+// DeclareLive is called once per load, and again when the entry's seconds are over. It fills the extension's entry on the
+// Agent Card.
+func DeclareLive() wit.Result[livecard.LiveDeclaration, string] {
+	params := encode(map[string]string{"greeting": greeting()})
+	return wit.Ok[livecard.LiveDeclaration, string](livecard.LiveDeclaration{Params: wit.Some(params), Seconds: 60})
 }
 {% endif %}
 {% if h.activation %}
@@ -227,6 +246,32 @@ func BeforeAgent(request types.Request, text string) wit.Result[wit.Option[reply
 	return wit.Ok[wit.Option[reply.ReadyAnswer], string](answer)
 }
 {% endif %}
+{% if h.steering %}
+
+type modelResult = wit.Tuple2[steering.ModelVerdict, wit.Option[steering.Remark]]
+type toolResult = wit.Tuple2[steering.ToolVerdict, wit.Option[steering.Remark]]
+type outputResult = wit.Tuple2[wit.Option[string], wit.Option[steering.Remark]]
+
+// BeforeModel is called before each call of the model. It lets it pass, changes it or fails the task. The second value is a
+// remark for the client.
+func BeforeModel(call steering.ModelCall) wit.Result[modelResult, string] {
+	return wit.Ok[modelResult, string](modelResult{F0: steering.MakeModelVerdictPass(), F1: wit.None[steering.Remark]()})
+}
+
+// BeforeTool is called before each call of a tool. It lets it pass, changes it, denies it or lets the task wait.
+func BeforeTool(call steering.ToolCall) wit.Result[toolResult, string] {
+	verdict := steering.MakeToolVerdictPass()
+	if call.Name == "forbidden" {
+		verdict = steering.MakeToolVerdictDeny("this tool is forbidden")
+	}
+	return wit.Ok[toolResult, string](toolResult{F0: verdict, F1: wit.None[steering.Remark]()})
+}
+
+// AfterTool is called for each result of a tool. It leaves it or replaces it.
+func AfterTool(made steering.ToolResult) wit.Result[outputResult, string] {
+	return wit.Ok[outputResult, string](outputResult{F0: wit.None[string](), F1: wit.None[steering.Remark]()})
+}
+{% endif %}
 {% if h.output %}
 
 // Revise is called for each outgoing event of the kinds that the descriptor names. It leaves, replaces, holds back or
@@ -296,6 +341,19 @@ func Respond(event response.Event) wit.Result[wit.Option[response.Patch], string
 {% endif %}
 	patch := response.Patch{Metadata: []wit.Tuple2[string, string]{% raw %}{{{% endraw %}F0: key, F1: value{% raw %}}}{% endraw %}}
 	return wit.Ok[wit.Option[response.Patch], string](wit.Some(patch))
+}
+{% endif %}
+{% if h.reads %}
+
+// Show is called once per read of a task, and once per page of a list. It adds metadata that this reader alone is shown, or
+// leaves tasks out.
+func Show(request types.Request, tasks []reads.ShownTask) wit.Result[[]reads.View, string] {
+	var views []reads.View
+	for range tasks {
+		entry := wit.Tuple2[string, string]{F0: key, F1: encode(greeting())}
+		views = append(views, reads.MakeViewAdd([]wit.Tuple2[string, string]{entry}))
+	}
+	return wit.Ok[[]reads.View, string](views)
 }
 {% endif %}
 {% if h.method %}

@@ -29,7 +29,7 @@ impl Specialist {
     /// An agent with the instruction, script and schema of the config.
     pub(crate) fn new(config: &Config) -> anyhow::Result<Self> {
         let Some(AgentConfig::Template(template)) = &config.agent else { bail!("a template agent") };
-        let TemplateConfig { instruction, output_key, model, .. } = template;
+        let TemplateConfig { instruction, output_key, model, .. } = &**template;
         let (ModelConfig::Scripted(script), Some(output_key)) = (model, output_key) else { bail!("a scripted model") };
         let schema = serde_json::from_str(include_str!("schema.json"))?;
         Ok(Self(Arc::new(Agent {

@@ -18,6 +18,7 @@ pub(super) type Log = extensions::Log<Line>;
 type Summary = extensions::Summary<Line>;
 type FailedCall = extensions::FailedCall<Line>;
 type Source = extensions::Source<Line>;
+type CardDeclaration = extensions::CardDeclaration<Line>;
 
 pub(super) fn list(list: &List) -> String {
     let mut text = format!("Edition {}\n", list.edition);
@@ -108,6 +109,7 @@ pub(super) fn details(details: &Details) -> String {
     if !details.depends_on.is_empty() {
         text.push_str(&format!("Depends on  {}\n", details.depends_on.join(", ")));
     }
+    details.live_card.iter().for_each(|last| text.push_str(&card_declaration(last)));
     details.summary.timings.iter().for_each(|of_hook| text.push_str(&timing(of_hook)));
     if let Some(beside) = &details.shadow {
         text.push_str(&shadow::report(beside));
@@ -123,6 +125,15 @@ pub(super) fn details(details: &Details) -> String {
     }
     text.push_str(&settings(details));
     text
+}
+
+/// Writes when the extension has declared its entry on the card, and why it could not declare it again.
+fn card_declaration(last: &CardDeclaration) -> String {
+    let CardDeclaration { declared_at, seconds, failed_at, error } = last;
+    let holds = if *seconds == 0 { "until the next load".to_owned() } else { format!("for {seconds} s") };
+    let failed = failed_at.as_ref().zip(error.as_ref());
+    let failed = failed.map(|(at, error)| format!("Card entry  stayed as it was {at}: {error}\n"));
+    format!("Card entry  declared {declared_at}, holds {holds}\n{}", failed.unwrap_or_default())
 }
 
 /// Writes the message that an extension was installed, promoted or rolled back.

@@ -109,6 +109,9 @@ fn trust(grants: &Grants) -> Vec<&'static str> {
     if grants.rewrite_answer || grants.answer {
         trust.push("it speaks for the agent: clients, and the model in later turns, take its words for the agent's");
     }
+    if grants.steering {
+        trust.push("it decides what the agent's model is asked, and which tools are called with which arguments");
+    }
     if grants.caller.is_some() && grants.http.is_some() {
         trust.push("it can tell the hosts that it calls who uses the agent");
     }

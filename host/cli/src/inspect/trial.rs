@@ -2,7 +2,8 @@
 
 use annex_protocol::{JsonObject, Secret};
 use annex_runtime::{
-    CallerGrant, Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, StateScope,
+    CallerGrant, Extension, GrantNeeded, Grants, HttpGrant, Installation, LiveCardGrant, LoadError, Quota, Runtime,
+    StateScope,
 };
 
 use super::sample;
@@ -67,11 +68,14 @@ fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
             GrantNeeded::Tasks => grants.tasks = true,
             GrantNeeded::TaskResumption => grants.task_resumption = true,
             GrantNeeded::AgentSteps => grants.agent_steps = true,
+            GrantNeeded::Steering => (grants.agent_steps, grants.steering) = (true, true),
             GrantNeeded::Caller => grants.caller = Some(CallerGrant { principal: true, ..CallerGrant::default() }),
             GrantNeeded::TaskMetadata => grants.task_metadata = true,
             GrantNeeded::RewriteMessage => grants.rewrite_message = true,
             GrantNeeded::RewriteAnswer => grants.rewrite_answer = true,
             GrantNeeded::Answer => grants.answer = true,
+            GrantNeeded::Reads => grants.reads = true,
+            GrantNeeded::LiveCard => grants.live_card = Some(LiveCardGrant::default()),
         }
     }
     grants
@@ -120,12 +124,15 @@ pub(crate) fn in_config(grants: &Grants) -> Vec<String> {
         line(GrantNeeded::Task, grants.task),
         line(GrantNeeded::Tasks, grants.tasks),
         line(GrantNeeded::TaskResumption, grants.task_resumption),
-        line(GrantNeeded::AgentSteps, grants.agent_steps),
+        line(GrantNeeded::AgentSteps, grants.agent_steps && !grants.steering),
+        line(GrantNeeded::Steering, grants.steering),
         line(GrantNeeded::Caller, grants.caller.is_some()),
         line(GrantNeeded::TaskMetadata, grants.task_metadata),
         line(GrantNeeded::RewriteMessage, grants.rewrite_message),
         line(GrantNeeded::RewriteAnswer, grants.rewrite_answer),
         line(GrantNeeded::Answer, grants.answer),
+        line(GrantNeeded::Reads, grants.reads),
+        line(GrantNeeded::LiveCard, grants.live_card.is_some()),
     ];
     lines.into_iter().flatten().collect()
 }
@@ -163,6 +170,10 @@ mod tests {
         check(
             &[GrantNeeded::Answer, GrantNeeded::RewriteAnswer, GrantNeeded::TaskMetadata, GrantNeeded::Caller],
             &["caller = { principal = true }", "task-metadata = true", "rewrite-answer = true", "answer = true"],
+        );
+        check(
+            &[GrantNeeded::LiveCard, GrantNeeded::Reads, GrantNeeded::AgentSteps, GrantNeeded::Steering],
+            &["agent-steps = { steer = true }", "reads = true", "live-card = {}"],
         );
         check(&[user, app], &[r#"session-state = { read = true, scopes = ["user", "app"] }"#]);
     }

@@ -371,6 +371,52 @@ async fn a_card_is_signed_once_and_the_same_from_all_and_after_a_restart() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_show_one_declaration_with_one_signature() -> Result<()> {
+    let Some(fleet) = Fleet::create().await else { return Ok(()) };
+    let server = "public_url = \"https://agents.example.com\"";
+    let signing = format!("[card.signing]\nkid = \"k1\"\nkey_file = {P256:?}");
+    let start = || fleet.start_at(server, &signing);
+    let [one, other] = [start()?, start()?];
+    let counting = settings(
+        "[parameters]\nlive = \"counter\"\n[grants]\nagent-steps = { steer = true }\ncaller = { principal = true }\n\
+         task-metadata = true\nrewrite-answer = true\nanswer = true\nreads = true\nkeyvalue = {}\n\
+         live-card = { at_least_seconds = 1 }\n",
+    )?;
+    one.changed(&["add", annex_components::TEST_STEERING, "--settings", path(&counting)?])?;
+    let card = async |member: &Member| {
+        let text = fleet.get(member, "/.well-known/agent-card.json").await?.text().await?;
+        let read: Value = serde_json::from_str(&text)?;
+        anyhow::Ok((read["capabilities"]["extensions"][0]["params"]["n"].as_i64().context("a number")?, text))
+    };
+    // Each process declares at load. Each later declaration is made once, whichever process makes it, and is a renewal.
+    let at_load = "SELECT (cards::json -> 'live' -> 0 -> 'entry' -> 'params' ->> 'n')::bigint - renewals FROM edition
+                   WHERE state = 'accepted' ORDER BY number DESC LIMIT 1";
+    let begin = Instant::now();
+    let (mut last, mut counts) = (card(&one).await?.0, Vec::new());
+    while counts.len() < 3 {
+        ensure!(begin.elapsed() < Duration::from_secs(60), "the cards of both processes are never the same");
+        let (number, text) = card(&one).await?;
+        // While a card is new, the other process may not have it yet.
+        if number > last && card(&other).await? == (number, text) {
+            last = number;
+            counts.push(fleet.count(at_load).await?);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    ensure!(counts.iter().all(|count| count == &counts[0]), "a declaration was made twice: {counts:?}");
+    let (before, _) = card(&other).await?;
+    drop(one);
+    let begin = Instant::now();
+    while card(&other).await?.0 < before + 2 {
+        ensure!(begin.elapsed() < Duration::from_secs(60), "the other process does not go on");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(other);
+    fleet.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_later_config_is_for_all_and_an_earlier_one_only_when_it_is_asked_for() -> Result<()> {
     let Some(fleet) = Fleet::create().await else { return Ok(()) };
     let with_hello = format!("[[extension]]\ncomponent = {HELLO:?}");

@@ -84,14 +84,16 @@ fn a_component_that_speaks_for_the_agent_is_reported_as_such() -> Result<()> {
     assert_eq!(shown.code, Some(0), "{}", shown.err);
     let expected = [
         "it speaks for the agent",
-        "\n[extension.grants]\ncaller = { principal = true }\ntask-metadata = true\nrewrite-answer = true\nanswer = true\n",
+        "it decides what the agent's model is asked, and which tools are called with which arguments",
+        "\n[extension.grants]\nkeyvalue = {}\nagent-steps = { steer = true }\ncaller = { principal = true }\n\
+         task-metadata = true\nrewrite-answer = true\nanswer = true\nreads = true\nlive-card = {}\n",
     ];
     for expected in expected {
         assert!(shown.out.contains(expected), "{expected}: {}", shown.out);
     }
     let report = run(["inspect", annex_components::TEST_STEERING, "--json"])?;
     let report: Value = serde_json::from_str(&report.out)?;
-    assert_eq!(report["trust"].as_array().map(Vec::len), Some(1), "{report}");
+    assert_eq!(report["trust"].as_array().map(Vec::len), Some(2), "{report}");
     Ok(())
 }
 

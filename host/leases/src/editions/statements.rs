@@ -13,11 +13,12 @@ pub(super) const KEEP: &str = "
 pub(super) const SELECT_BYTES: &str = "SELECT bytes FROM component WHERE digest = $1";
 
 pub(super) const SELECT_CURRENT: &str = "
-    SELECT number, config, sources, cards FROM edition WHERE tenant = $1 AND state = 'accepted'
+    SELECT number, config, sources, cards, renewals FROM edition WHERE tenant = $1 AND state = 'accepted'
     ORDER BY number DESC LIMIT 1";
 
 pub(super) const SELECT_EDITION: &str = "
-    SELECT number, config, sources, cards FROM edition WHERE tenant = $1 AND number = $2 AND state <> 'withdrawn'";
+    SELECT number, config, sources, cards, renewals FROM edition
+    WHERE tenant = $1 AND number = $2 AND state <> 'withdrawn'";
 
 pub(super) const SELECT_SEEN: &str = "
     SELECT number FROM edition WHERE tenant = $1 AND state = 'accepted' AND config = $2 LIMIT 1";
@@ -122,6 +123,34 @@ pub(super) const REPORT: &str = "
 
 pub(super) const SERVE_FROM: &str = "
     UPDATE edition_replica SET serves_from = greatest(serves_from, $3) WHERE tenant = $1 AND replica = $2";
+
+/// Claims the renewal of the cards of an edition. Of two simultaneous claims, the second waits for the row and then sees the
+/// first.
+pub(super) const CLAIM: &str = concat!(
+    "
+    UPDATE edition SET renewer = $4, renewed_until = clock_timestamp() + $5::bigint * INTERVAL '1 millisecond'
+    WHERE tenant = $1 AND number = $2 AND state = 'accepted' AND renewals = $3
+        AND (renewer IS NULL OR renewer = $4 OR renewed_until < clock_timestamp() OR NOT ",
+    is_alive!("edition.renewer"),
+    ") AND ",
+    is_alive!("$4"),
+    "
+        AND NOT EXISTS (
+            SELECT 1 FROM edition AS later WHERE later.tenant = $1 AND later.number > $2 AND later.state = 'accepted')
+    RETURNING number"
+);
+
+/// Replaces the cards of an edition. No other statement changes the cards of an accepted edition.
+pub(super) const RENEW: &str = "
+    UPDATE edition SET cards = $5, renewals = renewals + 1, renewer = NULL, renewed_until = NULL
+    WHERE tenant = $1 AND number = $2 AND renewals = $3 AND renewer = $4 RETURNING number";
+
+/// The editions that a replica serves and whose cards were renewed.
+pub(super) const SELECT_RENEWED: &str = "
+    SELECT edition.tenant, edition.number, edition.renewals
+    FROM edition_replica AS serving
+        JOIN edition ON edition.tenant = serving.tenant AND edition.number = serving.serves_from
+    WHERE serving.replica = $1 AND edition.renewals > 0";
 
 /// The editions that a replica has to serve or to try, for all its agents.
 pub(super) const SELECT_NEWS: &str = "

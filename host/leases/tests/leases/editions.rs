@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annex_database::PostgresConnections;
-use annex_leases::editions::{Consent, Editions, Finding, News, Proposal, Report};
+use annex_leases::editions::{Consent, Editions, Finding, News, Proposal, Report, Round};
 use annex_leases::{Lease, Replica};
 use futures::future::join_all;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -268,6 +268,47 @@ async fn old_editions_are_forgotten_and_components_that_none_names() {
     assert_eq!(count(&scratch, "SELECT count(*) FROM edition").await, 8);
     assert_eq!(one.current().await, 20);
     assert_eq!(one.editions.component("x").await.unwrap(), None);
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cards_of_an_edition_are_renewed_by_one_process_at_a_time() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [one, other] = [Process::serving(&scratch, 0).await, Process::serving(&scratch, 0).await];
+    let number = one.propose(0).await.unwrap();
+    other.report(number, None).await;
+    let round = |renewals| Round { tenant: "a", number, renewals };
+    let claim = async |process: &Process, renewals: u64, limit: Duration| {
+        process.editions.claim(&process.replica(), &round(renewals), limit).await.unwrap()
+    };
+    let renew = async |process: &Process, renewals: u64, cards: &str| {
+        process.editions.renew(&process.replica(), &round(renewals), cards).await.unwrap()
+    };
+    assert!(!claim(&one, 0, LIMIT).await, "it is not in force");
+    assert!(one.conclude(number, Consent::OfAll).await);
+    for process in [&one, &other] {
+        process.editions.serve_from(&process.replica(), "a", number).await.unwrap();
+    }
+    assert!(!claim(&one, 1, LIMIT).await, "the cards were not renewed before");
+    assert!(claim(&one, 0, LIMIT).await);
+    assert!(!claim(&other, 0, LIMIT).await, "another process has the claim");
+    assert!(!renew(&other, 0, "x").await);
+    assert!(other.editions.renewed(&other.replica()).await.unwrap().is_empty());
+    assert!(renew(&one, 0, "c2").await);
+    assert!(!claim(&other, 0, LIMIT).await, "the cards were renewed");
+    let edition = other.editions.current("a").await.unwrap().unwrap();
+    assert_eq!((edition.number, edition.cards.as_str(), edition.renewals), (number, "c2", 1));
+    assert_eq!(other.editions.renewed(&other.replica()).await.unwrap(), [("a".to_owned(), number, 1)]);
+
+    assert!(claim(&one, 1, Duration::ZERO).await);
+    assert!(claim(&other, 1, LIMIT).await, "the time of the claim is over");
+    assert!(!renew(&one, 1, "late").await);
+    assert!(renew(&other, 1, "c3").await);
+    assert!(claim(&one, 2, LIMIT).await);
+    one.kill(&scratch).await;
+    assert!(claim(&other, 2, LIMIT).await, "the process with the claim has ended");
+    assert_eq!(other.accept(number).await, number + 1);
+    assert!(!claim(&other, 2, LIMIT).await, "a later edition is in force");
     scratch.remove().await;
 }
 

@@ -83,11 +83,7 @@ impl RequestHandler {
             if !continues {
                 self.process.tasks.remove(&record);
             }
-            let error = match error {
-                AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
-                error => fault::of_append(error),
-            };
-            return Err(Box::new(Refused { entered, error }));
+            return Err(Box::new(Refused { entered, error: not_stored(error, &record, continues) }));
         }
         if let Some(claim) = entered.claim.take() {
             claim.settle();
@@ -100,7 +96,7 @@ impl RequestHandler {
             (false, false) => Stage::Opening { client },
         };
         let push_config = incoming.request.configuration.task_push_notification_config;
-        let is_revised = chain.rewrites_answers();
+        let (is_revised, is_steered) = (chain.rewrites_answers(), chain.steers_steps());
         let turn = Turn {
             is_followed: incoming.operation == STREAMING || push_config.is_some() || continues,
             _permit: permit,
@@ -118,6 +114,7 @@ impl RequestHandler {
                 cancel,
                 remote: remote.map(Arc::new),
                 is_revised,
+                is_steered,
             },
             turn_task: incoming.turn_task,
             stage,
@@ -216,5 +213,13 @@ impl Begun {
     /// The task of the turn.
     pub(crate) fn record(&self) -> &Arc<TaskRecord> {
         &self.turn.record
+    }
+}
+
+/// The error for a message that was not stored. `continues` tells whether the client named the task.
+fn not_stored(error: AppendError, record: &TaskRecord, continues: bool) -> A2aError {
+    match error {
+        AppendError::Missing if continues => A2aError::TaskNotFound { task_id: record.id().clone() },
+        error => fault::of_append(error),
     }
 }

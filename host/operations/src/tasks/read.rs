@@ -8,15 +8,18 @@ use annex_protocol::{
     TaskId,
 };
 
-use crate::activation::Occasion;
-use crate::answer::{EventStream, ShownTask, Until};
+use crate::answer::{Answer, EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
+use crate::tasks::reading::Read;
 use crate::tasks::record::{Subscription, TaskRecord};
 use crate::tasks::shown::HiddenMetadata;
+
+/// The name of the operation that extensions get for a subscription, also for one of 0.3.
+const SUBSCRIBE: &str = "SubscribeToTask";
 
 /// A task that a client wants to read.
 enum Looked {
@@ -43,49 +46,53 @@ impl Tasks {
 }
 
 impl RequestHandler {
-    /// The metadata that the answer to the request does not show: the metadata of limited extensions that are not active on
-    /// this occasion.
-    pub(crate) fn hidden_on(&self, occasion: &Occasion<'_>) -> HiddenMetadata {
-        let Some(set) = self.extensions.limiting_readers() else { return HiddenMetadata::default() };
-        let unasked = occasion.unasked(&set.installed);
-        HiddenMetadata::of(&set.installed, |extension| {
-            let is_asked = occasion.requests(extension.uri()) || unasked.contains(&extension.uri());
-            is_asked && occasion.allows(&set.installed, extension)
-        })
-    }
-
     pub(crate) async fn get_task(
         &self,
         call: &ServiceParameters,
         request: &GetTaskRequest,
-    ) -> Result<ShownTask, A2aError> {
+    ) -> Result<Answer<ShownTask>, A2aError> {
         request.validate()?;
-        let hidden = self.hidden_on(&Occasion::read(call));
+        let reader = self.reader(call);
         let read = async {
-            if self.agent_is_remote {
-                match self.process.tasks.look(&call.owner, &request.id).await? {
-                    Looked::Open(record) => self.catch_up(call, &record).await,
-                    // The task does not wait, so the remote agent needs no poll.
-                    Looked::Stored(stored) => return ShownTask::stored(stored, request.history_length, &hidden).await,
-                }
-            }
-            if let Some(snapshot) = self.process.tasks.large_snapshot(&call.owner, &request.id).await? {
-                return Ok(ShownTask::snapshot(snapshot, request.history_length, &hidden).await);
-            }
-            let stored = self.process.tasks.load(&call.owner, &request.id).await?;
-            ShownTask::stored(stored, request.history_length, &hidden).await
+            let task = self.read(call, request, &reader.hidden).await?;
+            self.answer_with(call, (&reader, "GetTask"), task).await
         };
         self.for_tenant(read).await
+    }
+
+    async fn read(
+        &self,
+        call: &ServiceParameters,
+        request: &GetTaskRequest,
+        hidden: &HiddenMetadata,
+    ) -> Result<ShownTask, A2aError> {
+        if self.agent_is_remote {
+            match self.process.tasks.look(&call.owner, &request.id).await? {
+                Looked::Open(record) => self.catch_up(call, &record).await,
+                // The task does not wait, so the remote agent needs no poll.
+                Looked::Stored(stored) => return ShownTask::stored(stored, request.history_length, hidden).await,
+            }
+        }
+        if let Some(snapshot) = self.process.tasks.large_snapshot(&call.owner, &request.id).await? {
+            return Ok(ShownTask::snapshot(snapshot, request.history_length, hidden).await);
+        }
+        let stored = self.process.tasks.load(&call.owner, &request.id).await?;
+        ShownTask::stored(stored, request.history_length, hidden).await
     }
 
     pub(crate) async fn list_tasks(
         &self,
         call: &ServiceParameters,
         request: &ListTasksRequest,
-    ) -> Result<ListTasksResponse, A2aError> {
+    ) -> Result<Answer<ListTasksResponse>, A2aError> {
         request.validate()?;
-        let hidden = self.hidden_on(&Occasion::read(call));
-        self.for_tenant(self.process.views.lister.list(&call.owner, request, &hidden)).await
+        let reader = self.reader(call);
+        let read = async {
+            let page = self.process.views.lister.list(&call.owner, request, &reader.hidden).await?;
+            let read = Read { operation: "ListTasks", context_id: request.context_id.as_ref(), task_id: None };
+            Ok::<_, A2aError>(self.show_page(call, (&reader, read), page).await)
+        };
+        self.for_tenant(read).await
     }
 
     /// Streams the task and then its events, over any number of turns, until the task ends. A reader that resumes with
@@ -94,7 +101,7 @@ impl RequestHandler {
         &self,
         call: &ServiceParameters,
         request: &SubscribeToTaskRequest,
-    ) -> Result<EventStream, A2aError> {
+    ) -> Result<Answer<EventStream>, A2aError> {
         self.follow(call, request, Until::TaskEnds).await
     }
 
@@ -103,7 +110,7 @@ impl RequestHandler {
         &self,
         call: &ServiceParameters,
         request: &SubscribeToTaskRequest,
-    ) -> Result<EventStream, A2aError> {
+    ) -> Result<Answer<EventStream>, A2aError> {
         self.follow(call, request, Until::TurnEnds).await
     }
 
@@ -112,30 +119,43 @@ impl RequestHandler {
         call: &ServiceParameters,
         request: &SubscribeToTaskRequest,
         until: Until,
-    ) -> Result<EventStream, A2aError> {
+    ) -> Result<Answer<EventStream>, A2aError> {
         request.validate()?;
         let record = self.for_tenant(self.process.tasks.open(&call.owner, &request.id)).await?;
         self.for_tenant(self.catch_up(call, &record)).await;
-        let hidden = self.hidden_on(&Occasion::read(call));
-        if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
+        let reader = self.reader(call);
+        if let Some(log) = call.last_event.and_then(|last| record.read_behind(last)) {
+            let snapshot = record.snapshot();
+            let active = self.for_tenant(self.check_shown(call, (&reader, SUBSCRIBE), &snapshot)).await?;
             self.watch(call, &record);
-            return Ok(self.events(None, Some(reader.hiding(hidden)), until));
+            return Ok(Answer { value: self.events(None, Some(log.hiding(reader.hidden)), until), active });
         }
-        let Subscription { snapshot, seq, reader: Some(reader) } = record.subscribe() else {
+        let Subscription { snapshot, seq, reader: Some(log) } = record.subscribe() else {
+            // For a reader from whom the task is left out, the task is not finished but missing.
+            let snapshot = record.snapshot();
+            self.for_tenant(self.check_shown(call, (&reader, SUBSCRIBE), &snapshot)).await?;
             return Err(A2aError::UnsupportedOperation {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             });
         };
-        let long = LongWork::begin(snapshot.size().bytes).await;
-        self.watch(call, &record);
+        let bytes = snapshot.size().bytes;
+        let mut long = LongWork::begin(bytes).await;
         let mut task = snapshot.into_task();
-        hidden.leave_out_of_task(&mut task);
+        reader.hidden.leave_out_of_task(&mut task);
+        let mut active = Vec::new();
+        if reader.has_extensions() {
+            // The permit must not be held while extensions run.
+            drop(long);
+            (task, active) = self.for_tenant(self.show_task(call, (&reader, SUBSCRIBE), task)).await?;
+            long = LongWork::begin(bytes).await;
+        }
+        self.watch(call, &record);
         let first = LoggedEvent::new(Arc::new(StreamResponse::Task(task)), seq);
         if long.is_some() {
             // Encoded here, because the stream reads the event without the permit.
             first.json();
         }
         drop(long);
-        Ok(self.events(Some(first), Some(reader.hiding(hidden)), until))
+        Ok(Answer { value: self.events(Some(first), Some(log.hiding(reader.hidden)), until), active })
     }
 }

@@ -56,9 +56,8 @@ impl Turn {
             AgentEvent::Status { state, message } => self.status(state, message).await.map(Progress::from),
             AgentEvent::Relayed(event) => self.relay(*event).await,
             AgentEvent::Begun => self.open_task().await.map(|()| Progress::GoesOn),
-            AgentEvent::Question(question) => {
-                Box::pin(self.answer_question(*question)).await.map(|()| Progress::GoesOn)
-            }
+            AgentEvent::Waits { pause, parts } => Box::pin(self.pause(*pause, parts)).await.map(Progress::from),
+            AgentEvent::Question(question) => Box::pin(self.answer_question(*question)).await,
             AgentEvent::Artifact { artifact, append, last_chunk } => {
                 let update = TaskArtifactUpdateEvent {
                     task_id: self.context.task_id.clone(),

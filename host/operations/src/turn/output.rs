@@ -1,16 +1,16 @@
 //! Runs the output hooks on the events of a turn, and amends the session to match the content that the client saw.
 
-use annex_agent::Question;
 use annex_conversation::{Entry, Event};
 use annex_protocol::{A2aError, Artifact, ArtifactId, Parts, StreamResponse, TaskArtifactUpdateEvent};
 use annex_runtime::{Fault, OutputOutcome};
+use tokio::sync::oneshot;
 
 use super::Turn;
 use crate::fault;
 
-/// The code of the error by which a turn ends whose content an extension refuses. No client gets the code: the error becomes the
+/// The code of the error by which a turn ends whose content or step an extension refuses. No client gets the code: the error becomes the
 /// text of the status.
-const REFUSED: i32 = 0;
+pub(super) const REFUSED: i32 = 0;
 
 impl Turn {
     /// Runs the output hooks on the event. Returns `None` if the event does not go out.
@@ -37,9 +37,8 @@ impl Turn {
         Ok(())
     }
 
-    /// Answers a question of the agent.
-    pub(super) async fn answer_question(&mut self, question: Question) -> Result<(), A2aError> {
-        let Question::Unsent { parts, answer } = question;
+    /// Lets the extensions revise parts that are stored in the session and not sent to the client.
+    pub(super) async fn answer_unsent(&mut self, parts: Parts, answer: oneshot::Sender<Parts>) -> Result<(), A2aError> {
         // Under an id of its own, because it is no chunk of an artifact that the client gets.
         let artifact = Artifact { artifact_id: ArtifactId::generate(), parts, ..Artifact::default() };
         let update = TaskArtifactUpdateEvent {

@@ -3,7 +3,9 @@
 
 use annex_operations::extension_set::ExtensionSet;
 use annex_operations::operation::{Operation, OperationResult};
-use annex_protocol::{A2aError, AgentExtension, ExtensionUri, GetTaskRequest};
+use annex_protocol::{
+    A2aError, AgentExtension, ExtensionUri, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest,
+};
 use annex_runtime::Installed;
 use std::sync::Arc;
 
@@ -103,6 +105,23 @@ async fn without_the_setting_a_read_is_byte_for_byte_as_stored() {
             panic!("GetTask gives the task")
         };
         assert_eq!(shown.json().expect("JSON"), stored.json().expect("JSON"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_name_no_extension_where_none_takes_part() {
+    let door = door().await;
+    let task = door.task(say("ask")).await;
+    let call = say("").requesting(OPTIONAL).call;
+    let get = GetTaskRequest { id: task.id.clone(), ..GetTaskRequest::default() };
+    let subscribe = SubscribeToTaskRequest { id: task.id.clone(), tenant: None };
+    for operation in [
+        Operation::GetTask(get),
+        Operation::ListTasks(ListTasksRequest { context_id: Some(task.context_id), ..ListTasksRequest::default() }),
+        Operation::SubscribeToTask(subscribe),
+    ] {
+        let answer = door.handler.perform(&call, operation).await.expect("an answer");
+        assert!(answer.active.is_empty(), "{:?}", answer.active);
     }
 }
 

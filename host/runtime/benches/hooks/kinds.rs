@@ -7,8 +7,8 @@ use annex_protocol::{
     AgentExtension, ContextId, Json, Message, Metadata, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    CallerGrant, ClientCall, ClientCallRequest, Extension, Grants, MethodAnswer, MethodCall, SessionStateGrant,
-    TurnRequest, TurnView,
+    CallerGrant, ClientCall, ClientCallRequest, Extension, Grants, LiveCardGrant, MethodAnswer, MethodCall, Quota,
+    SessionStateGrant, TurnRequest, TurnView,
 };
 use criterion::{BenchmarkId, Criterion, Throughput};
 
@@ -80,8 +80,18 @@ pub(crate) fn content(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
     let caller = CallerGrant { principal: true, ..CallerGrant::default() };
-    let grants =
-        Grants { caller: Some(caller), task_metadata: true, rewrite_answer: true, answer: true, ..Grants::default() };
+    let grants = Grants {
+        keyvalue: Some(Quota::default()),
+        agent_steps: true,
+        steering: true,
+        caller: Some(caller),
+        task_metadata: true,
+        rewrite_answer: true,
+        answer: true,
+        reads: true,
+        live_card: Some(LiveCardGrant::default()),
+        ..Grants::default()
+    };
     let parameters = r#"{"payload": true, "behaviour": {"revise": "upper", "respond": "payload"}}"#;
     let loading = load_component(&runtime, annex_components::TEST_STEERING, grants, parameters);
     let extensions = [executor.block_on(loading)];

@@ -29,7 +29,9 @@ use crate::recording::recording_view::RecordingView;
 use crate::turn_view::TurnView;
 
 mod output;
+mod reads;
 mod reply;
+mod steering;
 mod way_in;
 mod way_out;
 
@@ -49,6 +51,8 @@ pub(crate) struct Member {
     instance: Slot,
     /// The chunks that the extension holds back in the hook `output`.
     pub(in crate::chain) held: HeldChunks,
+    /// The number of remarks of the hook `steering`.
+    remarks: u32,
     view: Arc<dyn TurnView>,
     log: Log,
     admission: Admission,
@@ -93,7 +97,8 @@ impl Member {
         };
         let log = Log::new(Arc::clone(profile), Some(Arc::clone(&view)));
         let held = HeldChunks::default();
-        Ok(Self { extension, instance: Slot::Idle, held, view, log, admission, watch: None, recorder, _turn: turn })
+        let instance = Slot::Idle;
+        Ok(Self { extension, instance, held, remarks: 0, view, log, admission, watch: None, recorder, _turn: turn })
     }
 
     /// Records `result` in the metrics as the result of the last call. If the host refused the request without calling

@@ -113,11 +113,20 @@ impl Player<'_> {
                 let replied = unless_it_cannot_run(member.reply(seen, message).await)?;
                 Ok(replied.is_some() && !member.is_out())
             }
-            (StepInput::Output(event), ReplayedWork::Turn(member)) => {
-                Ok(unless_overloaded(member.revise(&mut event.clone()).await)? && !member.is_out())
-            }
-            (StepInput::Event(event), ReplayedWork::Turn(member)) => {
-                Ok(unless_overloaded(member.respond(&mut event.clone()).await)? && !member.is_out())
+            (
+                input @ (StepInput::Model(_)
+                | StepInput::Tool(_)
+                | StepInput::ToolResult(_)
+                | StepInput::Output(_)
+                | StepInput::Event(_)),
+                ReplayedWork::Turn(member),
+            ) => Ok(play_of_agent(member, input).await? && !member.is_out()),
+            (StepInput::Read { tasks }, ReplayedWork::Nothing) => {
+                let (message, metadata) = (Message::default(), Metadata::new());
+                let request = self.request(&message, &metadata);
+                let shown = Member::show(self.extension, &request, &request.seen(), tasks).await;
+                // A read has one step.
+                unless_it_cannot_run(shown).map(|_| false)
             }
             (StepInput::Call { params }, ReplayedWork::Nothing) => {
                 let (message, metadata) = (Message::default(), Metadata::new());
@@ -149,6 +158,18 @@ impl Player<'_> {
             view: Arc::clone(self.answers) as Arc<dyn TurnView>,
             resumed: self.turn.resumed,
         }
+    }
+}
+
+/// Replays a hook on what the agent does or sends. Returns false if the extension could not run, and for other steps.
+async fn play_of_agent(member: &mut Member, input: &StepInput) -> Result<bool, Fault> {
+    match input {
+        StepInput::Model(call) => unless_overloaded(member.before_model(call).await),
+        StepInput::Tool(call) => unless_overloaded(member.before_tool(call).await),
+        StepInput::ToolResult(made) => unless_overloaded(member.after_tool(made).await),
+        StepInput::Output(event) => unless_overloaded(member.revise(&mut event.clone()).await),
+        StepInput::Event(event) => unless_overloaded(member.respond(&mut event.clone()).await),
+        _ => Ok(false),
     }
 }
 

@@ -11,10 +11,12 @@ use annex_protocol::Secret;
 
 mod caller;
 mod http;
+mod live_card;
 mod session_state;
 
 pub use caller::CallerGrant;
 pub use http::{HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost};
+pub use live_card::LiveCardGrant;
 pub use session_state::{SessionStateGrant, StateScope};
 
 /// The grants of an installed extension.
@@ -40,6 +42,8 @@ pub struct Grants {
     pub task_resumption: bool,
     /// Reading the agent's steps in the turn.
     pub agent_steps: bool,
+    /// Steering the calls of the model and of tools in the hook `steering`. This grant has no import.
+    pub steering: bool,
     /// Reading who calls. `None` denies it.
     pub caller: Option<CallerGrant>,
     /// Setting metadata of the turn's task.
@@ -50,6 +54,10 @@ pub struct Grants {
     pub rewrite_answer: bool,
     /// Answering in place of the agent in the hook `reply`. This grant has no import.
     pub answer: bool,
+    /// Deciding in the hook `reads` what readers of tasks are shown. This grant has no import.
+    pub reads: bool,
+    /// Changing the entry on the card in the hook `live-card`. `None` denies it. This grant has no import.
+    pub live_card: Option<LiveCardGrant>,
 }
 
 impl Grants {
@@ -91,11 +99,14 @@ impl Grants {
             GrantNeeded::Tasks => self.tasks,
             GrantNeeded::TaskResumption => self.task_resumption,
             GrantNeeded::AgentSteps => self.agent_steps,
+            GrantNeeded::Steering => self.steering,
             GrantNeeded::Caller => self.caller.is_some(),
             GrantNeeded::TaskMetadata => self.task_metadata,
             GrantNeeded::RewriteMessage => self.rewrite_message,
             GrantNeeded::RewriteAnswer => self.rewrite_answer,
             GrantNeeded::Answer => self.answer,
+            GrantNeeded::Reads => self.reads,
+            GrantNeeded::LiveCard => self.live_card.is_some(),
         }
     }
 }
@@ -123,6 +134,8 @@ pub enum GrantNeeded {
     TaskResumption,
     /// Reading the agent's steps.
     AgentSteps,
+    /// Steering the calls of the model and of tools.
+    Steering,
     /// Reading who calls.
     Caller,
     /// Setting metadata of the turn's task.
@@ -133,11 +146,15 @@ pub enum GrantNeeded {
     RewriteAnswer,
     /// Answering in place of the agent.
     Answer,
+    /// Deciding what readers of tasks are shown.
+    Reads,
+    /// Changing the entry on the card.
+    LiveCard,
 }
 
 impl GrantNeeded {
     /// All grants.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Clock,
         Self::Random,
         Self::Http,
@@ -150,11 +167,14 @@ impl GrantNeeded {
         Self::Tasks,
         Self::TaskResumption,
         Self::AgentSteps,
+        Self::Steering,
         Self::Caller,
         Self::TaskMetadata,
         Self::RewriteMessage,
         Self::RewriteAnswer,
         Self::Answer,
+        Self::Reads,
+        Self::LiveCard,
     ];
 
     /// Name in a descriptor, such as `agent-steps`.
@@ -174,11 +194,14 @@ impl GrantNeeded {
             Self::Tasks => "tasks",
             Self::TaskResumption => "task-resumption",
             Self::AgentSteps => "agent-steps",
+            Self::Steering => "agent-steps.steer",
             Self::Caller => "caller",
             Self::TaskMetadata => "task-metadata",
             Self::RewriteMessage => "rewrite-message",
             Self::RewriteAnswer => "rewrite-answer",
             Self::Answer => "answer",
+            Self::Reads => "reads",
+            Self::LiveCard => "live-card",
         }
     }
 
@@ -198,7 +221,9 @@ impl fmt::Display for GrantNeeded {
                 .write_str(r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#),
             Self::KeyValue => formatter.write_str("keyvalue = {}"),
             Self::SessionState => formatter.write_str("session-state = { read = true }"),
+            Self::Steering => formatter.write_str("agent-steps = { steer = true }"),
             Self::Caller => formatter.write_str("caller = { principal = true }"),
+            Self::LiveCard => formatter.write_str("live-card = {}"),
             Self::Scope(scope) => {
                 write!(formatter, "session-state = {{ read = true, scopes = [\"{}\"] }}", scope.name())
             }
@@ -211,7 +236,8 @@ impl fmt::Display for GrantNeeded {
             | Self::TaskMetadata
             | Self::RewriteMessage
             | Self::RewriteAnswer
-            | Self::Answer => write!(formatter, "{} = true", self.name()),
+            | Self::Answer
+            | Self::Reads => write!(formatter, "{} = true", self.name()),
         }
     }
 }

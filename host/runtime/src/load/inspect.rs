@@ -149,6 +149,9 @@ fn hooks(exports: &[String]) -> Result<(String, Vec<Hook>), LoadError> {
         contract = Some(version.to_owned());
     }
     hooks.sort_unstable();
+    if hooks.contains(&Hook::Card) && hooks.contains(&Hook::LiveCard) {
+        return Err(LoadError::TwoCards);
+    }
     match contract {
         Some(contract) if hooks.contains(&Hook::Descriptor) => Ok((contract, hooks)),
         _ => Err(LoadError::NoDescriptor),

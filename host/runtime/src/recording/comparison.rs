@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use annex_protocol::Timestamp;
+use annex_protocol::{TaskState, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{HostCall, RecordedTurn, StepInput, StepResult};
+use crate::chain::steering::SteeringVerdict;
 
 mod hidden;
 
@@ -20,8 +21,8 @@ const MAX_SIDE: usize = 2 << 10;
 /// A difference between two versions in one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `task_metadata`, `requests`,
-    /// `resumptions`, or `steps` if the numbers of steps differ.
+    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `call`, `remark`, `keys`, `task_metadata`,
+    /// `requests`, `resumptions`, or `steps` if the numbers of steps differ.
     pub what: String,
     /// Number and name of the step, such as `step 1, request`. Absent if the difference concerns the whole turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,13 +225,37 @@ fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
             format!("answers {}", state.name()),
             vec![("parts", value(parts)), ("text", value(artifact)), ("metadata", value(metadata))],
         ),
+        StepResult::Steers { verdict, remark } => {
+            let (name, mut values) = steering_facets(verdict);
+            values.push(("remark", value(remark)));
+            (name.to_owned(), values)
+        }
         StepResult::Revises { parts } => ("revises".to_owned(), vec![("parts", value(parts))]),
         StepResult::Holds => ("holds".to_owned(), Vec::new()),
         StepResult::RefusesContent { reason } => ("refuses content".to_owned(), vec![("text", value(reason))]),
         StepResult::Adds(metadata) => ("adds".to_owned(), vec![("metadata", value(metadata))]),
+        StepResult::Shows(decisions) => ("shows".to_owned(), vec![("result", value(decisions))]),
         StepResult::Value(result) => ("value".to_owned(), vec![("result", value(result))]),
         StepResult::Streams => ("streams".to_owned(), Vec::new()),
         StepResult::Ends => ("ends".to_owned(), Vec::new()),
+    }
+}
+
+/// Splits a verdict on a step of the agent into its name and its values.
+fn steering_facets(verdict: &SteeringVerdict) -> (&'static str, Vec<(&'static str, Value)>) {
+    match verdict {
+        SteeringVerdict::Passes => ("passes", Vec::new()),
+        SteeringVerdict::ChangesCall { model, instruction, parameters } => {
+            ("changes the call", vec![("call", json!([model, instruction, parameters]))])
+        }
+        SteeringVerdict::Refuses { reason } => ("refuses the call", vec![("text", value(reason))]),
+        SteeringVerdict::ChangesArguments(arguments) => ("changes the arguments", vec![("call", value(arguments))]),
+        SteeringVerdict::Denies { text } => ("denies the call", vec![("text", value(text))]),
+        SteeringVerdict::Waits { state, text, metadata } => {
+            let name = if *state == TaskState::AuthRequired { "waits for authorization" } else { "waits for input" };
+            (name, vec![("text", value(text)), ("metadata", value(metadata))])
+        }
+        SteeringVerdict::ReplacesResult(output) => ("replaces the result", vec![("result", value(output))]),
     }
 }
 
@@ -311,8 +336,12 @@ impl StepInput {
             Self::Begin { .. } => "begin",
             Self::Change { .. } => "change",
             Self::Reply { .. } => "reply",
+            Self::Model(_) => "model",
+            Self::Tool(_) => "tool",
+            Self::ToolResult(_) => "tool_result",
             Self::Output(_) => "output",
             Self::Event(_) => "event",
+            Self::Read { .. } => "read",
             Self::Call { .. } => "call",
             Self::Next => "next",
         }

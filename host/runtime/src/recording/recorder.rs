@@ -15,6 +15,7 @@ use super::{
     Attention, HookTime, HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput, StepResult, TurnObserver,
 };
 use crate::chain::owned_metadata;
+use crate::chain::task_to_show::TaskToShow;
 use crate::confinement::grants::GrantNeeded;
 use crate::confinement::imports::session::visible_session;
 use crate::extension::Extension;
@@ -107,6 +108,16 @@ impl TurnRecorder {
     pub(crate) fn call(&self, head: Head<'_>, params: &Json) {
         self.head(head);
         self.step(|| StepInput::Call { params: params.clone() });
+    }
+
+    /// Begins the step of a read of tasks.
+    pub(crate) fn read(&self, head: Head<'_>, tasks: &[TaskToShow]) {
+        self.head(head);
+        self.step(|| {
+            let mut tasks = tasks.to_vec();
+            tasks.iter_mut().for_each(|task| self.retain(&mut task.metadata));
+            StepInput::Read { tasks }
+        });
     }
 
     fn head(&self, Head { operation, context_id, task_id, requested, resumed }: Head<'_>) {
@@ -316,6 +327,7 @@ fn both(mut own: Attention, beside: Option<&Attention>) -> Attention {
     own.message |= beside.message;
     own.transition |= beside.transition;
     own.reply |= beside.reply;
+    own.steering |= beside.steering;
     own.payload |= beside.payload;
     own.output = own.output.or(beside.output);
     own.events = own.events.or(beside.events);

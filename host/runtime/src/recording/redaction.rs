@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
 use crate::caller::VisibleCaller;
+use crate::chain::steering::{MadeToolCall, PlannedToolCall};
 
 /// The text that replaces a hidden value.
 pub(super) const HIDDEN: &str = "[hidden]";
@@ -83,8 +84,16 @@ impl StepInput {
             Self::Begin { .. } | Self::Next => self.clone(),
             Self::Change { current, update } => Self::Change { current: *current, update: decoded(update, hide)? },
             Self::Reply { message } => Self::Reply { message: decoded(message, hide)? },
+            Self::Model(call) => Self::Model(decoded(call, hide)?),
+            // The values separately, because each may be nested as deeply as a value can be.
+            Self::Tool(call) => Self::Tool(PlannedToolCall { arguments: hide.json(&call.arguments), ..call.clone() }),
+            Self::ToolResult(made) => {
+                let (arguments, output) = (hide.json(&made.arguments), hide.json(&made.output));
+                Self::ToolResult(MadeToolCall { arguments, output, ..made.clone() })
+            }
             Self::Output(event) => Self::Output(decoded(event, hide)?),
             Self::Event(event) => Self::Event(decoded(event, hide)?),
+            Self::Read { tasks } => Self::Read { tasks: decoded(tasks, hide)? },
             Self::Call { params } => Self::Call { params: hide.json(params) },
         })
     }

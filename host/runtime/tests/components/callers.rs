@@ -10,6 +10,7 @@ use annex_runtime::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::recording::{RecordedTurns, TestRedactor};
+use crate::steering::all_grants;
 use crate::support::{Turn, artifact, component, kept, respond, runtime, with_parameters};
 
 /// The key under which the extension answers.
@@ -52,8 +53,7 @@ fn grant() -> CallerGrant {
 
 /// Settings for the steering extension with these commands by hook, given as JSON.
 fn steering(behaviour: &str, caller: CallerGrant) -> Installation {
-    let grants =
-        Grants { caller: Some(caller), task_metadata: true, rewrite_answer: true, answer: true, ..Grants::default() };
+    let grants = Grants { caller: Some(caller), ..all_grants().grants };
     Installation { grants, ..with_parameters(&format!(r#"{{"behaviour": {behaviour}}}"#)) }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_protocol::AgentExtension;
 use annex_runtime::{Extension, Installed, LoadError};
 
 use crate::support::{component, refused, runtime, with_parameters};
@@ -41,6 +42,20 @@ async fn entries_that_fill_the_card_together_are_refused_with_who_is_largest() {
     assert_eq!((uri.as_str(), largest.as_str()), ("https://annex.example/last", "https://annex.example/largest"));
     assert_eq!(installed.iter().count(), 8);
     installed.push(loaded("small", 100).await).expect("there is room for a small one");
+}
+
+#[tokio::test]
+async fn an_entry_that_grows_beyond_the_room_on_the_card_is_refused_with_who_is_largest() {
+    let mut installed = Installed::default();
+    for number in 0..8 {
+        installed.push(loaded(&number.to_string(), 30_000).await).expect("there is room");
+    }
+    let extension = installed.iter().next().expect("an extension");
+    let grown =
+        |bytes: usize| AgentExtension { description: "x".repeat(bytes), ..AgentExtension::clone(&extension.card()) };
+    installed.check_entry(&grown(1_000)).expect("there is room");
+    let error = installed.check_entry(&grown(25_000)).expect_err("there is no room");
+    assert!(matches!(&error, LoadError::CardEntries { uri, largest, .. } if uri == largest), "{error:?}");
 }
 
 #[tokio::test]

@@ -176,7 +176,7 @@ async fn a_held_chunk_comes_with_the_next_one() {
     };
     assert_eq!(
         serde_json::to_string(&update.artifact.parts).expect("JSON"),
-        r#"[{"text":"one "},{"text":"two "},{"text":"three"}]"#
+        r#"[{"text":"one two "},{"text":"three"}]"#
     );
     // The client has got nothing of the artifact yet.
     assert!(!update.append && update.last_chunk);

@@ -85,6 +85,15 @@ async fn a_hook_that_the_contract_does_not_have_is_refused() {
 }
 
 #[tokio::test]
+async fn a_component_that_declares_its_entry_in_two_hooks_is_refused() {
+    let export = |hook: &str| format!(r#"(export "annex:extension/{hook}@0.1.0" (instance $nothing))"#);
+    let exports = ["descriptor", "card", "live-card"].map(export).concat();
+    let component = wat::parse_str(format!("(component (instance $nothing) {exports})")).expect("a component");
+    let error = refused(component, installation()).await;
+    assert!(matches!(error, LoadError::TwoCards), "{error:?}");
+}
+
+#[tokio::test]
 async fn an_import_that_no_host_has_is_refused() {
     let error = refused(patched("wasi:config/store@", "wasi:config/stone@"), installation()).await;
     assert!(matches!(&error, LoadError::UnknownImport { name } if name.starts_with("wasi:config/stone")), "{error:?}");

@@ -137,6 +137,7 @@ async fn a_component_that_speaks_for_the_agent_needs_the_grants_at_load() {
     let all = all_grants().grants;
     for (grants, hook, grant) in [
         (Grants { answer: false, ..all.clone() }, Hook::Reply, GrantNeeded::Answer),
+        (Grants { steering: false, ..all.clone() }, Hook::Steering, GrantNeeded::Steering),
         (Grants { rewrite_answer: false, ..all.clone() }, Hook::Output, GrantNeeded::RewriteAnswer),
     ] {
         match refused(component(annex_components::TEST_STEERING), without(grants)).await {

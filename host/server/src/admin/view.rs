@@ -3,11 +3,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annex_protocol::Timestamp;
-use annex_runtime::{AllowedCallers, CallOutcome, Health, HookCost, HookMetrics, LastFailure, OnFailure};
+use annex_runtime::{
+    AllowedCallers, CallOutcome, Health, HookCost, HookMetrics, LastDeclaration, LastFailure, OnFailure,
+};
 
 use crate::admin_api::extensions::{
-    Details, FailedCall, Limits, List, Log, LogLine, NotInstalled, Quarantine, ReloadResult, RemovedExtension,
-    ReplacedVersion, Source, Summary, Timing, VersionChange,
+    CardDeclaration, Details, FailedCall, Limits, List, Log, LogLine, NotInstalled, Quarantine, ReloadResult,
+    RemovedExtension, ReplacedVersion, Source, Summary, Timing, VersionChange,
 };
 use crate::admin_api::shadows::{self, Shadow};
 use crate::installation::installer::{self, Change, Failure, Installer, Origin, Version};
@@ -139,6 +141,7 @@ impl Details {
             limits: Limits::from(extension.limits()),
             load_ms: extension.load_time().as_secs_f64() * 1e3,
             compiled: extension.was_compiled(),
+            live_card: extension.last_declaration().map(CardDeclaration::from),
             shadow: installer.shadow_of(version.uri()).map(|shadow| Shadow::of(&shadow)),
             kept_versions: installer
                 .kept(version.uri())
@@ -147,6 +150,15 @@ impl Details {
                 .collect(),
             changes: installer.changes(version.uri()).into_iter().map(VersionChange::from).collect(),
         }
+    }
+}
+
+impl From<LastDeclaration> for CardDeclaration {
+    fn from(last: LastDeclaration) -> Self {
+        let LastDeclaration { declared_at, seconds, error } = last;
+        let time = |millis| shown_time(UNIX_EPOCH + Duration::from_millis(millis));
+        let (failed_at, error) = error.map(|(at, reason)| (time(at), reason)).unzip();
+        Self { declared_at: time(declared_at), seconds, failed_at, error }
     }
 }
 

@@ -178,6 +178,9 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     /// True if loading had to compile the component. False if its compiled code was in the cache.
     #[serde(default)]
     pub compiled: bool,
+    /// The last declaration of the entry on the Agent Card. Absent without the hook `live-card`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live_card: Option<CardDeclaration<Text>>,
     /// The shadow that runs beside this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<Shadow<Text>>,
@@ -185,6 +188,21 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     pub kept_versions: Vec<ReplacedVersion<Text, Grants>>,
     /// The last changes of the extension, the oldest first.
     pub changes: Vec<VersionChange<Text>>,
+}
+
+/// The last declaration of an extension's entry on the Agent Card.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct CardDeclaration<Text = String> {
+    /// The time of the declaration.
+    pub declared_at: Text,
+    /// For how many seconds the extension says that the entry holds. 0: until the next load.
+    pub seconds: u32,
+    /// The time of the last call, if it failed. The entry has stayed as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Text>,
+    /// Why the last call failed, in one line without secrets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Text>,
 }
 
 /// The limits of an extension's calls, as in `[extension.limits]` of a config.

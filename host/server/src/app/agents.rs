@@ -49,6 +49,9 @@ pub(super) async fn agent(config: &AgentConfig, locations: &Locations) -> Result
 async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
     let model = model(&config.model).await?;
     let mut agent = TemplateAgent::new(config.name.as_str(), &config.instruction, model);
+    for (name, lent) in &config.models {
+        agent.lent.insert(name.clone(), self::model(lent).await?);
+    }
     let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
     agent.tools = Tools::new(tools)?;
     agent.servers = servers;
@@ -73,7 +76,12 @@ pub(super) async fn wrong(config: &AgentConfig) -> Vec<(String, String)> {
                     (key.clone(), reason)
                 })
             });
-            wrong_in_model(&template.model).await.into_iter().chain(servers).collect()
+            let mut found: Vec<_> = wrong_in_model("agent.model", &template.model).await.into_iter().collect();
+            for (name, model) in &template.models {
+                found.extend(wrong_in_model(&format!("agent.models.{name}"), model).await);
+            }
+            found.extend(servers);
+            found
         }
         AgentConfig::Upstream { upstream, .. } => match upstream.check_environment() {
             Ok(()) => Vec::new(),
@@ -83,20 +91,21 @@ pub(super) async fn wrong(config: &AgentConfig) -> Vec<(String, String)> {
     }
 }
 
-async fn wrong_in_model(model: &ModelConfig) -> Option<(String, String)> {
-    const KEY: &str = "agent.model.generative.api_key_env";
+/// Checks a model. `table` is the config key of its table.
+async fn wrong_in_model(table: &str, model: &ModelConfig) -> Option<(String, String)> {
+    let key = || format!("{table}.generative.api_key_env");
     match model {
         ModelConfig::Scripted(script) => {
             let error = ScriptedModel::check(script.clone()).await.err()?;
-            Some(("agent.model".to_owned(), fault::text(&error)))
+            Some((table.to_owned(), fault::text(&error)))
         }
         ModelConfig::Generative(generative) => match generative.check().err()? {
-            GenerativeError::KeyMissing { variable, .. } => Some((KEY.to_owned(), environment::unusable(&variable))),
-            error @ GenerativeError::Key { .. } => Some((KEY.to_owned(), fault::text(&error))),
+            GenerativeError::KeyMissing { variable, .. } => Some((key(), environment::unusable(&variable))),
+            error @ GenerativeError::Key { .. } => Some((key(), fault::text(&error))),
             error @ GenerativeError::Endpoint { .. } => {
-                Some(("agent.model.generative.endpoint".to_owned(), fault::text(&error)))
+                Some((format!("{table}.generative.endpoint"), fault::text(&error)))
             }
-            error @ GenerativeError::Client { .. } => Some(("agent.model".to_owned(), fault::text(&error))),
+            error @ GenerativeError::Client { .. } => Some((table.to_owned(), fault::text(&error))),
         },
     }
 }

@@ -1,5 +1,6 @@
 //! `[agent]`: the kind of agent that answers, and its settings.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig, TemplateError, check_template};
@@ -14,13 +15,17 @@ use super::tasks::TasksConfig;
 
 /// The default maximum size of one answer of an upstream agent, in bytes.
 pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
+/// The maximum number of models that are lent beside the agent's own.
+const MAX_LENT_MODELS: usize = 16;
+/// The maximum length of the name under which a model is lent, in bytes.
+const MAX_MODEL_NAME: usize = 64;
 
 /// The table `[agent]`: the agent that answers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "AgentTable")]
 pub enum AgentConfig {
     /// An agent of this process: an instruction template and a model.
-    Template(TemplateConfig),
+    Template(Box<TemplateConfig>),
     /// Another A2A server. Annex passes the messages on to this server.
     Upstream {
         /// The upstream's card, credentials and time limits.
@@ -54,8 +59,10 @@ impl AgentConfig {
         match &mut self {
             Self::Upstream { upstream, .. } => upstream.screen = Some(screen.clone()),
             Self::Template(template) => {
-                if let ModelConfig::Generative(model) = &mut template.model {
-                    model.screen = Some(screen.clone());
+                for model in std::iter::once(&mut template.model).chain(template.models.values_mut()) {
+                    if let ModelConfig::Generative(model) = model {
+                        model.screen = Some(screen.clone());
+                    }
                 }
                 let servers = std::mem::take(&mut template.mcp).into_iter();
                 template.mcp = servers.map(|server| server.behind(screen.clone())).collect();
@@ -97,6 +104,8 @@ pub struct TemplateConfig {
     pub artifact: Option<String>,
     /// The model that answers.
     pub model: ModelConfig,
+    /// The models that extensions may choose instead, by the names under which they are lent.
+    pub models: BTreeMap<String, ModelConfig>,
     /// The MCP servers with the agent's tools.
     pub mcp: Vec<McpConfig>,
     /// The maximum number of rounds of tool calls in one turn. Default: the agent's own limit.
@@ -125,6 +134,7 @@ pub(super) struct AgentTable {
     pub(super) output_key: Option<String>,
     pub(super) artifact: Option<String>,
     pub(super) model: Option<ModelConfig>,
+    pub(super) models: Option<BTreeMap<String, ModelConfig>>,
     pub(super) mcp: Option<Vec<McpConfig>>,
     pub(super) max_tool_rounds: Option<u32>,
     pub(super) on_lost_turn: Option<OnLostTurn>,
@@ -165,12 +175,13 @@ impl AgentTable {
     }
 
     /// The keys that only template agents have. The second value of each pair is true if the key is set.
-    fn of_template(&self) -> [(&'static str, bool); 6] {
+    fn of_template(&self) -> [(&'static str, bool); 7] {
         [
             ("instruction", self.instruction.is_some()),
             ("output_key", self.output_key.is_some()),
             ("artifact", self.artifact.is_some()),
             ("model", self.model.is_some()),
+            ("models", self.models.is_some()),
             ("mcp", self.mcp.is_some()),
             ("max_tool_rounds", self.max_tool_rounds.is_some()),
         ]
@@ -214,6 +225,8 @@ pub(super) enum AgentTableError {
     Follows { kind: &'static str },
     #[error("on_lost_turn = \"rerun\" would send a message to the upstream twice; take \"follow\" or \"fail\"")]
     SendsTwice,
+    #[error("models.{name}: {reason}")]
+    Lent { name: String, reason: &'static str },
     #[error("instruction cannot be used: {0}")]
     Instruction(#[from] TemplateError),
     #[error(transparent)]
@@ -232,6 +245,7 @@ impl AgentTableError {
                 (format!("agent.{key}"), format!("unknown key of an agent of kind `{kind}`"))
             }
             Self::Follows { .. } | Self::SendsTwice => ("agent.on_lost_turn".to_owned(), self.to_string()),
+            Self::Lent { name, reason } => (format!("agent.models.{name}"), (*reason).to_owned()),
             Self::Instruction(error) => ("agent.instruction".to_owned(), format!("cannot be used: {error}")),
             Self::Upstream(annex_upstream::ConfigError::Value { key, reason }) => {
                 (format!("agent.{key}"), reason.clone())
@@ -245,7 +259,7 @@ impl TryFrom<AgentTable> for AgentConfig {
 
     fn try_from(table: AgentTable) -> Result<Self, AgentTableError> {
         match table.kind {
-            AgentKind::Template => template(table).map(Self::Template),
+            AgentKind::Template => template(table).map(|template| Self::Template(Box::new(template))),
             AgentKind::Script => script(table),
             AgentKind::Upstream => upstream(table),
         }
@@ -264,10 +278,29 @@ fn template(table: AgentTable) -> Result<TemplateConfig, AgentTableError> {
         output_key: table.output_key,
         artifact: table.artifact,
         model: table.model.ok_or(missing("model"))?,
+        models: lent(table.models.unwrap_or_default())?,
         mcp: table.mcp.unwrap_or_default(),
         max_tool_rounds: table.max_tool_rounds,
         on_lost_turn: of_this_process(table.on_lost_turn, KIND)?,
     })
+}
+
+/// Checks the names under which models are lent.
+fn lent(models: BTreeMap<String, ModelConfig>) -> Result<BTreeMap<String, ModelConfig>, AgentTableError> {
+    let wrong = |name: &String, reason| AgentTableError::Lent { name: name.clone(), reason };
+    for name in models.keys() {
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        if name.is_empty() || name.len() > MAX_MODEL_NAME || !is_plain {
+            return Err(wrong(name, "a name has 1 to 64 letters, digits, `-`, `_` and `.`"));
+        }
+        if name == "default" {
+            return Err(wrong(name, "agent.model is lent under this name; choose another"));
+        }
+    }
+    if let Some(name) = models.keys().nth(MAX_LENT_MODELS) {
+        return Err(wrong(name, "at most 16 models can be lent beside agent.model"));
+    }
+    Ok(models)
 }
 
 fn script(table: AgentTable) -> Result<AgentConfig, AgentTableError> {

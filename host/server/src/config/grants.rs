@@ -17,9 +17,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::environment;
 
+mod agent_steps;
 mod caller;
+mod live_card;
 
+pub use agent_steps::AgentStepsGrantConfig;
 pub use caller::CallerGrantConfig;
+pub use live_card::LiveCardGrantConfig;
 
 /// The maximum size of a secret in bytes.
 const MAX_SECRET_BYTES: usize = 64 << 10;
@@ -53,9 +57,9 @@ pub struct GrantsConfig {
     /// Allows the extension to resume the tasks that were interrupted by this extension.
     #[serde(rename = "task-resumption")]
     pub task_resumption: bool,
-    /// Allows the extension to read the agent's steps in the turn.
+    /// Allows the extension to read the agent's steps in the turn, or also to steer them.
     #[serde(rename = "agent-steps")]
-    pub agent_steps: bool,
+    pub agent_steps: AgentStepsGrantConfig,
     /// Allows the extension to read who calls.
     pub caller: Option<CallerGrantConfig>,
     /// Allows the extension to set metadata of the turn's task.
@@ -69,6 +73,11 @@ pub struct GrantsConfig {
     pub rewrite_answer: bool,
     /// Allows the extension to answer in place of the agent.
     pub answer: bool,
+    /// Allows the extension to decide what readers of tasks are shown.
+    pub reads: bool,
+    /// Allows the extension to change its entry on the card while the extension runs.
+    #[serde(rename = "live-card")]
+    pub live_card: Option<LiveCardGrantConfig>,
 }
 
 /// The key `http = { allow = […], … }`: the HTTP requests that an extension may send.
@@ -236,12 +245,15 @@ impl GrantsConfig {
             task: self.task,
             tasks: self.tasks,
             task_resumption: self.task_resumption,
-            agent_steps: self.agent_steps,
+            agent_steps: self.agent_steps.reads(),
+            steering: self.agent_steps.steers(),
             caller: self.caller.as_ref().map(CallerGrantConfig::to_grant).transpose()?,
             task_metadata: self.task_metadata,
             rewrite_message: self.rewrite_message,
             rewrite_answer: self.rewrite_answer,
             answer: self.answer,
+            reads: self.reads,
+            live_card: self.live_card.map(LiveCardGrantConfig::to_grant).transpose()?,
         })
     }
 }
@@ -257,6 +269,7 @@ impl GrantsConfig {
             self.keyvalue.and_then(|keyvalue| keyvalue.to_quota().err()),
             self.session_state.as_ref().and_then(|state| state.to_grant().err()),
             self.caller.as_ref().and_then(|caller| caller.to_grant().err()),
+            self.live_card.and_then(|live_card| live_card.to_grant().err()),
         ];
         let others = others.into_iter().flatten().map(|(key, reason)| (key.to_owned(), reason));
         secrets.chain(others).collect()

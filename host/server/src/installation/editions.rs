@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_leases::Replica;
-use annex_leases::editions::{EditionsError, News};
+use annex_leases::editions::{Editions, EditionsError, News};
 use annex_telemetry::fault;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -77,12 +77,14 @@ async fn look(
             work_left.proposed = Some(number);
         }
     }
+    let renewed = renewed(editions, &replica, &agreed).await?;
     for (installer, agreement) in agreed {
-        let work_left = news.remove(installer.tenant()).unwrap_or_default();
+        let mut work_left = news.remove(installer.tenant()).unwrap_or_default();
+        work_left.is_renewed = renewed.iter().any(|tenant| tenant == installer.tenant());
         if !work_left.is_behind && !agreement.has_joined(&replica) {
             agreement.join(&replica);
         }
-        if work_left.is_behind || work_left.proposed.is_some() || agreement.is_to_try_again() {
+        if work_left.is_any() || agreement.is_to_try_again() {
             work(installer, agreement, &replica, work_left);
         }
     }
@@ -95,12 +97,38 @@ async fn look(
     Ok(())
 }
 
+/// The tenants of the agents whose cards another process has made again, because a live entry was declared.
+async fn renewed(
+    editions: &Editions,
+    replica: &Replica,
+    agreed: &[(&Arc<Installer>, &Arc<Agreement>)],
+) -> Result<Vec<String>, EditionsError> {
+    let is_live = |(installer, _): &(&Arc<Installer>, &Arc<Agreement>)| installer.has_live_entries();
+    if !agreed.iter().any(is_live) {
+        return Ok(Vec::new());
+    }
+    let mut rounds = editions.renewed(replica).await?;
+    rounds.retain(|(tenant, number, renewals)| {
+        let served = agreed.iter().find(|(installer, _)| installer.tenant() == tenant);
+        served.is_some_and(|(_, served)| served.number() == *number && served.renewals() < *renewals)
+    });
+    Ok(rounds.into_iter().map(|(tenant, ..)| tenant).collect())
+}
+
 /// The pending work for one agent.
 #[derive(Clone, Copy, Default)]
 struct PendingWork {
     /// True if an edition later than the served one was concluded.
     is_behind: bool,
     proposed: Option<u64>,
+    /// True if another process has made the cards of the served edition again.
+    is_renewed: bool,
+}
+
+impl PendingWork {
+    fn is_any(self) -> bool {
+        self.is_behind || self.proposed.is_some() || self.is_renewed
+    }
 }
 
 /// Starts the work for one agent in a task of its own, because compiling may take long and must not delay other agents.
@@ -113,10 +141,9 @@ fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replic
     tokio::spawn(async move {
         let _working = working;
         let done = match work_left.proposed {
-            Some(number) if !work_left.is_behind && !agreement.is_to_try_again() => {
-                installer.try_proposed(&agreement, (&replica, number)).await
-            }
-            _ => installer.follow(&agreement, &replica).await,
+            _ if work_left.is_behind || agreement.is_to_try_again() => installer.follow(&agreement, &replica).await,
+            Some(number) => installer.try_proposed(&agreement, (&replica, number)).await,
+            None => installer.adopt_renewed(&agreement).await,
         };
         if let Err(error) = done {
             tracing::debug!(tenant = installer.tenant(), %error, "the editions of other replicas cannot be read");

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-/// The `Cache-Control` of the card. Clients may use the card for this time without revalidation.
-const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
+/// The longest time, in seconds, for which clients may use the card without revalidation.
+pub(crate) const MAX_AGE: u64 = 60;
 
 /// An encoded card, with its `ETag` and `Last-Modified` fields.
 pub(crate) struct EncodedCard {
@@ -45,8 +45,9 @@ impl EncodedCard {
         Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() })
     }
 
-    /// Answers with the card, or with 304 if the client already has the card.
-    pub(crate) fn respond(&self, request: &HeaderMap) -> Response {
+    /// Answers with the card, or with 304 if the client already has the card. The client may use the card for `max_age`
+    /// seconds.
+    pub(crate) fn respond(&self, request: &HeaderMap, max_age: u64) -> Response {
         let mut response = if self.is_known_to(request) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
@@ -55,7 +56,8 @@ impl EncodedCard {
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, self.etag.clone());
-        headers.insert(header::CACHE_CONTROL, CACHE_CONTROL);
+        let caching = HeaderValue::from_str(&format!("public, max-age={max_age}"));
+        headers.insert(header::CACHE_CONTROL, caching.unwrap_or(HeaderValue::from_static("no-cache")));
         if let Some(date) = &self.last_modified {
             headers.insert(header::LAST_MODIFIED, date.clone());
         }

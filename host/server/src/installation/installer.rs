@@ -32,6 +32,7 @@ mod error;
 mod folder;
 mod history;
 mod kept;
+mod live;
 mod loader;
 mod prepared;
 mod settings;
@@ -83,6 +84,8 @@ pub struct Installer {
     agreement: Option<Arc<Agreement>>,
     /// Held during a change, so that changes run one after the other.
     door: tokio::sync::Mutex<()>,
+    /// Held while an extension is asked for its live entry on the card, so that one extension is asked at a time.
+    declaring: tokio::sync::Mutex<()>,
     state: Mutex<InstallerState>,
     /// The watch on the files. It begins before the files are first read, so that no change is missed. `None` if files
     /// are not watched, and after [`take_watch`](Self::take_watch).
@@ -130,7 +133,8 @@ impl Installer {
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
-        let loader = Loader { runtime, locations, folder, process, loaded, refused, editions, uploads };
+        let unsteered = loader::unsteered(config);
+        let loader = Loader { runtime, locations, folder, process, loaded, refused, editions, uploads, unsteered };
         // The watch begins before the files are read, so that no change in between is missed.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));
@@ -160,6 +164,7 @@ impl Installer {
             publisher: Publisher::new(published),
             agreement,
             door: tokio::sync::Mutex::new(()),
+            declaring: tokio::sync::Mutex::new(()),
             state: Mutex::new(state),
             watch: Mutex::new(watch),
             moved: Notify::new(),

@@ -6,7 +6,7 @@ use annex_auth::signature::Signer;
 use annex_auth::{Authenticator, SecurityDeclaration};
 use annex_operations::extension_set::ExtensionSet;
 use annex_protocol::{AgentCard, AgentExtension, v0_3};
-use annex_runtime::{Digest, Installed};
+use annex_runtime::{Digest, Installed, LiveEntry};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -57,6 +57,18 @@ pub(crate) struct IssuedCards {
     /// The JSON of the card in the form of 0.3. Empty if 0.3 is not served.
     v0_3: String,
     extended: Option<AgentCard>,
+    /// The entries of the cards that extensions declare again while they are installed.
+    #[serde(default)]
+    live: Vec<LiveEntry>,
+}
+
+impl IssuedCards {
+    /// These cards after another declaration that has changed no card.
+    pub(crate) fn with_live(mut self, live: LiveEntry) -> Self {
+        self.live.retain(|other| other.entry.uri != live.entry.uri);
+        self.live.push(live);
+        self
+    }
 }
 
 /// The cards of a set before signing.
@@ -119,18 +131,28 @@ impl Issuer {
         previous: Option<&PublishedSet>,
     ) -> Result<PublishedSet, IssueError> {
         let number = previous.map_or(1, |previous| previous.extensions.number.saturating_add(1));
-        let cards = self.sign(self.unsigned(&installed))?;
+        let cards = self.cards(&installed)?;
         Ok(self.publish(installed, number, cards, previous))
     }
 
     /// Makes and signs the cards of a set. Each call gives different signatures.
     pub(crate) fn cards(&self, installed: &Installed) -> Result<IssuedCards, IssueError> {
-        self.sign(self.unsigned(installed))
+        self.cards_with(installed, None)
+    }
+
+    /// Like `cards`, with `declared` in place of the entry that its extension has now.
+    pub(crate) fn cards_with(
+        &self,
+        installed: &Installed,
+        declared: Option<&LiveEntry>,
+    ) -> Result<IssuedCards, IssueError> {
+        let live = live_entries(installed, declared);
+        self.sign(self.unsigned(installed, &live), live)
     }
 
     /// Makes the cards of a set, and returns their digest before signing.
     pub(crate) fn says(&self, installed: &Installed) -> Result<String, IssueError> {
-        Ok(self.unsigned(installed).says()?)
+        Ok(self.unsigned(installed, &live_entries(installed, None)).says()?)
     }
 
     /// Combines a set with its number and its cards.
@@ -142,11 +164,27 @@ impl Issuer {
         previous: Option<&PublishedSet>,
     ) -> PublishedSet {
         self.warn_of_unmet(&installed);
+        self.combine(installed, number, cards, previous)
+    }
+
+    /// Combines the present set with other cards, which differ in a live entry. The set keeps its number.
+    pub(crate) fn renewed(&self, present: &PublishedSet, cards: IssuedCards) -> PublishedSet {
+        let ExtensionSet { number, installed, .. } = &*present.extensions;
+        self.combine(installed.clone(), *number, cards, Some(present))
+    }
+
+    fn combine(
+        &self,
+        installed: Installed,
+        number: u64,
+        cards: IssuedCards,
+        previous: Option<&PublishedSet>,
+    ) -> PublishedSet {
         let passed_on = self.passed_on(&installed);
-        let IssuedCards { public, v0_3, extended, .. } = cards;
+        let IssuedCards { public, v0_3, extended, live, .. } = cards;
         let card = EncodedCard::new(public, previous.map(|previous| &previous.card));
         let extensions = ExtensionSet { number, installed, passed_on, extended_card: extended.map(Arc::new) };
-        PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
+        PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3, live }
     }
 
     /// The current card of the remote agent; `None` for an agent in this process.
@@ -178,20 +216,23 @@ impl Issuer {
         }
     }
 
-    fn unsigned(&self, installed: &Installed) -> UnsignedCards {
+    fn unsigned(&self, installed: &Installed, live: &[LiveEntry]) -> UnsignedCards {
         let remote = self.remote_card();
         let mut public = match &remote {
             Some(remote) => card::decorate(&self.card(), &self.config, remote),
             None => self.card(),
         };
-        let own = installed.iter().map(|extension| extension.card().clone());
+        let own = installed.iter().map(|extension| {
+            let live = live.iter().find(|live| live.entry.uri == *extension.uri());
+            live.map_or_else(|| AgentExtension::clone(&extension.card()), |live| live.entry.clone())
+        });
         public.capabilities.extensions = own.chain(self.passed_on(installed)).collect();
         // The extended card starts as a copy of the public card, so the extensions must be on that first.
         let extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
         UnsignedCards { public, extended }
     }
 
-    fn sign(&self, cards: UnsignedCards) -> Result<IssuedCards, IssueError> {
+    fn sign(&self, cards: UnsignedCards, live: Vec<LiveEntry>) -> Result<IssuedCards, IssueError> {
         let says = cards.says()?;
         let UnsignedCards { mut public, mut extended } = cards;
         // Signing comes last, because every later addition breaks the signatures (A2A 1.0 section 8.4).
@@ -214,7 +255,7 @@ impl Issuer {
         if let Some(extended) = &extended {
             check_size("extended", serde_json::to_vec(extended)?.len(), extended)?;
         }
-        Ok(IssuedCards { says, public: body, v0_3, extended })
+        Ok(IssuedCards { says, public: body, v0_3, extended, live })
     }
 }
 
@@ -222,6 +263,16 @@ impl UnsignedCards {
     fn says(&self) -> Result<String, serde_json::Error> {
         Ok(Digest::of(&serde_json::to_vec(&(&self.public, &self.extended))?).hex())
     }
+}
+
+/// The live entries of a set, with `declared` in place of the entry that its extension has now.
+fn live_entries(installed: &Installed, declared: Option<&LiveEntry>) -> Vec<LiveEntry> {
+    let present = installed.iter().filter_map(|extension| extension.live_entry());
+    let entry = |present: LiveEntry| match declared {
+        Some(declared) if declared.entry.uri == present.entry.uri => declared.clone(),
+        _ => present,
+    };
+    present.map(entry).collect()
 }
 
 /// Refuses a card that is larger than [`MAX_CARD_BYTES`]. Clients do not read a card of this size, so they could not

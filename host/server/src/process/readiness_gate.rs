@@ -16,7 +16,7 @@ use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
 use crate::connections::limits::ServerLimits;
-use crate::installation::encoded_card::EncodedCard;
+use crate::installation::published::PublishedSet;
 use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
@@ -241,8 +241,8 @@ impl ReadinessGate {
         }
     }
 
-    /// The card of a tenant. Without a name, the card of the config's own agent.
-    pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
+    /// The set whose card a tenant has. Without a name, the set of the config's own agent.
+    pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<PublishedSet>, NoCard> {
         // The card is public and does not depend on the phase. It can be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
         let count = || tenant.and_then(|name| app.process.quotas.admit_card_read(name));
@@ -256,7 +256,7 @@ impl ReadinessGate {
         if installer.bar().is_some() {
             return Err(NoCard::NotServed);
         }
-        Ok(Arc::clone(&installer.publisher().current().card))
+        Ok(installer.publisher().current())
     }
 }
 

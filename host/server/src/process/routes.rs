@@ -17,6 +17,7 @@ use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Incoming};
+use tokio::time::Instant;
 
 use crate::access_log;
 use crate::app::App;
@@ -331,7 +332,7 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
         access_log::names_tenant(tenant);
     }
     match gate.card(tenant).await {
-        Ok(card) => card.respond(&headers),
+        Ok(published) => published.card.respond(&headers, published.max_age(Instant::now())),
         Err(NoCard::Starting) => {
             access_log::refused("starting");
             (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response()

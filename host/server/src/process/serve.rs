@@ -19,7 +19,7 @@ use crate::app::{App, AppError};
 use crate::config::Config;
 use crate::connections::limits::{OF_ADMIN, OF_METRICS};
 use crate::connections::listener;
-use crate::installation::editions;
+use crate::installation::{editions, live_cards};
 use crate::process::descriptors;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
@@ -178,6 +178,8 @@ fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     let tasks = Arc::clone(&process.tasks);
     let keys = Arc::clone(&process.views.keys);
     app.installers().keep_house(&stop);
+    let installers = Arc::clone(app.installers());
+    tokio::spawn(live_cards::follow(move || installers.serving(), stop.clone()));
     if let Some(peers) = app.peers.clone() {
         tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
     }

@@ -1,5 +1,6 @@
 //! The hook `output`: what clients, receivers, the store and the session get of a revised answer.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,6 +38,10 @@ pub(crate) fn steering_as(uri: &str, behaviour: &str, more: &str) -> String {
         task-metadata = true
         rewrite-answer = true
         answer = true
+        agent-steps = {{ steer = true }}
+        reads = true
+        live-card = {{}}
+        keyvalue = {{}}
         "#,
         component("test-steering"),
         uri == STEERING,
@@ -306,6 +311,16 @@ async fn text_before_a_tool_call_is_revised_in_the_session_too() {
     assert_eq!(texts.last().map(String::as_str), Some(r#"{"text":"THE SECRET IS 3."}"#), "{texts:?}");
 }
 
+/// The steering extension, whose hook `steering` is an interface of another package. The host ignores it.
+fn without_steering() -> Vec<u8> {
+    let (from, to) = (b"annex:extension/steering@", b"other:extension/steering@");
+    let mut bytes = fs::read(component("test-steering")).expect("the component");
+    while let Some(at) = bytes.windows(from.len()).position(|window| window == from) {
+        bytes[at..at + to.len()].copy_from_slice(to);
+    }
+    bytes
+}
+
 #[tokio::test]
 async fn the_state_of_an_upstream_is_read_from_the_content_that_the_client_saw() {
     let upstream = mirror("").await;
@@ -354,7 +369,12 @@ async fn a_refusal_of_an_upstream_is_revised() {
 async fn a_message_of_an_upstream_is_revised() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = mirror("").await;
-    let config = TestConfig::upstream(upstream.url()).with(&steering(r#"revise = "upper""#));
+    // The hook `steering` is for agents of this server alone, so the component is used without it.
+    let unsteered = folder.path().join("unsteered.wasm");
+    fs::write(&unsteered, without_steering()).expect("a file");
+    let shipped = format!("component = {:?}", component("test-steering"));
+    let extension = steering(r#"revise = "upper""#).replace(&shipped, &format!("component = {unsteered:?}"));
+    let config = TestConfig::upstream(upstream.url()).with(&extension);
     let config = config.set("tasks.data_dir", folder.path().join("data"));
     let front = config.start().await.expect("the front starts");
     let reply = front.say("answer").context("c").send().await.expect("a reply");

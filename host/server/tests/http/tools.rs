@@ -16,7 +16,7 @@ const TRACE: &str = "https://github.com/a2aproject/a2a-samples/extensions/tracea
 const TRACE_KEY: &str = "github.com/a2aproject/a2a-samples/extensions/traceability/v1/traceability";
 
 /// An agent that calls the tool and arguments in the message, and answers with the result.
-fn config(mcp: &str, more: &str) -> TestConfig {
+pub(crate) fn config(mcp: &str, more: &str) -> TestConfig {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/mcp_server.py");
     let tools = ["remember", "break", "book", "draw", "env", "sleep", "end", "sum", "pid", "cancelled"];
     let rule = |tool: &&str| {

@@ -289,11 +289,11 @@ async fn ways_to_a_token_that_the_card_cannot_declare_are_all_named() {
     let jwt = "[auth.jwt]\nissuer = \"i\"\naudience = [\"a\"]\njwks_url = \"https://issuer.example/keys\"\n";
     let declared = "[auth.declare]\nopenid_connect_url = \"https://issuer.example/openid\"\n";
     check(&format!("{jwt}{declared}")).await.expect("nothing is wrong");
-    let found = check(&format!(
+    let wrong = format!(
         "{jwt}[auth.declare]\nopenid_connect_url = \"issuer.example\"\n[auth.declare.client_credentials]\n\
          token_url = \"http://issuer.example/token\"\nscopes = {{ \"two words\" = \"\" }}\n"
-    ));
-    let found = found.await.expect_err("errors");
+    );
+    let found = check(&wrong).await.expect_err("errors");
     let expected = [
         "annex.toml:13:1: auth.declare.openid_connect_url: is not a URL",
         "annex.toml:15:1: auth.declare.client_credentials.token_url: must be https, or http on this machine",

@@ -164,6 +164,7 @@ impl Bench {
             cancel: CancellationToken::new(),
             remote: Some(Arc::new(remote)),
             is_revised: false,
+            is_steered: false,
         };
         let (sender, mut receiver) = EventSender::bounded(64);
         let result = self.agent.execute(turn, sender).await;

@@ -53,6 +53,10 @@ pub(super) fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
             StepInput::Request { .. }
             | StepInput::Begin { .. }
             | StepInput::Reply { .. }
+            | StepInput::Model(_)
+            | StepInput::Tool(_)
+            | StepInput::ToolResult(_)
+            | StepInput::Read { .. }
             | StepInput::Call { .. }
             | StepInput::Next => {}
         }

@@ -29,7 +29,12 @@ pub(super) fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, Str
             StepInput::Reply { message } => (message.task_id.as_ref(), message.context_id.as_ref()),
             StepInput::Change { update, .. } => (Some(&update.task_id), Some(&update.context_id)),
             StepInput::Output(event) | StepInput::Event(event) => ids_of(event),
-            StepInput::Call { .. } | StepInput::Next => (None, None),
+            StepInput::Model(_)
+            | StepInput::Tool(_)
+            | StepInput::ToolResult(_)
+            | StepInput::Read { .. }
+            | StepInput::Call { .. }
+            | StepInput::Next => (None, None),
         };
         task = task.or_else(|| of_task.map(ToString::to_string));
         context = context.or_else(|| of_context.map(ToString::to_string));

@@ -99,6 +99,52 @@ fn no_answer_follows_a_beginning_that_stops_the_turn() {
 }
 
 #[test]
+fn the_steps_of_the_agent_become_a_call_of_the_model_and_calls_of_tools() {
+    let model = |round: u32| {
+        json!({ "input": { "model": { "round": round, "model": "small", "lent": ["default", "small"],
+            "instruction": ["Be short."], "parameters": { "seed": 7 }, "tools": ["sum"] } },
+          "result": { "steers": { "verdict": "passes" } } })
+    };
+    let call = json!({ "id": "c-1", "name": "sum", "origin": "math", "arguments": { "a": 1 } });
+    let made = json!({ "id": "c-1", "name": "sum", "arguments": { "a": 2 }, "output": { "total": 3 }, "failed": true });
+    let steps = json!([
+        hello(),
+        model(0),
+        { "input": { "tool": call }, "result": { "steers": { "verdict": { "changes_arguments": { "a": 2 } } } } },
+        { "input": { "tool_result": made }, "result": { "steers": { "verdict": "passes" } } },
+        model(1),
+    ]);
+    let recorded = turn(steps, json!({}));
+    check(
+        &recorded,
+        r#"
+        message = "Hi"
+        clock = 2026-02-03T04:05:06Z
+        answer = []
+        model = { round = 0, name = "small", lent = ["default", "small"], instruction = ["Be short."], parameters.seed = 7, tools = ["sum"] }
+        calls = [{ tool = "sum", origin = "math", arguments = { a = 1 }, result = { total = 3 }, failed = true }]
+        "#,
+    );
+    let remarks = given(&recorded, &ExtensionUri::from(URI)).unwrap().remarks;
+    assert_eq!(remarks, ["The agent called the model several times. The case has the first call."]);
+}
+
+#[test]
+fn a_recorded_read_becomes_a_case_of_its_hook() {
+    let task = json!({ "id": "t-7", "context_id": "c-7", "state": "TASK_STATE_WORKING", "metadata": { "k": [1] } });
+    let steps = json!([{ "input": { "read": { "tasks": [task] } }, "result": { "shows": ["unchanged"] } }]);
+    check(
+        &turn(steps, json!({ "operation": "ListTasks" })),
+        r#"
+        hook = "reads"
+        operation = "ListTasks"
+        clock = 2026-02-03T04:05:06Z
+        tasks = [{ id = "t-7", contextId = "c-7", status = { state = "TASK_STATE_WORKING" }, metadata = { k = [1] } }]
+        "#,
+    );
+}
+
+#[test]
 fn the_caller_of_a_turn_becomes_that_of_the_case() {
     let with = |caller: Json| turn(json!([hello()]), json!({ "caller": caller }));
     let rest = "message = \"Hi\"\nclock = 2026-02-03T04:05:06Z\nanswer = []\n";

@@ -1,5 +1,6 @@
 {% set object = w.keyvalue or w.clock %}
-{% set builds = (w.parameters and (h.card or h.response)) or (h.response and object) %}
+{% set greets = h.card or h.live_card or h.reads or h.response %}
+{% set builds = (w.parameters and greets) or (h.response and object) %}
 {% if h.message or h.reply %}
 #define _GNU_SOURCE // memmem
 {% endif %}
@@ -158,6 +159,25 @@ bool exports_annex_extension_card_declare(exports_annex_extension_card_declarati
   return true;
 }
 {% endif %}
+{% if h.live_card %}
+
+// Called once per load, and again when the entry's seconds are over: fills the extension's entry on the Agent Card.
+bool exports_annex_extension_live_card_declare_live(exports_annex_extension_live_card_live_declaration_t *declaration,
+                                                    string *error) {
+{% if w.parameters %}
+  string params = copy("{\"greeting\":");
+  append_greeting(&params);
+  append(&params, "}");
+{% else %}
+  string params = copy("{\"greeting\":\"hello\"}");
+{% endif %}
+  *declaration = (exports_annex_extension_live_card_live_declaration_t){
+      .params = {.is_some = true, .val = params},
+      .seconds = 60,
+  };
+  return true;
+}
+{% endif %}
 {% if h.activation %}
 
 // Called once per request that names the URI: takes part, stays out or refuses the request.
@@ -251,6 +271,45 @@ bool exports_annex_extension_reply_before_agent(annex_extension_types_request_t 
   return true;
 }
 {% endif %}
+{% if h.steering %}
+
+// Called before each call of the model: lets it pass, changes it or fails the task. The second value is a remark for
+// the client, which is none here.
+bool exports_annex_extension_steering_before_model(
+    exports_annex_extension_steering_model_call_t *call,
+    exports_annex_extension_steering_tuple2_model_verdict_option_remark_t *result, string *error) {
+  exports_annex_extension_steering_model_call_free(call);
+  result->f0.tag = EXPORTS_ANNEX_EXTENSION_STEERING_MODEL_VERDICT_PASS;
+  result->f1.is_some = false;
+  return true;
+}
+
+// Called before each call of a tool: lets it pass, changes it, denies it or lets the task wait.
+bool exports_annex_extension_steering_before_tool(
+    exports_annex_extension_steering_tool_call_t *call,
+    exports_annex_extension_steering_tuple2_tool_verdict_option_remark_t *result, string *error) {
+  static const char FORBIDDEN[] = "forbidden";
+  bool is_forbidden = call->name.len == strlen(FORBIDDEN) && !memcmp(call->name.ptr, FORBIDDEN, call->name.len);
+  exports_annex_extension_steering_tool_call_free(call);
+  result->f0.tag = EXPORTS_ANNEX_EXTENSION_STEERING_TOOL_VERDICT_PASS;
+  if (is_forbidden) {
+    result->f0.tag = EXPORTS_ANNEX_EXTENSION_STEERING_TOOL_VERDICT_DENY;
+    result->f0.val.deny = copy("this tool is forbidden");
+  }
+  result->f1.is_some = false;
+  return true;
+}
+
+// Called for each result of a tool: leaves it or replaces it.
+bool exports_annex_extension_steering_after_tool(
+    exports_annex_extension_steering_tool_result_t *made,
+    exports_annex_extension_steering_tuple2_option_json_option_remark_t *result, string *error) {
+  exports_annex_extension_steering_tool_result_free(made);
+  result->f0.is_some = false;
+  result->f1.is_some = false;
+  return true;
+}
+{% endif %}
 {% if h.output %}
 
 // Called for each outgoing event of the kinds that the descriptor names: leaves, replaces, holds back or refuses its
@@ -333,6 +392,32 @@ bool exports_annex_extension_response_respond(exports_annex_extension_response_e
   *entry = (exports_annex_extension_response_tuple2_string_json_t){copy(KEY), value};
   patch->is_some = true;
   patch->val.metadata = (exports_annex_extension_response_list_tuple2_string_json_t){entry, 1};
+  return true;
+}
+{% endif %}
+{% if h.reads %}
+
+// Called once per read of a task, and once per page of a list: adds metadata that this reader alone is shown, or leaves
+// tasks out.
+bool exports_annex_extension_reads_show(annex_extension_types_request_t *request,
+                                        exports_annex_extension_reads_list_shown_task_t *tasks,
+                                        exports_annex_extension_reads_list_view_t *views, string *error) {
+  views->len = tasks->len;
+  views->ptr = tasks->len ? resize(NULL, tasks->len * sizeof *views->ptr) : NULL;
+  annex_extension_types_request_free(request);
+  exports_annex_extension_reads_list_shown_task_free(tasks);
+  for (size_t i = 0; i < views->len; i++) {
+{% if w.parameters %}
+    string value = {0};
+    append_greeting(&value);
+{% else %}
+    string value = copy("\"hello\"");
+{% endif %}
+    exports_annex_extension_reads_tuple2_string_json_t *entry = resize(NULL, sizeof *entry);
+    *entry = (exports_annex_extension_reads_tuple2_string_json_t){copy(KEY), value};
+    views->ptr[i].tag = EXPORTS_ANNEX_EXTENSION_READS_VIEW_ADD;
+    views->ptr[i].val.add = (exports_annex_extension_reads_list_tuple2_string_json_t){entry, 1};
+  }
   return true;
 }
 {% endif %}

@@ -1,8 +1,9 @@
 {% set counts = w.keyvalue or w.clock %}
 {% set greeting = "greeting()" if w.parameters else "GREETING" %}
+{% set greets = h.card or h.live_card or h.reads or h.response %}
 {% set capabilities = namespace(names=[]) %}
 {% for pair in [
-  ["atomics", h.response and w.keyvalue], ["config", (h.card or h.response) and w.parameters],
+  ["atomics", h.response and w.keyvalue], ["config", greets and w.parameters],
   ["keyvalue", h.response and w.keyvalue], ["logging", h.response and w.logging],
 ] if pair[1] %}
 {% set capabilities.names = capabilities.names + [pair[0]] %}
@@ -23,8 +24,9 @@ from collections.abc import Callable
 
 {% set ns = namespace(names=[], line="from wit_world.exports import ") %}
 {% for pair in [
-  ["activation", h.activation], ["card", h.card], ["client", h.client], ["descriptor", true], ["message", h.message],
-  ["method", h.method], ["output", h.output], ["reply", h.reply], ["response", h.response], ["transition", h.transition],
+  ["activation", h.activation], ["card", h.card], ["client", h.client], ["descriptor", true],
+  ["live_card", h.live_card], ["message", h.message], ["method", h.method], ["output", h.output], ["reads", h.reads],
+  ["reply", h.reply], ["response", h.response], ["steering", h.steering], ["transition", h.transition],
 ] if pair[1] %}
 {% set ns.names = ns.names + [pair[0]] %}
 {% endfor %}
@@ -46,7 +48,8 @@ from wit_world.imports import {{ capabilities.names | join(", ") }}
 {% set types = namespace(names=[]) %}
 {% for pair in [
   ["MetadataEntry", h.state], ["Rejection_Violations", h.message],
-  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.method], ["Violation", h.message],
+  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.method],
+  ["Violation", h.message],
 ] if pair[1] %}
 {% set types.names = types.names + [pair[0]] %}
 {% endfor %}
@@ -116,11 +119,11 @@ PARAMETER_SCHEMA = {
 }
 {% else %}
 PARAMETER_SCHEMA = {"type": "object", "additionalProperties": False}
-{% if h.card or h.response %}
+{% if greets %}
 GREETING = "hello"
 {% endif %}
 {% endif %}
-{% if w.parameters and (h.card or h.response) %}
+{% if w.parameters and greets %}
 
 
 def greeting() -> str:
@@ -151,6 +154,16 @@ class Card:
     def declare(self) -> card.Declaration:
         params = json.dumps({"greeting": {{ greeting }}})
         return card.Declaration(description=None, params=params)
+{% endif %}
+{% if h.live_card %}
+
+
+class LiveCard:
+    # Called once per load, and again when the entry's seconds are over: fills the
+    # extension's own entry on the Agent Card.
+    def declare_live(self) -> live_card.LiveDeclaration:
+        params = json.dumps({"greeting": {{ greeting }}})
+        return live_card.LiveDeclaration(description=None, params=params, seconds=60)
 {% endif %}
 {% if h.activation %}
 
@@ -211,6 +224,29 @@ class Reply:
             metadata=[],
         )
 {% endif %}
+{% if h.steering %}
+
+
+class Steering:
+    # Called before each call of the model or of a tool, and for each result of a tool:
+    # changes it or prevents it. The second value is a remark for the client, or None.
+    def before_model(
+        self, call: steering.ModelCall
+    ) -> tuple[steering.ModelVerdict, steering.Remark | None]:
+        return steering.ModelVerdict_Pass(), None
+
+    def before_tool(
+        self, call: steering.ToolCall
+    ) -> tuple[steering.ToolVerdict, steering.Remark | None]:
+        if call.name == "forbidden":
+            return steering.ToolVerdict_Deny("this tool is forbidden"), None
+        return steering.ToolVerdict_Pass(), None
+
+    def after_tool(
+        self, made: steering.ToolResult
+    ) -> tuple[str | None, steering.Remark | None]:
+        return None, None
+{% endif %}
 {% if h.output %}
 
 
@@ -261,6 +297,15 @@ class Response:
 {% else %}
         return response.Patch(metadata=[(KEY, json.dumps({{ greeting }}))])
 {% endif %}
+{% endif %}
+{% if h.reads %}
+
+
+class Reads:
+    # Called once per read of a task, and once per page of a list: adds metadata that this
+    # reader alone is shown, or leaves tasks out.
+    def show(self, request: Request, tasks: list[reads.ShownTask]) -> list[reads.View]:
+        return [reads.View_Add([(KEY, json.dumps({{ greeting }}))]) for _ in tasks]
 {% endif %}
 {% if h.method %}
 

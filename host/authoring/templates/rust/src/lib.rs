@@ -1,6 +1,7 @@
 {% set counts = w.keyvalue or w.clock %}
 {% set parameters = "Parameters" if w.parameters else "NoParameters" %}
 {% set greeting = "&parameters.greeting" if w.parameters else "GREETING" %}
+{% set greets = h.card or h.live_card or h.reads or h.response %}
 {% set ns = namespace(names=[], line="   ", first=true) %}
 {% for pair in [
   ["Activation", h.activation], ["Addition", h.client], ["Answer", h.method], ["Beginning", h.transition],
@@ -8,13 +9,15 @@
   ["Descriptor", true], ["Entry", h.transition], ["Event", h.response], ["EventKinds", h.output or h.response],
   ["Extension", true], ["ExtensionError", h.activation], ["Incoming", h.client],
   ["Json", h.message or h.state or h.reply or h.method or h.client],
-  ["Message", h.message], ["MetadataEntry", h.state], ["Method", h.method], ["MethodDeclaration", h.method],
+  ["LiveCard", h.live_card], ["LiveDeclaration", h.live_card], ["Message", h.message], ["MetadataEntry", h.state], ["Method", h.method], ["MethodDeclaration", h.method],
   ["NoParameters", not w.parameters], ["Outgoing", h.client], ["Output", h.output], ["Patch", h.response],
-  ["ReadyAnswer", h.reply], ["Rejection", h.message or h.state or h.method or h.client], ["Reply", h.reply],
-  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.method], ["Response", h.response],
-  ["Rewrite", h.message], ["Ruling", h.transition], ["State", h.state], ["StateChange", h.transition],
-  ["Transition", h.transition], ["Verdict", h.output], ["Violation", h.message], ["clock", h.response and w.clock],
-  ["json", h.card or h.response], ["keyvalue", h.response and w.keyvalue], ["log", h.response and w.logging],
+  ["Reads", h.reads], ["ReadyAnswer", h.reply], ["Rejection", h.message or h.state or h.method or h.client],
+  ["Remark", h.steering], ["Reply", h.reply],
+  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.method], ["Response", h.response],
+  ["Rewrite", h.message], ["Ruling", h.transition], ["ShownTask", h.reads], ["State", h.state],
+  ["StateChange", h.transition], ["Steering", h.steering], ["ToolCall", h.steering], ["ToolVerdict", h.steering],
+  ["Transition", h.transition], ["Verdict", h.output], ["View", h.reads], ["Violation", h.message], ["clock", h.response and w.clock],
+  ["json", greets], ["keyvalue", h.response and w.keyvalue], ["log", h.response and w.logging],
 ] if pair[1] %}
 {% set ns.names = ns.names + [pair[0]] %}
 {% endfor %}
@@ -54,7 +57,7 @@ const PARAMETER_SCHEMA: &str = r#"{
 }"#;
 {% else %}
 const PARAMETER_SCHEMA: &str = r#"{"type": "object", "additionalProperties": false}"#;
-{% if h.card or h.response %}
+{% if greets %}
 const GREETING: &str = "hello";
 {% endif %}
 {% endif %}
@@ -114,6 +117,17 @@ impl Card for {{ camel }}Extension {
             description: None,
             params: Some(params),
         })
+    }
+}
+{% endif %}
+{% if h.live_card %}
+
+/// Called once per load, and again when the entry's seconds are over: fills the extension's own entry
+/// on the Agent Card.
+impl LiveCard for {{ camel }}Extension {
+    fn declare_live({{ "parameters" if w.parameters else "_" }}: &{{ parameters }}) -> Result<LiveDeclaration, String> {
+        let params = format!(r#"{{ "{{" }}"greeting":{}}}"#, json::string({{ greeting }}));
+        Ok(LiveDeclaration::params(params, 60))
     }
 }
 {% endif %}
@@ -189,6 +203,23 @@ impl Reply for {{ camel }}Extension {
     }
 }
 {% endif %}
+{% if h.steering %}
+
+/// Called before each call of the model or of a tool, and for each result of a tool. The methods
+/// `before_model` and `after_tool` change nothing unless you write them.
+impl Steering for {{ camel }}Extension {
+    fn before_tool(
+        _: &{{ parameters }},
+        call: ToolCall,
+    ) -> Result<(ToolVerdict, Option<Remark>), String> {
+        let verdict = match call.name.as_str() {
+            "forbidden" => ToolVerdict::Deny("this tool is forbidden".to_owned()),
+            _ => ToolVerdict::Pass,
+        };
+        Ok((verdict, None))
+    }
+}
+{% endif %}
 {% if h.output %}
 
 /// Called for each outgoing event of the kinds that the descriptor names: leaves, replaces, holds back
@@ -223,6 +254,25 @@ impl Response for {{ camel }}Extension {
 {% else %}
         Ok(Some(Patch::entry(KEY, json::string({{ greeting }}))))
 {% endif %}
+    }
+}
+{% endif %}
+{% if h.reads %}
+
+/// Called once per read of a task, and once per page of a list: adds metadata that this reader alone is
+/// shown, or leaves tasks out.
+impl Reads for {{ camel }}Extension {
+{% if w.parameters %}
+    fn show(
+        parameters: &Parameters,
+        _: Request,
+        tasks: Vec<ShownTask>,
+    ) -> Result<Vec<View>, String> {
+{% else %}
+    fn show(_: &NoParameters, _: Request, tasks: Vec<ShownTask>) -> Result<Vec<View>, String> {
+{% endif %}
+        let view = View::entry(KEY, json::string({{ greeting }}));
+        Ok(vec![view; tasks.len()])
     }
 }
 {% endif %}
@@ -300,7 +350,7 @@ impl Client for {{ camel }}Extension {
 {% if w.task_metadata %}
 // task-metadata: `annex_sdk::task_metadata::set(KEY, "1")?`
 {% endif %}
-annex_sdk::export!({{ camel }}Extension{{ ": " if hooks }}{{ hooks | join(", ") }});
+annex_sdk::export!({{ camel }}Extension{{ ": " if hooks }}{{ hooks | join(", ") | replace("-", "_") }});
 {% if h.message %}
 
 #[cfg(test)]

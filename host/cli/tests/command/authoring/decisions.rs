@@ -1,4 +1,5 @@
-//! `annex test`: cases of extensions that see the caller, answer in the agent's place or revise what goes out.
+//! `annex test`: cases of extensions that see the caller, answer in the agent's place, revise what goes out, steer the
+//! agent's steps, add to reads, or change their entry on the card.
 
 use annex_components::TEST_STEERING;
 use anyhow::Result;
@@ -9,7 +10,11 @@ const GRANTS: &str = r#"
 [settings.grants]
 answer = true
 rewrite-answer = true
+agent-steps = { steer = true }
+reads = true
+live-card = {}
 task-metadata = true
+keyvalue = {}
 caller = { principal = true, claims = ["org"], headers = ["x-scope"] }
 "#;
 /// The extension in the message or artifact that it has made or revised.
@@ -18,11 +23,14 @@ const BY: &str = r#"extensions = ["https://annex.example/steering/v1"]"#;
 /// Asserts that a case has the outcome `expect`. `behaviour` is a parameter of the extension.
 #[track_caller]
 fn check(behaviour: &str, given: &str, expect: &str) -> Result<()> {
+    check_with(&format!("behaviour = {behaviour}"), given, expect)
+}
+
+/// Asserts that a case with these parameters has the outcome `expect`.
+#[track_caller]
+fn check_with(parameters: &str, given: &str, expect: &str) -> Result<()> {
     let project = Project::built(TEST_STEERING, GRANTS)?;
-    let case = format!(
-        "[given]\nparameters = {{ behaviour = {behaviour} }}\n{given}\n\n[expect]\n{}",
-        expect.replace("BY", BY)
-    );
+    let case = format!("[given]\nparameters = {{ {parameters} }}\n{given}\n\n[expect]\n{}", expect.replace("BY", BY));
     project.write("cases/a.toml", &case)?;
     let run = project.run(&["test"])?;
     assert_eq!((run.code, run.out.lines().last()), (Some(0), Some("1 passed, 0 failed")), "{}{}", run.out, run.err);
@@ -123,4 +131,141 @@ parts = [{ text = "Hello, world!" }, { text = "added" }]
 BY
 "#;
     check(r#"{ revise = "add" }"#, "hook = \"output\"\nanswer = [{ artifact = \"Hello, world!\" }]", expect)
+}
+
+#[test]
+fn the_steps_of_the_agent_are_shown_as_the_extension_leaves_them() -> Result<()> {
+    let given = r#"hook = "steering"
+model = { lent = ["default", "small"], instruction = ["Be short."] }
+calls = [{ tool = "sum", arguments = { a = 1 }, result = 3 }, { tool = "delete" }]"#;
+    let expect = r#"active = true
+
+[[expect.steps]]
+model = "small"
+
+[[expect.steps]]
+tool = "sum"
+result = { changed = true }
+
+[[expect.steps]]
+tool = "delete"
+denied = "delete was denied"
+"#;
+    let behaviour = r#"{ before-model = "lent-model", before-tool = "deny-tool delete", after-tool = "change" }"#;
+    check(behaviour, given, expect)?;
+    let instructed = r#"active = true
+
+[[expect.steps]]
+model = "default"
+instruction = ["Be short.", "Be kind."]
+
+[[expect.steps]]
+tool = "sum"
+arguments = { a = 2 }
+
+[[expect.steps]]
+tool = "delete"
+arguments = { a = 2 }
+"#;
+    check(r#"{ before-model = "change Be kind.", before-tool = 'change {"a":2}' }"#, given, instructed)?;
+    let remarked = r#"active = true
+
+[[expect.steps]]
+model = "default"
+remarks = [{ parts = [{ text = "a remark" }], metadata = { "steering/result" = true } }]
+"#;
+    check(r#"{ before-model = "own-key" }"#, "hook = \"steering\"", remarked)
+}
+
+#[test]
+fn a_call_that_waits_or_a_model_that_is_refused_keeps_the_agent_from_its_answer() -> Result<()> {
+    let waits = r#"active = true
+
+[[expect.steps]]
+model = "default"
+
+[[expect.steps]]
+tool = "sum"
+waits = { state = "input-required", text = "May sum be called?" }
+"#;
+    check(r#"{ before-tool = "wait" }"#, "calls = [{ tool = \"sum\" }]", waits)?;
+    let passes = r#"active = true
+
+[[expect.steps]]
+model = "default"
+
+[[expect.steps]]
+tool = "sum"
+
+[[expect.events]]
+artifact = "Hello, world!"
+
+[[expect.events]]
+state = "completed"
+"#;
+    check(r#"{ before-tool = "wait" }"#, "calls = [{ tool = \"sum\", has_waited = true }]", passes)?;
+    let refused = r#"active = true
+
+[[expect.steps]]
+model = "default"
+refused = "not today"
+
+[[expect.events]]
+state = "failed"
+message = "not today"
+"#;
+    check(r#"{ before-model = "refuse not today" }"#, "model = {}", refused)
+}
+
+#[test]
+fn tasks_are_shown_with_what_the_extension_adds_or_left_out() -> Result<()> {
+    let given = r#"hook = "reads"
+[[given.tasks]]
+id = "a"
+contextId = "c"
+status.state = "TASK_STATE_WORKING"
+metadata = { "steering/command" = "leave-out" }
+
+[[given.tasks]]
+id = "b"
+contextId = "c"
+status.state = "TASK_STATE_WORKING"
+metadata = { "steering/command" = "count" }"#;
+    let left_out = "info: reads: 1 of 2 tasks are left out; the reason for the first one: it was told to";
+    let expect = format!(
+        r#"active = true
+log = ["{left_out}"]
+
+[[expect.tasks]]
+id = "a"
+left_out = true
+
+[[expect.tasks]]
+id = "b"
+metadata = {{ "steering/result" = 2 }}
+"#
+    );
+    check_with("payload = false", given, &expect)?;
+    let seen = r#"active = true
+
+[[expect.tasks]]
+id = "b"
+metadata = { "steering/result" = "GetTask: b in c, TASK_STATE_COMPLETED, []" }
+"#;
+    let one = r#"hook = "reads"
+operation = "GetTask"
+tasks = [{ id = "b", contextId = "c", status = { state = "TASK_STATE_COMPLETED" } }]"#;
+    check_with("reads = \"seen\"", one, seen)
+}
+
+#[test]
+fn the_entry_on_the_card_holds_for_the_seconds_of_the_declaration() -> Result<()> {
+    let live = r#"live = { description = "Now open.", params = { open = true }, seconds = 30 }"#;
+    let expect = r#"
+[expect.card]
+description = "Now open."
+params = { open = true }
+seconds = 30
+"#;
+    check_with(live, "hook = \"live-card\"", expect)
 }

@@ -18,7 +18,8 @@ const LANGUAGES: [(&str, &str); 6] = [
     ("c", "src/extension.c"),
     ("go", "extension.go"),
 ];
-const HOOKS: &str = "card,activation,message,state,transition,reply,output,response,method,client";
+/// All hooks but `live-card`, which no project has beside `card`.
+const HOOKS: &str = "card,activation,message,state,transition,reply,steering,output,response,reads,method,client";
 const CAPABILITIES: &str = "parameters,keyvalue,clock,random,json-schema,session-state,task,tasks,task-resumption,\
                             agent-steps,caller,task-metadata,logging";
 
@@ -75,6 +76,7 @@ fn all_hooks_and_capabilities_can_be_chosen_together() -> Result<()> {
             "task-metadata",
             "answer",
             "rewrite-answer",
+            "reads",
         ] {
             assert!(grants.contains_key(grant), "{language} is not granted {grant}: {grants}");
         }
@@ -109,9 +111,10 @@ fn a_wrong_word_is_answered_with_the_right_ones_and_nothing_is_made() -> Result<
     check(2, &["Word", "--lang", "rust"], &["\"Word\"", "lower-case letter", "word-count"])?;
     check(2, &["../word", "--lang", "rust"], &["\"../word\"", "word-count"])?;
     check(2, &["word", "--lang", "java"], &["\"java\"", "rust, js, ts, python, c, go"])?;
-    let hooks = HOOKS.replace(',', ", ");
+    let hooks = HOOKS.replace(',', ", ").replace("card, ", "card, live-card, ");
     check(2, &["word", "--lang", "c", "--hooks", "respond"], &["\"respond\"", &hooks])?;
     check(2, &["word", "--lang", "c", "--with", "files"], &["\"files\"", "parameters, keyvalue", "http, json-schema"])?;
+    check(2, &["word", "--lang", "c", "--hooks", "card,live-card"], &["same entry", "choose one of them"])?;
     for script in ["js", "ts"] {
         check(
             2,

@@ -10,9 +10,10 @@ use super::generated::wasi::logging::logging;
 use crate::caller::{Presence, VisibleCaller};
 use crate::contract::{
     self, BeginRuling, BucketError, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision,
-    Description, Event, EventKind, Events, ExtensionError, KeyPage, Location, LogLevel, MethodDeclaration, MethodReply,
-    OutputChunk, OutputContent, OutputPlace, OutputVerdict, Rejection, Replacement, ReplyAnswer, Rewrite, StateChange,
-    Wait,
+    Description, Event, EventKind, Events, ExtensionError, KeyPage, LiveCardEntry, Location, LogLevel,
+    MethodDeclaration, MethodReply, ModelCall, ModelChange, ModelVerdict, OutputChunk, OutputContent, OutputPlace,
+    OutputVerdict, Rejection, RemarkDraft, Replacement, ReplyAnswer, Rewrite, ShownTask, StateChange, TaskVisibility,
+    ToolCall, ToolResult, ToolVerdict, Wait,
 };
 
 /// The forms of the request and the beginning that the hooks take. A turn converts them once, because all of its hooks
@@ -60,6 +61,13 @@ impl From<hooks::descriptor::ExtensionDescriptor> for Description {
 impl From<hooks::card::Declaration> for CardEntry {
     fn from(declared: hooks::card::Declaration) -> Self {
         Self { description: declared.description, params: declared.params }
+    }
+}
+
+impl From<hooks::live_card::LiveDeclaration> for LiveCardEntry {
+    fn from(declared: hooks::live_card::LiveDeclaration) -> Self {
+        let hooks::live_card::LiveDeclaration { description, params, seconds } = declared;
+        Self { entry: CardEntry { description, params }, seconds }
     }
 }
 
@@ -206,6 +214,64 @@ impl From<hooks::reply::ReadyAnswer> for ReplyAnswer {
     }
 }
 
+impl From<hooks::steering::Remark> for RemarkDraft {
+    fn from(remark: hooks::steering::Remark) -> Self {
+        Self { parts: remark.parts, metadata: remark.metadata }
+    }
+}
+
+impl From<ModelCall> for hooks::steering::ModelCall {
+    fn from(call: ModelCall) -> Self {
+        let ModelCall { round, model, lent, instruction, parameters, tools } = call;
+        Self { round, model, lent, instruction, parameters, tools }
+    }
+}
+
+impl From<hooks::steering::ModelVerdict> for ModelVerdict {
+    fn from(verdict: hooks::steering::ModelVerdict) -> Self {
+        match verdict {
+            hooks::steering::ModelVerdict::Pass => Self::Pass,
+            hooks::steering::ModelVerdict::Change(change) => {
+                let hooks::steering::ModelChange { model, instruction, parameters } = change;
+                Self::Change(ModelChange { model, instruction, parameters })
+            }
+            hooks::steering::ModelVerdict::Refuse(reason) => Self::Refuse(reason),
+        }
+    }
+}
+
+impl From<ToolCall> for hooks::steering::ToolCall {
+    fn from(call: ToolCall) -> Self {
+        let ToolCall { id, name, origin, arguments, has_waited } = call;
+        Self { id, name, origin, arguments, has_waited }
+    }
+}
+
+impl From<hooks::steering::Pause> for Wait {
+    fn from(pause: hooks::steering::Pause) -> Self {
+        let state = if pause.authorization { TaskState::AuthRequired } else { TaskState::InputRequired };
+        Self { state, text: pause.text, metadata: pause.metadata }
+    }
+}
+
+impl From<hooks::steering::ToolVerdict> for ToolVerdict {
+    fn from(verdict: hooks::steering::ToolVerdict) -> Self {
+        match verdict {
+            hooks::steering::ToolVerdict::Pass => Self::Pass,
+            hooks::steering::ToolVerdict::Change(arguments) => Self::Change(arguments),
+            hooks::steering::ToolVerdict::Deny(text) => Self::Deny(text),
+            hooks::steering::ToolVerdict::Wait(pause) => Self::Wait(pause.into()),
+        }
+    }
+}
+
+impl From<ToolResult> for hooks::steering::ToolResult {
+    fn from(made: ToolResult) -> Self {
+        let ToolResult { id, name, arguments, output, failed } = made;
+        Self { id, name, arguments, output, failed }
+    }
+}
+
 impl From<Event> for hooks::response::Event {
     fn from(event: Event) -> Self {
         let kind = match event.kind {
@@ -215,6 +281,23 @@ impl From<Event> for hooks::response::Event {
         };
         let Event { task_id, context_id, task_state, has_message, last_chunk, present, payload, .. } = event;
         Self { kind, task_id, context_id, task_state, has_message, last_chunk, present, payload }
+    }
+}
+
+impl From<ShownTask> for hooks::reads::ShownTask {
+    fn from(task: ShownTask) -> Self {
+        let ShownTask { id, context_id, state, metadata } = task;
+        Self { id, context_id, state, metadata }
+    }
+}
+
+impl From<hooks::reads::View> for TaskVisibility {
+    fn from(view: hooks::reads::View) -> Self {
+        match view {
+            hooks::reads::View::Unchanged => Self::Unchanged,
+            hooks::reads::View::Add(entries) => Self::Add(entries),
+            hooks::reads::View::LeaveOut(reason) => Self::LeaveOut(reason),
+        }
     }
 }
 

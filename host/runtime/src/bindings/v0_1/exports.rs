@@ -8,8 +8,9 @@ use super::generated::exports::annex::extension as hooks;
 use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description, Entries,
-    Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, OutputContent, OutputVerdict, Rejection,
-    ReplyAnswer, Rewrite, StateChange,
+    Event, ExtensionError, LiveCardEntry, MetadataEntry, MethodDeclaration, MethodReply, ModelCall, ModelVerdict,
+    OutputContent, OutputVerdict, Rejection, RemarkDraft, Remarked, ReplyAnswer, Rewrite, ShownTask, StateChange,
+    TaskVisibility, ToolCall, ToolResult, ToolVerdict,
 };
 use crate::hook::Hook;
 
@@ -21,13 +22,16 @@ type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 pub(crate) struct Exports {
     descriptor: hooks::descriptor::GuestIndices,
     card: Option<hooks::card::GuestIndices>,
+    live_card: Option<hooks::live_card::GuestIndices>,
     activation: Option<hooks::activation::GuestIndices>,
     message: Option<hooks::message::GuestIndices>,
     state: Option<hooks::state::GuestIndices>,
     transition: Option<hooks::transition::GuestIndices>,
     reply: Option<hooks::reply::GuestIndices>,
+    steering: Option<hooks::steering::GuestIndices>,
     output: Option<hooks::output::GuestIndices>,
     response: Option<hooks::response::GuestIndices>,
+    reads: Option<hooks::reads::GuestIndices>,
     method: Option<hooks::method::GuestIndices>,
     client: Option<hooks::client::GuestIndices>,
 }
@@ -40,13 +44,16 @@ impl Exports {
             // `Inspection` has refused components without a descriptor.
             descriptor: hooks::descriptor::GuestIndices::new(component)?,
             card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
+            live_card: has(Hook::LiveCard).then(|| hooks::live_card::GuestIndices::new(component)).transpose()?,
             activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,
             message: has(Hook::Message).then(|| hooks::message::GuestIndices::new(component)).transpose()?,
             state: has(Hook::State).then(|| hooks::state::GuestIndices::new(component)).transpose()?,
             transition: has(Hook::Transition).then(|| hooks::transition::GuestIndices::new(component)).transpose()?,
             reply: has(Hook::Reply).then(|| hooks::reply::GuestIndices::new(component)).transpose()?,
+            steering: has(Hook::Steering).then(|| hooks::steering::GuestIndices::new(component)).transpose()?,
             output: has(Hook::Output).then(|| hooks::output::GuestIndices::new(component)).transpose()?,
             response: has(Hook::Response).then(|| hooks::response::GuestIndices::new(component)).transpose()?,
+            reads: has(Hook::Reads).then(|| hooks::reads::GuestIndices::new(component)).transpose()?,
             method: has(Hook::Method).then(|| hooks::method::GuestIndices::new(component)).transpose()?,
             client: has(Hook::Client).then(|| hooks::client::GuestIndices::new(component)).transpose()?,
         })
@@ -72,13 +79,16 @@ impl Exports {
         check!(
             Descriptor: Some(&self.descriptor),
             Card: &self.card,
+            LiveCard: &self.live_card,
             Activation: &self.activation,
             Message: &self.message,
             State: &self.state,
             Transition: &self.transition,
             Reply: &self.reply,
+            Steering: &self.steering,
             Output: &self.output,
             Response: &self.response,
+            Reads: &self.reads,
             Method: &self.method,
             Client: &self.client,
         );
@@ -89,13 +99,16 @@ impl Exports {
         match hook {
             Hook::Descriptor => true,
             Hook::Card => self.card.is_some(),
+            Hook::LiveCard => self.live_card.is_some(),
             Hook::Activation => self.activation.is_some(),
             Hook::Message => self.message.is_some(),
             Hook::State => self.state.is_some(),
             Hook::Transition => self.transition.is_some(),
             Hook::Reply => self.reply.is_some(),
+            Hook::Steering => self.steering.is_some(),
             Hook::Output => self.output.is_some(),
             Hook::Response => self.response.is_some(),
+            Hook::Reads => self.reads.is_some(),
             Hook::Method => self.method.is_some(),
             Hook::Client => self.client.is_some(),
         }
@@ -117,6 +130,15 @@ impl Exports {
     ) -> CallResult<CardEntry, String> {
         let declared = found(self.card.as_ref())?.load(&mut *store, instance)?.call_declare(store).await?;
         Ok(declared.map(CardEntry::from))
+    }
+
+    pub(crate) async fn declare_live(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> CallResult<LiveCardEntry, String> {
+        let live_card = found(self.live_card.as_ref())?.load(&mut *store, instance)?;
+        Ok(live_card.call_declare_live(store).await?.map(LiveCardEntry::from))
     }
 
     pub(crate) async fn activate(
@@ -187,6 +209,39 @@ impl Exports {
         Ok(answered.map(|answer| answer.map(ReplyAnswer::from)))
     }
 
+    pub(crate) async fn before_model(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        call: ModelCall,
+    ) -> CallResult<Remarked<ModelVerdict>, String> {
+        let steering = found(self.steering.as_ref())?.load(&mut *store, instance)?;
+        let answered = steering.call_before_model(store, &call.into()).await?;
+        Ok(answered.map(|(verdict, remark)| (verdict.into(), remark.map(RemarkDraft::from))))
+    }
+
+    pub(crate) async fn before_tool(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        call: ToolCall,
+    ) -> CallResult<Remarked<ToolVerdict>, String> {
+        let steering = found(self.steering.as_ref())?.load(&mut *store, instance)?;
+        let answered = steering.call_before_tool(store, &call.into()).await?;
+        Ok(answered.map(|(verdict, remark)| (verdict.into(), remark.map(RemarkDraft::from))))
+    }
+
+    pub(crate) async fn after_tool(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        made: ToolResult,
+    ) -> CallResult<Remarked<Option<String>>, String> {
+        let steering = found(self.steering.as_ref())?.load(&mut *store, instance)?;
+        let answered = steering.call_after_tool(store, &made.into()).await?;
+        Ok(answered.map(|(output, remark)| (output, remark.map(RemarkDraft::from))))
+    }
+
     pub(crate) async fn revise(
         &self,
         store: &mut Store<HostState>,
@@ -206,6 +261,19 @@ impl Exports {
         let response = found(self.response.as_ref())?.load(&mut *store, instance)?;
         let responded = response.call_respond(store, &event.into()).await?;
         Ok(responded.map(|patch| patch.map(|patch| patch.metadata)))
+    }
+
+    pub(crate) async fn show(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+        tasks: Vec<ShownTask>,
+    ) -> CallResult<Vec<TaskVisibility>, String> {
+        let tasks: Vec<_> = tasks.into_iter().map(hooks::reads::ShownTask::from).collect();
+        let reads = found(self.reads.as_ref())?.load(&mut *store, instance)?;
+        let views = reads.call_show(store, request, &tasks).await?;
+        Ok(views.map(|views| views.into_iter().map(TaskVisibility::from).collect()))
     }
 
     pub(crate) async fn declare_methods(

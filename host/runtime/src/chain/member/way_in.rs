@@ -80,6 +80,16 @@ impl Member {
     }
 
     async fn activate(&mut self, seen: &SeenRequest) -> Result<bool, HookError> {
+        let is_active = self.decide_on(seen).await?;
+        if !is_active && self.extension.is_required() {
+            // Skipping a required extension would accept a request that the card declares impossible.
+            return Err(self.broke(Hook::Activation, "it stays inactive although it is required").into());
+        }
+        Ok(is_active)
+    }
+
+    /// True if the extension wants to be active for the request. The answer is true without the hook `activation`.
+    pub(super) async fn decide_on(&mut self, seen: &SeenRequest) -> Result<bool, HookError> {
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
         if !hooks.has(Hook::Activation) {
@@ -89,10 +99,6 @@ impl Member {
             self.call(Hook::Activation, async |store, component| hooks.activate(store, component, seen).await).await?;
         match decided {
             Ok(Decision::Active) => Ok(true),
-            // Skipping a required extension would accept a request that the card declares impossible.
-            Ok(Decision::Inactive) if extension.is_required() => {
-                Err(self.broke(Hook::Activation, "it stays inactive although it is required").into())
-            }
             Ok(Decision::Inactive) => Ok(false),
             Err(error) => Err(self.own_error(Hook::Activation, error)?.into()),
         }

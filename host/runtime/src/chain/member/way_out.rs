@@ -48,7 +48,9 @@ impl Member {
             .await?;
         match entry.map_err(|message| self.failed(Hook::Transition, &message))? {
             BeginRuling::Proceed => Ok(TransitionVerdict::Agrees),
-            BeginRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
+            BeginRuling::Interrupt(asked) => {
+                self.interruption(Hook::Transition, asked).map(TransitionVerdict::Interrupts)
+            }
             // The client sees the reason, so it becomes one line without secrets.
             BeginRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
@@ -99,18 +101,21 @@ impl Member {
             ChangeRuling::Interrupt(_) | ChangeRuling::Veto(_) if is_final => {
                 Err(self.broke(Hook::Transition, &format!("it objects to the change to {next}, which is final")))
             }
-            ChangeRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
+            ChangeRuling::Interrupt(asked) => {
+                self.interruption(Hook::Transition, asked).map(TransitionVerdict::Interrupts)
+            }
             ChangeRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
     }
 
-    fn interruption(&self, asked: Wait) -> Result<Interruption, Fault> {
+    /// Checks an extension's demand that the task has to wait.
+    pub(super) fn interruption(&self, hook: Hook, asked: Wait) -> Result<Interruption, Fault> {
         let checked = outgoing::checked_entries("status.message", &self.extension.descriptor, asked.metadata, None);
         Ok(Interruption {
             by: self.extension.uri().clone(),
             state: asked.state,
             text: self.extension.profile.without_secrets(&asked.text).into_owned(),
-            metadata: checked.map_err(|reason| self.broke(Hook::Transition, &reason))?.into_iter().collect(),
+            metadata: checked.map_err(|reason| self.broke(hook, &reason))?.into_iter().collect(),
         })
     }
 

@@ -48,7 +48,8 @@ impl HostState {
 }
 
 impl HostState {
-    /// Opens a bucket. Denied while a component is loaded, because its URI is not verified yet.
+    /// Opens a bucket. Denied while a component is loaded, because its URI is not verified yet. The hook `live-card` has a
+    /// view at load, which decides about the keys.
     pub(crate) fn open_bucket(&self, name: &str) -> Result<Resource<Bucket>, BucketError> {
         if self.turn.is_none() {
             return Err(BucketError::AccessDenied);

@@ -9,7 +9,9 @@ use wasmtime::Engine;
 
 use super::offers;
 use crate::config::RuntimeConfig;
-use crate::confinement::grants::{CallerGrant, GrantNeeded, Grants, HttpGrant, SessionStateGrant, StateScope};
+use crate::confinement::grants::{
+    CallerGrant, GrantNeeded, Grants, HttpGrant, LiveCardGrant, SessionStateGrant, StateScope,
+};
 use crate::confinement::limits::Limits;
 use crate::confinement::linker::linker;
 use crate::digest::Digest;
@@ -85,11 +87,14 @@ fn everything_granted() -> Grants {
         tasks: true,
         task_resumption: true,
         agent_steps: true,
+        steering: true,
         caller: Some(CallerGrant::default()),
         task_metadata: true,
         rewrite_message: true,
         rewrite_answer: true,
         answer: true,
+        reads: true,
+        live_card: Some(LiveCardGrant::default()),
     }
 }
 
@@ -105,11 +110,14 @@ fn without(grant: GrantNeeded) -> Grants {
         GrantNeeded::Tasks => grants.tasks = false,
         GrantNeeded::TaskResumption => grants.task_resumption = false,
         GrantNeeded::AgentSteps => grants.agent_steps = false,
+        GrantNeeded::Steering => grants.steering = false,
         GrantNeeded::Caller => grants.caller = None,
         GrantNeeded::TaskMetadata => grants.task_metadata = false,
         GrantNeeded::RewriteMessage => grants.rewrite_message = false,
         GrantNeeded::RewriteAnswer => grants.rewrite_answer = false,
         GrantNeeded::Answer => grants.answer = false,
+        GrantNeeded::Reads => grants.reads = false,
+        GrantNeeded::LiveCard => grants.live_card = None,
     }
     grants
 }

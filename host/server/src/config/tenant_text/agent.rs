@@ -1,5 +1,7 @@
 //! `[agent]` in the text of a tenant.
 
+use std::collections::BTreeMap;
+
 use annex_agent::{Adapter, EventScript, GenerativeConfig, McpConfig, ScriptConfig};
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping};
@@ -19,6 +21,7 @@ pub(super) struct TextAgent {
     output_key: Option<String>,
     artifact: Option<String>,
     model: Option<TextModel>,
+    models: Option<BTreeMap<String, TextModel>>,
     mcp: Option<Vec<TextMcp>>,
     max_tool_rounds: Option<u32>,
     on_lost_turn: Option<OnLostTurn>,
@@ -135,13 +138,18 @@ impl TextAgent {
             let servers = servers.into_iter().enumerate();
             servers.filter_map(|(number, server)| server.admit(&format!("agent.mcp[{number}]"), admission)).collect()
         });
+        let models = self.models.map(|models| {
+            let models = models.into_iter();
+            models.map(|(name, model)| (name.clone(), model.admit_lent(&name, admission))).collect()
+        });
         let table = AgentTable {
             kind: self.kind,
             name: self.name,
             instruction: self.instruction,
             output_key: self.output_key,
             artifact: self.artifact,
-            model: self.model.map(|model| model.admit(admission)),
+            model: self.model.map(|model| model.admit("agent.model", admission)),
+            models,
             mcp,
             max_tool_rounds: self.max_tool_rounds,
             on_lost_turn: self.on_lost_turn,
@@ -172,22 +180,34 @@ impl TextAgent {
 }
 
 impl TextModel {
-    fn admit(self, admission: &mut Admission<'_>) -> ModelConfig {
-        const KEY: &str = "agent.model.generative.endpoint";
+    /// Checks a model that is lent to extensions under `name`.
+    fn admit_lent(self, name: &str, admission: &mut Admission<'_>) -> ModelConfig {
+        let table = format!("agent.models.{name}");
+        if let Self::Scripted(_) = self {
+            // The memory for rules is shared by one script per tenant.
+            admission.refuse(table.as_str(), "is scripted; a tenant can have rules in agent.model alone");
+        }
+        self.admit(&table, admission)
+    }
+
+    /// Checks a model. `table` is the config key of its table.
+    fn admit(self, table: &str, admission: &mut Admission<'_>) -> ModelConfig {
+        let key = format!("{table}.generative.endpoint");
         let TextGenerative { model, adapter, endpoint, secret } = match self {
             Self::Scripted(script) => return ModelConfig::Scripted(script.for_one_of(admission.max_loaded())),
             Self::Generative(generative) => generative,
         };
         match &endpoint {
-            Some(endpoint) => admission.check_url(KEY, endpoint),
+            Some(endpoint) => admission.check_url(&key, endpoint),
             // Without an endpoint the provider's default would be called, a host that the operator may not have
             // allowed.
             None => admission.refuse(
-                KEY,
+                key,
                 "is missing; name the URL of the model's provider, whose host tenants.hosts of the config names",
             ),
         }
-        let api_key_env = secret.and_then(|secret| admission.variable("agent.model.generative.secret", &secret));
+        let secret_key = format!("{table}.generative.secret");
+        let api_key_env = secret.and_then(|secret| admission.variable(&secret_key, &secret));
         ModelConfig::Generative(GenerativeConfig { model, adapter, endpoint, api_key_env, screen: None })
     }
 }

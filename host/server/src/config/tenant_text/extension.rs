@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::{
-    ActivateConfig, CallerGrantConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
-    InstancesConfig, KeyValueGrantConfig, LimitsConfig, OnFailureConfig, ReadsConfig, SessionStateGrantConfig,
+    ActivateConfig, AgentStepsGrantConfig, CallerGrantConfig, ExtensionConfig, ExtensionPlace, GrantsConfig,
+    HttpGrantConfig, HttpRuleConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig, LiveCardGrantConfig,
+    OnFailureConfig, ReadsConfig, SessionStateGrantConfig,
 };
 use super::lent::Admission;
 
@@ -57,7 +58,7 @@ struct TextGrants {
     #[serde(rename = "task-resumption")]
     task_resumption: bool,
     #[serde(rename = "agent-steps")]
-    agent_steps: bool,
+    agent_steps: AgentStepsGrantConfig,
     /// What the extension sees of the caller. Claims and header fields must be lent in `[tenants]`.
     caller: Option<CallerGrantConfig>,
     #[serde(rename = "task-metadata")]
@@ -67,6 +68,10 @@ struct TextGrants {
     #[serde(rename = "rewrite-answer")]
     rewrite_answer: bool,
     answer: bool,
+    reads: bool,
+    /// How often the extension may change its entry on the card.
+    #[serde(rename = "live-card")]
+    live_card: Option<LiveCardGrantConfig>,
 }
 
 /// The key `http = { allow = […], … }` of a tenant's text. It cannot allow private addresses.
@@ -166,6 +171,8 @@ impl TextGrants {
             rewrite_message: self.rewrite_message,
             rewrite_answer: self.rewrite_answer,
             answer: self.answer,
+            reads: self.reads,
+            live_card: self.live_card,
         }
     }
 }

@@ -176,7 +176,7 @@ impl Installer {
         let number = editions.propose(&replica, &proposal).await?.ok_or(InstallError::Busy)?;
         self.obtain(agreement, (&replica, number), basis.consent).await?;
         let published = self.issuer.publish(installed, number, cards, Some(&self.publisher.current()));
-        let edition = Edition { number, config, sources, cards: written };
+        let edition = Edition { number, config, sources, cards: written, renewals: 0 };
         let changed = self.put(PreparedChange { versions, published }, action);
         agreement.serve(edition);
         // The lock is released before the wait: the task that follows other processes may need it to report this
@@ -283,7 +283,7 @@ impl Installer {
             return Ok(false);
         }
         let prepared = match agreement.take_tried(edition.number) {
-            Some(prepared) => prepared,
+            Some(prepared) => self.renewed_since(prepared, &edition),
             None => self.prepare_edition(agreement, &edition).await?,
         };
         let changed = self.put(prepared, Action::Loaded);

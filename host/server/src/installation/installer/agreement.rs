@@ -84,6 +84,16 @@ impl Agreement {
         self.lock().served.number
     }
 
+    /// How often the cards of the served edition were made again.
+    pub(crate) fn renewals(&self) -> u64 {
+        self.lock().served.renewals
+    }
+
+    /// Notes that the served edition has other cards. A tried proposal stays.
+    pub(super) fn renew(&self, edition: Edition) {
+        self.lock().served = edition;
+    }
+
     /// The reason why requests must be refused. `None` if requests may be served. This process serves requests only
     /// while its lease is valid. A change is complete only when all processes with a valid lease serve the new edition.
     pub(crate) fn bar(&self) -> Option<&'static str> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use annex_files::Purpose;
 use annex_leases::editions::Editions;
 use annex_protocol::Timestamp;
-use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
+use annex_runtime::{Digest, Extension, Hook, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
 use annex_telemetry::fault;
 use annex_tenants::ComponentStore;
 
@@ -17,7 +17,8 @@ use super::error::InstallError;
 use super::folder::{Folder, FolderEntry};
 use super::kept::KeptVersion;
 use super::version::{Origin, Version};
-use crate::config::{Config, ExtensionConfig};
+use crate::config::served::ServedConfig;
+use crate::config::{AgentConfig, Config, ExtensionConfig};
 use crate::locations::Locations;
 
 /// The occasion on which the sources are read. The effect of a broken source depends on the occasion.
@@ -96,6 +97,8 @@ pub(super) struct Loader {
     pub(super) editions: Option<Arc<Editions>>,
     /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
     pub(super) uploads: Option<Arc<dyn ComponentStore>>,
+    /// Why no extension can steer the agent. `None` if extensions can.
+    pub(super) unsteered: Option<&'static str>,
 }
 
 impl Loader {
@@ -296,8 +299,22 @@ impl Loader {
         };
         let extension =
             Arc::new(self.runtime.load_named(origin.name(), component, installation).await.map_err(refuse)?);
+        self.check_steering(&origin, &extension)?;
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
+    }
+
+    /// Checks that the agent of this process can be steered, if the extension steers it. A guard that never runs is
+    /// worse than a refusal.
+    fn check_steering(&self, origin: &Origin, extension: &Extension) -> Result<(), InstallError> {
+        match self.unsteered.filter(|_| extension.hooks().contains(&Hook::Steering)) {
+            Some(reason) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                let (origin, reason) = (origin.clone(), reason.to_owned());
+                Err(InstallError::Setting { origin, key: "grants.agent-steps", reason })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Reads the components of the config and returns their digests, in the order of the config.
@@ -376,7 +393,20 @@ impl Loader {
     ) -> Result<Arc<Extension>, InstallError> {
         let installation = self.installation(origin, settings)?;
         let loaded = self.runtime.aside().load_named(origin.name(), component, installation).await;
-        Ok(Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?))
+        let loaded = loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?;
+        self.check_steering(origin, &loaded)?;
+        Ok(Arc::new(loaded))
+    }
+}
+
+/// Why no extension can steer the agent of the config. `None` if extensions can, or if a program brings its own agent.
+pub(super) fn unsteered(config: &ServedConfig) -> Option<&'static str> {
+    match config.agent() {
+        Ok(AgentConfig::Upstream { .. }) => Some(
+            "the component steers the agent, but the agent is another server, and Annex does not call its model and \
+             tools; leave the extension out, or use an agent of kind \"template\"",
+        ),
+        Ok(AgentConfig::Template(_) | AgentConfig::Script { .. }) | Err(_) => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use annex_runtime::{Installed, Runtime};
 use annex_tenants::ComponentStore;
 
-use super::loader::{Loader, Occasion, Present};
+use super::loader::{self, Loader, Occasion, Present};
 use super::{InstallError, Installer};
 use crate::config::served::ServedConfig;
 use crate::locations::Locations;
@@ -33,6 +33,7 @@ impl Installer {
             // A trial shares no components with other processes: each loads the tenant itself.
             editions: None,
             uploads: Some(uploads),
+            unsteered: loader::unsteered(config),
         };
         let nothing = Present { versions: &[], overruled: &[] };
         Ok(loader.plan(&config.extensions, &nothing, Occasion::Start).await?.installed)

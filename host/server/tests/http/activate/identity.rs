@@ -25,6 +25,10 @@ fn steering(caller: &str, behaviour: &str) -> String {
         task-metadata = true
         rewrite-answer = true
         answer = true
+        agent-steps = {{ steer = true }}
+        reads = true
+        live-card = {{}}
+        keyvalue = {{}}
         [extension.parameters]
         behaviour = {behaviour}
         "#

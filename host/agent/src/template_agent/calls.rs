@@ -1,0 +1,220 @@
+//! The tool calls of a turn: lets the extensions decide about them, stores them, makes them, and makes the task wait for
+//! results of the client or for extensions.
+
+use std::collections::HashSet;
+
+use annex_conversation::{Event, StateDelta};
+use annex_protocol::{ExtensionUri, Message, Part, Parts, TaskState};
+
+use super::run::{AnswerStep, Run, status};
+use crate::call_part;
+use crate::conversation::Hold;
+use crate::executor::{AgentError, AgentEvent, Question};
+use crate::model::ToolCall;
+use crate::steering::{Pause, ToolDecision, ToolPlan};
+use crate::toolbox::{CallFate, DecidedCall, Outcome, Outcomes, Toolbox, is_object};
+
+/// The answer to a client whose message lacks the tool results for which its task waits.
+const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
+                        `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
+                        of the part.";
+
+/// The maximum number of times that the task waits before one call. The call is then denied.
+const MAX_WAITS: u32 = 16;
+/// The result of a call that nobody can decide about.
+const UNDECIDED: &str = "the call waited for an extension that is not active any more, so it was not made";
+
+/// The calls of one answer that are not over.
+pub(super) struct Called {
+    /// The calls whose results the client sends later.
+    pub(super) pending: Vec<Outcome>,
+    /// The wait of the task before further calls are made.
+    pub(super) pause: Option<CallPause>,
+}
+
+/// The wait of the task before a call is made.
+pub(super) struct CallPause {
+    call: ToolCall,
+    /// The number of waits before this call, with this one.
+    times: u32,
+    pause: Pause,
+}
+
+impl Run<'_> {
+    /// Stores the calls, runs the tools, and stores the results.
+    pub(super) async fn call_tools(&self, answered: AnswerStep) -> Result<Called, AgentError> {
+        let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
+        let mut decided = Vec::with_capacity(calls.len());
+        let mut pause = None;
+        for call in calls {
+            decided.push(self.decided(call, None, &mut pause).await?);
+        }
+        let mut parts = Vec::new();
+        if !answered.answer.text.is_empty() {
+            parts.extend(self.revised(answered.answer.text).await?);
+        }
+        parts.extend(decided.iter().map(|decided| self.stored(decided)));
+        // The calls are stored before they are made, so that a turn that breaks off leaves calls that are known to be
+        // broken off.
+        self.store(self.event(parts, answered.changes)).await?;
+        let pending = self.make(decided).await?;
+        Ok(Called { pending, pause })
+    }
+
+    /// Asks again about the calls before which the task has waited, and makes those that are allowed. Returns the next
+    /// wait, if the task must wait again.
+    pub(super) async fn call_held(&self, held: Vec<(ToolCall, Hold)>) -> Result<Option<CallPause>, AgentError> {
+        let mut decided = Vec::with_capacity(held.len());
+        let mut pause = None;
+        for (call, hold) in held {
+            decided.push(self.decided(call, Some(hold), &mut pause).await?);
+        }
+        let released: Vec<Part> = decided
+            .iter()
+            .filter(|decided| matches!(decided.fate, CallFate::Made))
+            .map(|decided| call_part::released(&decided.call))
+            .collect();
+        // Stored before the calls are made, and fenced. Whoever finds this event never makes the calls again, also if no
+        // result follows.
+        if !released.is_empty() {
+            self.store(self.event(released, StateDelta::new())).await?;
+        }
+        self.make(decided).await?;
+        Ok(pause)
+    }
+
+    /// Makes the calls that are allowed, and stores their results. Returns the calls whose results the client sends later.
+    async fn make(&self, decided: Vec<DecidedCall>) -> Result<Vec<Outcome>, AgentError> {
+        let calls: Vec<DecidedCall> =
+            decided.into_iter().filter(|decided| !matches!(decided.fate, CallFate::Held(_))).collect();
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let toolbox =
+            Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn, events: self.events };
+        let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
+        let parts: Parts =
+            results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
+        let artifacts = artifacts.into_iter().map(|(name, parts)| (name, parts.into())).collect();
+        // The results and their state changes are stored as one event, so that neither exists without the other.
+        self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
+        Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
+    }
+
+    /// The parts of a text that is stored early, as the extensions leave them.
+    async fn revised(&self, text: String) -> Result<Parts, AgentError> {
+        let parts = Parts::from(vec![Part::text(text)]);
+        if !self.turn.is_revised {
+            return Ok(parts);
+        }
+        self.events.ask(|answer| Question::Unsent { parts, answer }).await
+    }
+
+    /// Lets the extensions decide about a call. `hold` is the present wait before the call. The first wait becomes `pause`.
+    /// A further call that would have to wait is held and asked about in the next turn, because the client learns of one
+    /// wait at a time.
+    async fn decided(
+        &self,
+        mut call: ToolCall,
+        hold: Option<Hold>,
+        pause: &mut Option<CallPause>,
+    ) -> Result<DecidedCall, AgentError> {
+        // Arguments in another form are an error for the model.
+        if !self.turn.is_steered || !is_object(&call.arguments) {
+            let fate = hold.map_or(CallFate::Made, |_| CallFate::Denied(UNDECIDED.to_owned()));
+            return Ok(DecidedCall { call, fate });
+        }
+        let times = hold.as_ref().map_or(0, |hold| hold.times);
+        let plan = ToolPlan {
+            origin: self.agent.tools.get(&call.name).and_then(|tool| tool.server()).unwrap_or_default().to_owned(),
+            call: call.clone(),
+            held_by: hold.map(|hold| ExtensionUri::from(hold.by)),
+            has_waited: times > 0,
+        };
+        let fate = match self.events.ask(|answer| Question::Tool { plan, answer }).await? {
+            ToolDecision::Make(arguments) => {
+                call.arguments = arguments;
+                CallFate::Made
+            }
+            ToolDecision::Deny(text) => CallFate::Denied(text),
+            ToolDecision::Wait { .. } if times >= MAX_WAITS => CallFate::Denied(format!(
+                "the call has waited {MAX_WAITS} times, which is the most, so it was not made"
+            )),
+            ToolDecision::Wait { arguments, pause: asked } => {
+                call.arguments = arguments;
+                let by = asked.by.clone();
+                if pause.is_none() {
+                    *pause = Some(CallPause { call: call.clone(), times: times.saturating_add(1), pause: *asked });
+                }
+                CallFate::Held(by)
+            }
+        };
+        Ok(DecidedCall { call, fate })
+    }
+
+    /// The part for a call in the session.
+    fn stored(&self, DecidedCall { call, fate }: &DecidedCall) -> Part {
+        match fate {
+            CallFate::Held(by) => call_part::held(call, by.as_str()),
+            CallFate::Denied(_) => call_part::call(call, false),
+            CallFate::Made => {
+                let is_long_running = self.agent.tools.get(&call.name).is_some_and(|tool| tool.is_long_running());
+                call_part::call(call, is_long_running)
+            }
+        }
+    }
+
+    /// Makes the task wait before a call is made. `pending` are calls whose results the client sends later.
+    pub(super) async fn pause(&self, pause: CallPause, pending: &[Outcome]) -> Result<(), AgentError> {
+        let CallPause { call, times, pause } = pause;
+        // Stored together with the state of the task. If the client does not learn of the wait, the extension is asked
+        // as if the call had not waited.
+        self.store_last(self.event(vec![call_part::waited(&call, pause.by.as_str(), times)], StateDelta::new()))
+            .await?;
+        let parts = pending
+            .iter()
+            .flat_map(|outcome| [call_part::call(&outcome.call, true), call_part::response(&outcome.result, true)]);
+        self.events.send(AgentEvent::Waits { pause: Box::new(pause), parts: parts.collect() }).await
+    }
+
+    /// Gives the calls ids that are unique in the conversation. Some providers number the calls per answer or omit the
+    /// ids.
+    async fn with_ids_of_their_own(&self, mut calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, AgentError> {
+        let conversation = self.conversation().await?;
+        let mut taken: HashSet<String> = conversation.call_ids().into_iter().map(str::to_owned).collect();
+        for call in &mut calls {
+            if call.id.is_empty() || taken.contains(&call.id) {
+                call.id = format!("call-{}", uuid::Uuid::now_v7());
+            }
+            taken.insert(call.id.clone());
+        }
+        Ok(calls)
+    }
+
+    /// Makes the task wait for results from the client.
+    pub(super) async fn wait(&self, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
+        let mut parts = Vec::new();
+        if !text.is_empty() {
+            parts.push(Part::text(text));
+        }
+        for outcome in pending {
+            parts.push(call_part::call(&outcome.call, true));
+            parts.push(call_part::response(&outcome.result, true));
+        }
+        self.require(parts).await
+    }
+
+    /// Asks the client for the results once more, because the client's message does not contain them.
+    pub(super) async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
+        self.store_last(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
+        let calls = waiting.iter().map(|call| call_part::call(call, true));
+        self.require(std::iter::once(Part::text(REMINDER)).chain(calls).collect()).await
+    }
+
+    async fn require(&self, parts: Vec<Part>) -> Result<(), AgentError> {
+        let context = self.turn.context_id.clone();
+        let task = self.turn.task_id.clone();
+        let message = Message::agent(context, Some(task), parts);
+        self.events.send(status(TaskState::InputRequired, Some(message))).await
+    }
+}

@@ -1,0 +1,163 @@
+//! The hook `steering`: extensions that steer the calls of the model and of tools.
+
+use annex_test_support::{Reply, TestConfig, TestServer};
+use serde_json::{Value, json};
+
+use crate::output::{STEERING, session, state, steering, steering_as, words};
+use crate::push::receiver;
+use crate::tools;
+use crate::upstream::mirror;
+
+/// An agent with tools, and an extension that executes these commands by function, given as TOML.
+async fn serve(behaviour: &str) -> TestServer {
+    tools::config("", &steering(behaviour)).start().await.expect("the server starts")
+}
+
+async fn say(server: &TestServer, text: &str) -> Reply {
+    server.say(text).context("c").send().await.expect("a reply")
+}
+
+/// An agent whose answer is its instruction.
+async fn model(behaviour: &str, more: &str) -> TestServer {
+    let config = TestConfig::template("I").with(&steering(behaviour)).with(more);
+    config.start().await.expect("the server starts")
+}
+
+#[tokio::test]
+async fn a_denied_call_is_not_made_and_the_model_gets_the_text() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let touched = folder.path().join("touched");
+    let server = serve(r#"before-tool = "deny ask a person""#).await;
+    let reply = say(&server, &format!("sleep 0 {}", touched.display())).await;
+    assert_eq!(reply.answer(), r#"{"error":"ask a person"} with  "#, "{}", reply.text);
+    assert!(!touched.exists());
+    let server = serve(r#"before-tool = "ok""#).await;
+    say(&server, &format!("sleep 0 {}", touched.display())).await;
+    assert!(touched.exists());
+}
+
+#[tokio::test]
+async fn changed_arguments_are_those_that_are_made_shown_and_stored() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = tools::config("", &steering(r#"before-tool = 'change {"a": 1, "b": 5}'"#));
+    let server = config.set("tasks.data_dir", folder.path().join("data")).start().await.expect("the server starts");
+    assert_eq!(say(&server, "sum 2 2").await.answer(), r#"{"total":6} with  "#);
+    let events = session(folder.path(), "test_agent").await;
+    let parts: Vec<_> = events.iter().flat_map(|event| event.parts.iter()).collect();
+    let stored = serde_json::to_string(&parts).expect("JSON");
+    assert!(stored.contains(r#"{"a": 1, "b": 5}"#) && !stored.contains(r#"{"a": 2"#), "{stored}");
+    let config = tools::config(r#"long_running = ["book"]"#, &steering(r#"before-tool = 'change {"what": "train"}'"#));
+    let server = config.start().await.expect("the server starts");
+    let waiting = say(&server, "book flight").await;
+    let parts = &waiting.task()["status"]["message"]["parts"];
+    assert_eq!(parts[0]["data"]["args"], json!({"what": "train"}), "{}", waiting.text);
+}
+
+#[tokio::test]
+async fn a_result_is_changed_before_the_model_sees_it() {
+    let server = serve(r#"after-tool = 'change {"total":7}'"#).await;
+    assert_eq!(say(&server, "sum 1 1").await.answer(), r#"{"total":7} with  "#);
+}
+
+#[tokio::test]
+async fn the_hooks_see_the_call_and_the_server_of_the_tool() {
+    let server = serve(r#"before-model = "seen", before-tool = "seen", after-tool = "seen""#).await;
+    let events = remarks(&server, "sum 1 2").await;
+    let [first, tool, result, second] = events.as_slice() else { unreachable!("{events:?}") };
+    assert!(first.contains("round: 0") && first.contains("\"default\"") && first.contains("\"sum\""), "{first}");
+    assert!(tool.contains("origin: \"test\"") && tool.contains("has_waited: false"), "{tool}");
+    assert!(result.contains("total") && result.contains("failed: false"), "{result}");
+    assert!(second.contains("round: 1"), "{second}");
+}
+
+/// The texts of the working statuses that a stream has.
+async fn remarks(server: &TestServer, text: &str) -> Vec<String> {
+    let stream = server.say(text).context("c").streaming().open().await.expect("a stream");
+    let events = stream.rest().await.expect("events");
+    let remark = |event: &Value| {
+        let status = &event["result"]["statusUpdate"]["status"];
+        let text = status["message"]["parts"][0]["text"].as_str()?;
+        (status["state"] == "TASK_STATE_WORKING").then(|| text.to_owned())
+    };
+    events.iter().filter_map(remark).collect()
+}
+
+#[tokio::test]
+async fn a_remark_is_a_status_that_readers_and_pushes_get() {
+    let config = tools::config("", &steering(r#"before-tool = "own-key""#));
+    let server = config.with("[push]\nallow = [\"127.0.0.0/8\"]").start().await.expect("the server starts");
+    assert_eq!(remarks(&server, "sum 1 2").await, ["a remark"]);
+    let (url, mut received) = receiver().await;
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "sum 1 2"}]});
+    let params = json!({"message": message, "configuration": {"taskPushNotificationConfig": {"url": url}}});
+    let sent = server.call("SendMessage", params.to_string()).send().await.expect("a reply");
+    assert_eq!(sent.answer(), r#"{"total":3} with  "#, "{}", sent.text);
+    loop {
+        let (_, event) = received.recv().await.expect("an event");
+        let message = &event["statusUpdate"]["status"]["message"];
+        if message["parts"][0]["text"] == "a remark" {
+            assert_eq!(message["extensions"], json!([STEERING]));
+            assert_eq!(message["metadata"]["steering/result"], true);
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_instruction_is_changed_and_a_call_of_the_model_refused() {
+    assert_eq!(say(&model(r#"before-model = "change Be kind.""#, "").await, "prompt").await.answer(), "I\n\nBe kind.");
+    assert_eq!(say(&model(r#"before-model = "replace You""#, "").await, "prompt").await.answer(), "You");
+    let refused = say(&model(r#"before-model = "refuse not today""#, "").await, "prompt").await;
+    assert_eq!((state(refused.task()), words(refused.task())), ("TASK_STATE_FAILED", "not today"));
+}
+
+#[tokio::test]
+async fn only_lent_models_can_be_chosen() {
+    let lent = "[agent.models.small.scripted]\nfallback = \"I am small.\"";
+    let choosing = |command: &str| format!("before-model = \"{command}\"");
+    assert_eq!(say(&model(&choosing("model small"), lent).await, "anything").await.answer(), "I am small.");
+    assert_eq!(say(&model(&choosing("lent-model"), lent).await, "anything").await.answer(), "I am small.");
+    for (command, lent) in [("unlent-model", lent), ("model small", ""), ("model scripted", lent)] {
+        let reply = say(&model(&choosing(command), lent).await, "prompt").await;
+        assert_eq!(state(reply.task()), "TASK_STATE_FAILED", "{command}: {}", reply.text);
+    }
+    for (name, expected) in [("default", "choose another"), ("\"a b\"", "letters, digits")] {
+        let config = TestConfig::template("I").with(&format!("[agent.models.{name}.scripted]\nfallback = \"f\""));
+        let error = config.start().await.err().expect("the server does not start");
+        assert!(format!("{error:#}").contains(expected), "{error:#}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_behind_the_server_refuses_the_hook_at_load() {
+    let upstream = mirror("").await;
+    let error = TestConfig::upstream(upstream.url()).with(&steering("")).start().await.err().expect("a refusal");
+    let error = format!("{error:#}");
+    assert!(error.contains("grants.agent-steps") && error.contains("the agent is another server"), "{error}");
+}
+
+#[tokio::test]
+async fn each_way_to_be_wrong_fails_the_task_of_its_own_request() {
+    for (function, command) in [
+        ("before-model", "trap"),
+        ("before-model", "unlent-model"),
+        ("before-model", "bad-parameters"),
+        ("before-model", "huge-instruction 100000"),
+        ("before-model", "foreign-key"),
+        ("before-tool", "loop"),
+        ("before-tool", "not-an-object"),
+        ("before-tool", "remark-flood"),
+        ("before-tool", "big-result 2000000"),
+        ("after-tool", "bad-json"),
+        ("after-tool", "error"),
+    ] {
+        let behaviour = format!("{function} = \"{command}\"");
+        let server = serve(&behaviour).await;
+        let reply = say(&server, "sum 1 2").await;
+        assert_eq!(state(reply.task()), "TASK_STATE_FAILED", "{command}: {}", reply.text);
+        assert!(words(reply.task()).contains("error id"), "{command}: {}", reply.text);
+        let skipped = tools::config("", &steering_as(STEERING, &behaviour, "on_failure = \"skip\""));
+        let server = skipped.start().await.expect("the server starts");
+        assert_eq!(say(&server, "sum 1 2").await.answer(), r#"{"total":3} with  "#, "{command}");
+    }
+}
