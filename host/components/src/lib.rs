@@ -33,6 +33,8 @@ pub const IN_TASK_AUTHORIZATION: &str = concat!(env!("OUT_DIR"), "/in-task-autho
 pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.wasm");
 /// The path of the component that checks the mandates of agent payments.
 pub const AP2: &str = concat!(env!("OUT_DIR"), "/ap2.wasm");
+/// The path of the component that lets tasks wait for a payment by x402.
+pub const X402: &str = concat!(env!("OUT_DIR"), "/x402.wasm");
 /// The path of the component that misbehaves on command. `guest/test-extension/README.md` lists the commands.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
 /// The path of the component that steers turns on command, by hooks that need grants. `guest/test-steering/README.md`
@@ -66,6 +68,7 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("in-task-authorization", IN_TASK_AUTHORIZATION),
         ("session-sharing", SESSION_SHARING),
         ("ap2", AP2),
+        ("x402", X402),
     ];
     shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()
 }

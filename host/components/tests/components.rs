@@ -106,6 +106,28 @@ fn agent_payments_keep_keys_and_reach_nobody() -> Result<()> {
 }
 
 #[test]
+fn payments_by_x402_keep_keys_and_ask_a_server() -> Result<()> {
+    check(
+        annex_components::X402,
+        &[
+            TASK_METADATA,
+            TYPES,
+            CLOCK,
+            CONFIG,
+            "wasi:http/outgoing-handler@0.2.12",
+            "wasi:http/types@0.2.12",
+            "wasi:io/error@0.2.12",
+            "wasi:io/poll@0.2.12",
+            "wasi:io/streams@0.2.12",
+            COUNTERS,
+            KEYS,
+            LOGGING,
+        ],
+        &["descriptor", "message", "output", "response", "transition"],
+    )
+}
+
+#[test]
 fn the_test_extension_exports_each_hook_that_needs_no_grant_and_imports_nothing_that_needs_one() -> Result<()> {
     check(
         annex_components::TEST_EXTENSION,

@@ -17,6 +17,7 @@ mod stamps;
 mod strict;
 mod table;
 mod traces;
+mod x402;
 
 /// The examples' folder.
 pub(crate) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/catalogue");

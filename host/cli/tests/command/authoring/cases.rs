@@ -293,6 +293,26 @@ fn cases_of(project: &Path) -> Result<BTreeMap<OsString, String>> {
     cases.collect()
 }
 
+/// Runs all cases of a project in Rust with its component, which is built already.
+fn check_cases(component: &str, folder: &Path) -> Result<()> {
+    let manifest = fs::read_to_string(folder.join("annex-extension.toml"))?;
+    let settings = manifest.find("[settings.grants]").context("no settings")?;
+    let project = Project::built(component, manifest.get(settings..).unwrap_or_default())?;
+    let cases = cases_of(folder)?;
+    for (case, text) in &cases {
+        project.write(&format!("cases/{}", case.display()), text)?;
+    }
+    let run = project.run(&["test"])?;
+    let passed = format!("{} passed, 0 failed\n", cases.len());
+    ensure!(run.out.ends_with(&passed) && !cases.is_empty(), "{}: {}{}", folder.display(), run.out, run.err);
+    Ok(())
+}
+
+#[test]
+fn the_cases_of_payments_by_x402_hold() -> Result<()> {
+    check_cases(annex_components::X402, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/x402"))
+}
+
 /// `.ci/run` does not build the projects in Python, whose cases are the same.
 #[test]
 fn the_examples_for_authors_pass_their_cases_and_have_less_than_40_lines() -> Result<()> {
@@ -302,17 +322,9 @@ fn the_examples_for_authors_pass_their_cases_and_have_less_than_40_lines() -> Re
             let lines = fs::read_to_string(folder.join(source))?.lines().count();
             assert!(lines < 40, "{name}/{source} has {lines} lines");
         }
-        let manifest = fs::read_to_string(folder.join("rust/annex-extension.toml"))?;
-        let settings = manifest.find("[settings.grants]").context("no settings")?;
-        let project = Project::built(component, manifest.get(settings..).unwrap_or_default())?;
-        let cases = cases_of(&folder.join("rust"))?;
-        assert_eq!(cases, cases_of(&folder.join("python"))?, "{name}");
-        for (case, text) in &cases {
-            project.write(&format!("cases/{}", case.display()), text)?;
-        }
-        let run = project.run(&["test"])?;
-        let passed = format!("{} passed, 0 failed\n", cases.len());
-        assert!(run.out.ends_with(&passed) && !cases.is_empty(), "{name}: {}{}", run.out, run.err);
+        let rust = folder.join("rust");
+        assert_eq!(cases_of(&rust)?, cases_of(&folder.join("python"))?, "{name}");
+        check_cases(component, &rust)?;
     }
     Ok(())
 }

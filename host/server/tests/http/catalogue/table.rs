@@ -34,8 +34,11 @@ async fn row(runtime: &Runtime, (name, component): (&str, &Path), extension: &Ex
         Access::Free | Access::Unknown => None,
     });
     // What no import shows is what the example grants.
-    let named =
-        [("rewrite-message", extension.grants().rewrite_message), ("secrets", !extension.grants().secrets.is_empty())];
+    let named = [
+        ("rewrite-answer", extension.grants().rewrite_answer),
+        ("rewrite-message", extension.grants().rewrite_message),
+        ("secrets", !extension.grants().secrets.is_empty()),
+    ];
     let named = named.into_iter().filter(|(_, is_granted)| *is_granted).map(|(grant, _)| format!("`{grant}`"));
     let grants: BTreeSet<String> = needed.chain(named).collect();
     let time = time.map_or_else(|| "–".to_owned(), |time| format!("{time:.0}"));
