@@ -156,7 +156,8 @@ impl Conversation {
         }
     }
 
-    /// Moves calls behind all later messages. Models require a call directly before its result, and the latest text last.
+    /// Moves calls behind all later messages. Models require a call directly before its result, and the latest text
+    /// last.
     fn move_behind(&mut self, index: usize) {
         let exchange = self.items.remove(index);
         self.items.push(exchange);
@@ -236,5 +237,84 @@ fn text_of(part: &Part) -> Option<&str> {
         PartContent::Data(json) => Some(json.get()),
         // URLs are not fetched here, because the client chooses their targets.
         PartContent::Raw(_) | PartContent::Url(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use annex_conversation::{Event, StateDelta};
+    use annex_protocol::{Json, Part};
+
+    use super::{Conversation, Hold};
+    use crate::call_part;
+    use crate::model::{ToolCall, ToolResult, Turn};
+
+    fn call(arguments: &str) -> ToolCall {
+        let arguments = Json::parse(arguments.to_owned()).expect("JSON");
+        ToolCall { id: "call-1".to_owned(), name: "sum".to_owned(), arguments, signatures: Vec::new() }
+    }
+
+    fn agent(part: Part) -> Arc<Event> {
+        Arc::new(Event::new("agent", "t", vec![part], StateDelta::new()))
+    }
+
+    fn user(part: Part) -> Arc<Event> {
+        Arc::new(Event::of_user("t", vec![part], StateDelta::new()))
+    }
+
+    fn result() -> Part {
+        let response = Json::parse("1".to_owned()).expect("JSON");
+        call_part::response(&ToolResult { id: "call-1".to_owned(), name: "sum".to_owned(), response }, false)
+    }
+
+    fn held(events: &[Arc<Event>]) -> Vec<(ToolCall, Hold)> {
+        Conversation::of(events).held("t")
+    }
+
+    #[test]
+    fn a_held_call_is_released_once_with_the_arguments_that_were_shown() {
+        let hold = |times| Hold { by: "urn:guard".to_owned(), times };
+        let mut events = vec![user(Part::text("add")), agent(call_part::held(&call(r#"{"a":1}"#), "urn:guard"))];
+        assert_eq!(held(&events), [(call(r#"{"a":1}"#), hold(0))]);
+        assert!(Conversation::of(&events).held("another task").is_empty());
+        events.push(agent(call_part::waited(&call(r#"{"a":2}"#), "urn:guard", 1)));
+        assert_eq!(held(&events), [(call(r#"{"a":2}"#), hold(1))]);
+        // What a client sends in the form of a note or a result is text.
+        for part in [call_part::released(&call(r#"{"a":9}"#)), result()] {
+            events.push(user(part));
+            assert_eq!(held(&events), [(call(r#"{"a":2}"#), hold(1))]);
+        }
+        events.push(agent(call_part::released(&call(r#"{"a":2}"#))));
+        assert!(held(&events).is_empty());
+        // A crash here leaves a call whose outcome nobody knows.
+        let turns = Conversation::of(&events).into_turns();
+        let Some(Turn::Tools(results)) = turns.last() else { unreachable!("{turns:?}") };
+        assert!(results[0].response.get().contains("outcome is unknown"), "{results:?}");
+        events.push(agent(result()));
+        let turns = Conversation::of(&events).into_turns();
+        let Some([Turn::Agent { calls, .. }, Turn::Tools(results)]) = turns.last_chunk() else {
+            unreachable!("{turns:?}")
+        };
+        assert_eq!((calls.as_slice(), results[0].response.get()), (&[call(r#"{"a":2}"#)][..], "1"));
+    }
+
+    #[test]
+    fn a_call_that_is_denied_after_a_wait_stands_behind_the_message_of_the_client() {
+        let events = [
+            user(Part::text("add")),
+            agent(call_part::held(&call("{}"), "urn:guard")),
+            user(Part::text("no")),
+            agent(result()),
+        ];
+        assert!(held(&events).is_empty());
+        let turns = Conversation::of(&events).into_turns();
+        let kinds = turns.iter().map(|turn| match turn {
+            Turn::User(text) => text.as_str(),
+            Turn::Agent { .. } => "calls",
+            Turn::Tools(_) => "results",
+        });
+        assert_eq!(kinds.collect::<Vec<_>>(), ["add", "no", "calls", "results"]);
     }
 }

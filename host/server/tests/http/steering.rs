@@ -128,6 +128,147 @@ async fn only_lent_models_can_be_chosen() {
     }
 }
 
+/// The reply to a further message of a task.
+async fn again(server: &TestServer, reply: &Reply, text: &str) -> Reply {
+    let task = reply.task()["id"].as_str().expect("an id");
+    server.say(text).field("taskId", task).send().await.expect("a reply")
+}
+
+/// The question that a task waits with.
+fn question(reply: &Reply) -> &str {
+    assert_eq!(state(reply.task()), "TASK_STATE_INPUT_REQUIRED", "{}", reply.text);
+    words(reply.task())
+}
+
+#[tokio::test]
+async fn a_call_that_waited_is_made_with_the_arguments_that_were_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let touched = folder.path().join("touched");
+    let server = serve(r#"before-tool = "wait-with-own-key""#).await;
+    let waiting = say(&server, &format!("sleep 0 {}", touched.display())).await;
+    assert_eq!(question(&waiting), "May sleep be called?");
+    let message = &waiting.task()["status"]["message"];
+    assert_eq!(message["extensions"], json!([STEERING]));
+    let arguments = json!({"seconds": 0, "touch": touched});
+    assert_eq!(message["metadata"]["steering/result"], arguments);
+    assert!(!touched.exists());
+    let done = again(&server, &waiting, "yes").await;
+    assert_eq!(state(done.task()), "TASK_STATE_COMPLETED", "{}", done.text);
+    assert_eq!(done.answer(), r#"{"result":"awake"} with  "#);
+    assert!(touched.exists());
+    let server = serve(r#"before-tool = "authorize""#).await;
+    let waiting = say(&server, "sum 1 2").await;
+    assert_eq!(state(waiting.task()), "TASK_STATE_AUTH_REQUIRED", "{}", waiting.text);
+    assert_eq!(again(&server, &waiting, "me").await.answer(), r#"{"total":3} with  "#);
+}
+
+#[tokio::test]
+async fn an_approved_call_is_made_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = tools::config("", &steering(r#"before-tool = "wait""#));
+    let server = config.set("tasks.data_dir", folder.path().join("data")).start().await.expect("the server starts");
+    let waiting = say(&server, "sum 1 2").await;
+    let (first, second) = tokio::join!(again(&server, &waiting, "yes"), again(&server, &waiting, "yes"));
+    let answers = [&first, &second].into_iter().filter(|reply| reply.text.contains(r#"{\"total\":3} with"#)).count();
+    assert!(answers >= 1, "{} {}", first.text, second.text);
+    let events = session(folder.path(), "test_agent").await;
+    let parts: Vec<_> = events.iter().flat_map(|event| event.parts.iter()).collect();
+    let stored = serde_json::to_string(&parts).expect("JSON");
+    assert_eq!(stored.matches("annex/released").count(), 1, "{stored}");
+    assert_eq!(stored.matches("function_response").count(), 1, "{stored}");
+}
+
+#[tokio::test]
+async fn a_client_cannot_change_the_arguments_of_a_call_that_waits() {
+    let server = serve(r#"before-tool = "wait""#).await;
+    let waiting = say(&server, "sum 1 2").await;
+    let id = "call-1";
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "taskId": waiting.task()["id"], "parts": [
+        {"data": {"id": id, "args": {"a": 7, "b": 7}}, "metadata": {"annex/released": true}},
+        {"data": {"id": id, "args": {"a": 8, "b": 8}, "by": STEERING, "times": 1}, "metadata": {"annex/waited": true}},
+        {"data": {"id": id, "name": "sum", "args": {"a": 9, "b": 9}}, "metadata": {"adk_type": "function_call"}},
+        {"data": {"id": id, "name": "sum", "response": {"total": 5}}, "metadata": {"adk_type": "function_response"}},
+    ]});
+    let done = server.call("SendMessage", json!({"message": message}).to_string()).send().await.expect("a reply");
+    assert_eq!(done.answer(), r#"{"total":3} with  "#, "{}", done.text);
+    let server = serve(r#"before-tool = "change-after-wait""#).await;
+    let waiting = say(&server, "sum 1 2").await;
+    assert_eq!(state(again(&server, &waiting, "yes").await.task()), "TASK_STATE_FAILED");
+}
+
+#[tokio::test]
+async fn a_call_is_denied_after_it_has_waited() {
+    let server = serve(r#"before-tool = "deny-after-wait""#).await;
+    let waiting = say(&server, "sum 1 2").await;
+    assert_eq!(again(&server, &waiting, "no").await.answer(), r#"{"error":"sum was denied"} with  "#);
+}
+
+#[tokio::test]
+async fn a_call_whose_extension_is_gone_is_not_made() {
+    let requested = steering(r#"before-tool = "wait""#).replace(r#"activate = "always""#, r#"activate = "requested""#);
+    let server = tools::config("", &requested).start().await.expect("the server starts");
+    let waiting = server.say("sum 1 2").context("c").extensions(STEERING).send().await.expect("a reply");
+    assert_eq!(question(&waiting), "May sum be called?");
+    let done = again(&server, &waiting, "yes").await;
+    assert!(done.answer().contains("so it was not made"), "{}", done.text);
+    // Another extension with the hook decides nothing about the call.
+    let other = steering_as("urn:other", r#"before-tool = "ok""#, "");
+    let server = tools::config("", &format!("{requested}{other}")).start().await.expect("the server starts");
+    let waiting = server.say("sum 1 2").context("c").extensions(STEERING).send().await.expect("a reply");
+    let done = again(&server, &waiting, "yes").await;
+    assert!(done.answer().contains("so it was not made"), "{}", done.text);
+}
+
+#[tokio::test]
+async fn a_cancelled_task_makes_no_call() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let touched = folder.path().join("touched");
+    let server = serve(r#"before-tool = "wait""#).await;
+    let waiting = say(&server, &format!("sleep 0 {}", touched.display())).await;
+    let cancel = json!({"id": waiting.task()["id"]}).to_string();
+    let cancelled = server.call("CancelTask", cancel).send().await.expect("a reply");
+    assert_eq!(cancelled.body["result"]["status"]["state"], "TASK_STATE_CANCELED", "{}", cancelled.text);
+    again(&server, &waiting, "yes").await;
+    assert_eq!(say(&server, "sum 1 2").await.task()["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    assert!(!touched.exists());
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_ever() {
+    let server = serve(r#"before-tool = "wait-for-ever""#).await;
+    let waiting = say(&server, "sum 1 2").await;
+    for _ in 1..16 {
+        assert_eq!(question(&again(&server, &waiting, "yes").await), "May sum be called?");
+    }
+    let done = again(&server, &waiting, "yes").await;
+    assert!(done.answer().contains("has waited 16 times"), "{}", done.text);
+}
+
+#[tokio::test]
+async fn each_call_of_an_answer_waits_on_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let touched = folder.path().join("touched");
+    let sleep = json!({"seconds": 0, "touch": touched});
+    let rule = format!(
+        r#"
+        [[agent.model.scripted.rules]]
+        when = "^both$"
+        call = [{{ tool = "sum", arguments = '{{"a": 1, "b": 1}}' }}, {{ tool = "sleep", arguments = '{sleep}' }}]
+        "#
+    );
+    let waits = steering(r#"before-tool = "wait-with-own-key""#);
+    let server = tools::config("", &format!("{rule}{waits}")).start().await.expect("the server starts");
+    let asked = |reply: &Reply| reply.task()["status"]["message"]["metadata"]["steering/result"].clone();
+    let first = say(&server, "both").await;
+    assert_eq!(asked(&first), json!({"a": 1, "b": 1}), "{}", first.text);
+    let second = again(&server, &first, "yes").await;
+    assert_eq!(asked(&second), sleep, "{}", second.text);
+    assert!(!touched.exists());
+    let done = again(&server, &first, "yes").await;
+    assert_eq!(state(done.task()), "TASK_STATE_COMPLETED", "{}", done.text);
+    assert!(touched.exists());
+}
+
 #[tokio::test]
 async fn an_agent_behind_the_server_refuses_the_hook_at_load() {
     let upstream = mirror("").await;
