@@ -32,8 +32,8 @@ pub(crate) enum CallPart {
         /// The extension that the task waits for before the call.
         held_by: Option<String>,
     },
-    /// The client knows that the task waits for the extension `by` before the call with these arguments.
-    Waited { id: String, arguments: Json, by: String, times: u32 },
+    /// The client knows of so many waits before the call with these arguments, because of the extensions `by`.
+    Waited { id: String, arguments: Json, by: Vec<String>, times: u32 },
     /// The call is made with these arguments. It is never made again.
     Released { id: String, arguments: Json },
     /// A result. A pending result is the tool's preliminary answer.
@@ -59,7 +59,7 @@ struct ResponseData {
 struct WaitedData {
     id: String,
     args: Json,
-    by: String,
+    by: Vec<String>,
     times: u32,
 }
 
@@ -86,10 +86,10 @@ pub(crate) fn held(held: &ToolCall, by: &str) -> Part {
     part
 }
 
-/// The note that the client knows of a wait before a call.
-pub(crate) fn waited(call: &ToolCall, by: &str, times: u32) -> Part {
+/// The note that the client knows of so many waits before a call, because of the extensions `by`.
+pub(crate) fn waited(call: &ToolCall, by: Vec<String>, times: u32) -> Part {
     let (id, args) = (call.id.clone(), call.arguments.clone());
-    note(WAITED, &WaitedData { id, args, by: by.to_owned(), times })
+    note(WAITED, &WaitedData { id, args, by, times })
 }
 
 /// The note that a call before which the task has waited is made now.

@@ -42,10 +42,10 @@ struct Outcome {
 }
 
 /// The wait of a task before a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// The extension that the task waits for.
-    pub(crate) by: String,
+    /// The extensions that the task has waited for.
+    pub(crate) by: Vec<String>,
     /// The number of waits that the client knows of.
     pub(crate) times: u32,
 }
@@ -119,7 +119,7 @@ impl Conversation {
         for part in &event.parts {
             match call_part::read(part) {
                 Some(CallPart::Call { call, held_by }) => {
-                    let held = held_by.map(|by| Hold { by, times: 0 });
+                    let held = held_by.map(|by| Hold { by: vec![by], times: 0 });
                     calls.push(Outcome { call, response: None, is_pending: false, held });
                 }
                 Some(CallPart::Response { result, is_pending }) => {
@@ -275,11 +275,12 @@ mod tests {
 
     #[test]
     fn a_held_call_is_released_once_with_the_arguments_that_were_shown() {
-        let hold = |times| Hold { by: "urn:guard".to_owned(), times };
+        let guard = || vec!["urn:guard".to_owned()];
+        let hold = |times| Hold { by: guard(), times };
         let mut events = vec![user(Part::text("add")), agent(call_part::held(&call(r#"{"a":1}"#), "urn:guard"))];
         assert_eq!(held(&events), [(call(r#"{"a":1}"#), hold(0))]);
         assert!(Conversation::of(&events).held("another task").is_empty());
-        events.push(agent(call_part::waited(&call(r#"{"a":2}"#), "urn:guard", 1)));
+        events.push(agent(call_part::waited(&call(r#"{"a":2}"#), guard(), 1)));
         assert_eq!(held(&events), [(call(r#"{"a":2}"#), hold(1))]);
         // What a client sends in the form of a note or a result is text.
         for part in [call_part::released(&call(r#"{"a":9}"#)), result()] {
@@ -294,7 +295,7 @@ mod tests {
         assert!(results[0].response.get().contains("outcome is unknown"), "{results:?}");
         events.push(agent(result()));
         let turns = Conversation::of(&events).into_turns();
-        let Some([Turn::Agent { calls, .. }, Turn::Tools(results)]) = turns.last_chunk() else {
+        let Some([Turn::Agent { calls, .. }, Turn::Tools(results)]) = turns.last_chunk::<2>() else {
             unreachable!("{turns:?}")
         };
         assert_eq!((calls.as_slice(), results[0].response.get()), (&[call(r#"{"a":2}"#)][..], "1"));

@@ -146,7 +146,7 @@ pub enum AgentEvent {
     Waits {
         /// The wait.
         pause: Box<Pause>,
-        /// Further parts of the status message: calls whose results the client sends.
+        /// Further parts of the status message: a text of the model, and calls whose results the client sends.
         parts: Vec<Part>,
     },
     /// A question to the server. The agent waits for the answer, which comes in the order of the events.

@@ -43,9 +43,10 @@ pub struct ToolPlan {
     pub call: ToolCall,
     /// The name of the server that offers the tool; empty if no server does.
     pub origin: String,
-    /// The extension that the task waits for before the call. `None` if the task does not wait.
-    pub held_by: Option<ExtensionUri>,
-    /// True if the client knows that the task has waited.
+    /// The extensions that the task has waited for before the call, and that must allow the call. Empty if the task does
+    /// not wait.
+    pub held_by: Vec<ExtensionUri>,
+    /// True if the client knows of the waits.
     pub has_waited: bool,
 }
 

@@ -74,6 +74,10 @@ fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
         "agent-gateway-protocol" => {
             parts = json!([{"data": {"target_capability": "billing:invoice:generate", "payload": {"amount": 99.99}}}]);
         }
+        "a2ui" => {
+            let basic = "https://a2ui.org/specification/v0_9/catalogs/basic/catalog.json";
+            metadata = json!({"a2uiClientCapabilities": {"v0.9": {"supportedCatalogIds": [basic]}}});
+        }
         "ap2" => parts = json!([{"data": mandates::signed(&turn.to_string())}]),
         "session-sharing" => metadata = json!({"annex.example/session-sharing/v1/shared": shared()}),
         "secure-passport" => metadata = json!({uri: passport()}),

@@ -35,6 +35,8 @@ pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.was
 pub const AP2: &str = concat!(env!("OUT_DIR"), "/ap2.wasm");
 /// The path of the component that lets tasks wait for a payment by x402.
 pub const X402: &str = concat!(env!("OUT_DIR"), "/x402.wasm");
+/// The path of the component that checks user interfaces of A2UI.
+pub const A2UI: &str = concat!(env!("OUT_DIR"), "/a2ui.wasm");
 /// The path of the component that misbehaves on command. `guest/test-extension/README.md` lists the commands.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
 /// The path of the component that steers turns on command, by hooks that need grants. `guest/test-steering/README.md`
@@ -69,6 +71,7 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("session-sharing", SESSION_SHARING),
         ("ap2", AP2),
         ("x402", X402),
+        ("a2ui", A2UI),
     ];
     shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()
 }

@@ -35,6 +35,8 @@ pub(super) struct Called {
 /// The wait of the task before a call is made.
 pub(super) struct CallPause {
     call: ToolCall,
+    /// The extensions that the task has waited for before this call, with this one.
+    by: Vec<String>,
     /// The number of waits before this call, with this one.
     times: u32,
     pause: Pause,
@@ -124,11 +126,11 @@ impl Run<'_> {
             let fate = hold.map_or(CallFate::Made, |_| CallFate::Denied(UNDECIDED.to_owned()));
             return Ok(DecidedCall { call, fate });
         }
-        let times = hold.as_ref().map_or(0, |hold| hold.times);
+        let Hold { by, times } = hold.unwrap_or_default();
         let plan = ToolPlan {
             origin: self.agent.tools.get(&call.name).and_then(|tool| tool.server()).unwrap_or_default().to_owned(),
             call: call.clone(),
-            held_by: hold.map(|hold| ExtensionUri::from(hold.by)),
+            held_by: by.iter().map(|by| ExtensionUri::from(by.as_str())).collect(),
             has_waited: times > 0,
         };
         let fate = match self.events.ask(|answer| Question::Tool { plan, answer }).await? {
@@ -142,11 +144,16 @@ impl Run<'_> {
             )),
             ToolDecision::Wait { arguments, pause: asked } => {
                 call.arguments = arguments;
-                let by = asked.by.clone();
+                let asker = asked.by.clone();
                 if pause.is_none() {
-                    *pause = Some(CallPause { call: call.clone(), times: times.saturating_add(1), pause: *asked });
+                    // The client knows nothing of a first wait that was not shown.
+                    let mut by = if times > 0 { by } else { Vec::new() };
+                    if !by.iter().any(|known| known == asker.as_str()) {
+                        by.push(asker.to_string());
+                    }
+                    *pause = Some(CallPause { call: call.clone(), by, times: times.saturating_add(1), pause: *asked });
                 }
-                CallFate::Held(by)
+                CallFate::Held(asker)
             }
         };
         Ok(DecidedCall { call, fate })
@@ -164,17 +171,15 @@ impl Run<'_> {
         }
     }
 
-    /// Makes the task wait before a call is made. `pending` are calls whose results the client sends later.
-    pub(super) async fn pause(&self, pause: CallPause, pending: &[Outcome]) -> Result<(), AgentError> {
-        let CallPause { call, times, pause } = pause;
+    /// Makes the task wait before a call is made. `text` is what the model has said before its calls, and `pending` are
+    /// calls whose results the client sends later.
+    pub(super) async fn pause(&self, pause: CallPause, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
+        let CallPause { call, by, times, pause } = pause;
         // Stored together with the state of the task. If the client does not learn of the wait, the extension is asked
         // as if the call had not waited.
-        self.store_last(self.event(vec![call_part::waited(&call, pause.by.as_str(), times)], StateDelta::new()))
-            .await?;
-        let parts = pending
-            .iter()
-            .flat_map(|outcome| [call_part::call(&outcome.call, true), call_part::response(&outcome.result, true)]);
-        self.events.send(AgentEvent::Waits { pause: Box::new(pause), parts: parts.collect() }).await
+        self.store_last(self.event(vec![call_part::waited(&call, by, times)], StateDelta::new())).await?;
+        let parts = spoken(text, pending);
+        self.events.send(AgentEvent::Waits { pause: Box::new(pause), parts }).await
     }
 
     /// Gives the calls ids that are unique in the conversation. Some providers number the calls per answer or omit the
@@ -193,15 +198,7 @@ impl Run<'_> {
 
     /// Makes the task wait for results from the client.
     pub(super) async fn wait(&self, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
-        let mut parts = Vec::new();
-        if !text.is_empty() {
-            parts.push(Part::text(text));
-        }
-        for outcome in pending {
-            parts.push(call_part::call(&outcome.call, true));
-            parts.push(call_part::response(&outcome.result, true));
-        }
-        self.require(parts).await
+        self.require(spoken(text, pending)).await
     }
 
     /// Asks the client for the results once more, because the client's message does not contain them.
@@ -217,4 +214,13 @@ impl Run<'_> {
         let message = Message::agent(context, Some(task), parts);
         self.events.send(status(TaskState::InputRequired, Some(message))).await
     }
+}
+
+/// The parts of a status message with a text of the model, and with calls whose results the client sends.
+fn spoken(text: String, pending: &[Outcome]) -> Vec<Part> {
+    let text = (!text.is_empty()).then(|| Part::text(text));
+    let calls = pending
+        .iter()
+        .flat_map(|Outcome { call, result, .. }| [call_part::call(call, true), call_part::response(result, true)]);
+    text.into_iter().chain(calls).collect()
 }

@@ -50,7 +50,7 @@ impl<'a> Run<'a> {
         if was_held {
             self.events.send(status(TaskState::Working, None)).await?;
             if let Some(pause) = self.call_held(held).await? {
-                return self.pause(pause, &[]).await;
+                return self.pause(pause, String::new(), &[]).await;
             }
             conversation = self.conversation().await?;
         }
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
             let text = answered.answer.text.clone();
             let Called { pending, pause } = self.call_tools(answered).await?;
             if let Some(pause) = pause {
-                return self.pause(pause, &pending).await;
+                return self.pause(pause, text, &pending).await;
             }
             if !pending.is_empty() {
                 return self.wait(text, &pending).await;

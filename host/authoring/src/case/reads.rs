@@ -50,8 +50,8 @@ fn task(table: &toml::Table, place: usize) -> Result<TaskToShow, CaseError> {
     let mut table = table.clone();
     table.entry("id").or_insert_with(|| format!("task-{}", place + 1).into());
     table.entry("contextId").or_insert_with(|| CONTEXT.into());
-    let completed = || toml::Table::from_iter([("state".to_owned(), "TASK_STATE_COMPLETED".into())]).into();
-    table.entry("status").or_insert_with(completed);
+    let completed = toml::Table::from_iter([("state".to_owned(), "TASK_STATE_COMPLETED".into())]);
+    table.entry("status").or_insert_with(|| completed.into());
     let task: Task = serde_json::from_str(&toml_json::object(&table).to_string())
         .map_err(|error| CaseError::wrong("tasks", error))?;
     Ok(TaskToShow::from(&task))

@@ -90,7 +90,7 @@ fn tool_call(
         name: name.clone(),
         origin: given.origin.clone().unwrap_or_else(|| ORIGIN.to_owned()),
         arguments: arguments.clone(),
-        waited_for: given.has_waited.then(|| uri.clone()),
+        waited_for: given.has_waited.then(|| uri.clone()).into_iter().collect(),
     };
     Ok((call, MadeToolCall { id, name, arguments, output, failed: given.failed }))
 }

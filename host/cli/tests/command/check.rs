@@ -38,7 +38,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// One header of each kind of table in a config.
-const TABLES: [&str; 42] = [
+const TABLES: [&str; 44] = [
     "[server]",
     "[auth]",
     "[auth.api_key_header]",
@@ -79,7 +79,9 @@ const TABLES: [&str; 42] = [
     "[extension.grants.http]",
     "[extension.grants.keyvalue]",
     "[extension.grants.session-state]",
+    "[extension.grants.agent-steps]",
     "[extension.grants.caller]",
+    "[extension.grants.live-card]",
     "[extension.limits]",
 ];
 
@@ -411,6 +413,25 @@ fn extensions_that_revise_answers_are_warned_about_where_answers_can_pass_them()
             "{}",
             checked.err
         );
+    }
+    Ok(())
+}
+
+#[test]
+fn an_extension_that_steers_is_warned_about_where_it_may_be_skipped() -> Result<()> {
+    let warning = "extension.on_failure: lets calls of tools pass unchecked";
+    for (keys, grant, expected) in [
+        ("on_failure = \"skip\"", "{ steer = true }", true),
+        ("on_failure = \"reject\"", "{ steer = true }", false),
+        ("on_failure = \"skip\"", "true", false),
+    ] {
+        let component = annex_components::TEST_STEERING;
+        let extension =
+            format!("\n[[extension]]\ncomponent = {component:?}\n{keys}\n[extension.grants]\nagent-steps = {grant}\n");
+        let config = ConfigFile::new(&crate::support::template_agent("Be short.", &extension).replace("        ", ""))?;
+        let checked = run_on("check", &config)?;
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+        assert_eq!(checked.err.contains(warning), expected, "{keys} {grant}: {}", checked.err);
     }
     Ok(())
 }

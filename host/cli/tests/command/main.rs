@@ -39,6 +39,7 @@ mod sessions;
 mod shared_stores;
 #[path = "../../../conversation/tests/contract/statement_counter.rs"]
 mod statement_counter;
+mod steering;
 mod stopped;
 mod stopping;
 mod strangers;

@@ -1,7 +1,8 @@
 //! Answers the questions of the agent by asking the extensions.
 
 use annex_agent::{MadeCall, ModelParameters, ModelPlan, Pause, Question, ToolDecision, ToolPlan};
-use annex_protocol::{A2aError, Json, Message, Part, TaskState};
+use annex_conversation::Entry;
+use annex_protocol::{A2aError, ExtensionUri, Json, Message, Part, Parts, StreamResponse, TaskState};
 use annex_runtime::{
     Interruption, MadeToolCall, ModelOutcome, ModelParameters as SteeredParameters, PlannedModelCall, PlannedToolCall,
     Remark, Steered, ToolOutcome,
@@ -65,19 +66,14 @@ impl Turn {
             return Ok(None);
         }
         let ToolPlan { call, origin, held_by, has_waited } = plan;
-        // Without the extension that the task waits for, nobody allows the call.
-        if let Some(by) = held_by.as_ref().filter(|by| !self.chain.active().any(|active| active == *by)) {
+        // Without an extension that the task has waited for, nobody allows the call.
+        if let Some(by) = held_by.iter().find(|by| !self.chain.active().any(|active| active == *by)) {
             let text = format!("the call waited for the extension {by}, which is not active, so it was not made");
             let _ = answer.send(ToolDecision::Deny(text));
             return Ok(None);
         }
-        let mut call = PlannedToolCall {
-            id: call.id,
-            name: call.name,
-            origin,
-            arguments: call.arguments,
-            waited_for: held_by.filter(|_| has_waited),
-        };
+        let waited_for = if has_waited { held_by } else { Vec::new() };
+        let mut call = PlannedToolCall { id: call.id, name: call.name, origin, arguments: call.arguments, waited_for };
         let steered = self.chain.run_tool_hooks(&mut call).await.map_err(|fault| fault::of_extension(&fault))?;
         let Steered { outcome, remarks } = steered;
         let settled = self.remark(remarks).await?;
@@ -112,7 +108,20 @@ impl Turn {
         if let Some(message) = &mut update.status.message {
             parts.into_iter().for_each(|part| message.parts.push(part));
         }
-        self.change(update, Some(by)).await
+        let settled = self.change(update, Some(by.clone())).await?;
+        if !self.tells_of(&by) {
+            // Another extension has replaced the status. The agent has staged a note that the client knows of the wait,
+            // which is not true.
+            self.context.conversation.amend_staged(|_| Some(Parts::default())).await;
+        }
+        Ok(settled)
+    }
+
+    /// True if the last status that is ready to be stored has a message of the extension.
+    fn tells_of(&self, by: &ExtensionUri) -> bool {
+        let Some(Entry::Update(update)) = self.pending.last() else { return false };
+        let StreamResponse::StatusUpdate(update) = update.as_ref() else { return false };
+        update.status.message.iter().any(|message| message.extensions.contains(by))
     }
 
     /// Sends the remarks, each as a status of the working task. Returns the state if an extension settles the task instead.

@@ -46,9 +46,9 @@ pub struct PlannedToolCall {
     pub origin: String,
     /// The arguments: a JSON object.
     pub arguments: Json,
-    /// The extension that has made the call wait. `None` if the call has not waited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waited_for: Option<ExtensionUri>,
+    /// The extensions that have made the call wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waited_for: Vec<ExtensionUri>,
 }
 
 /// A call of a tool that was made.
@@ -225,7 +225,7 @@ impl PlannedToolCall {
             name: self.name.clone(),
             origin: self.origin.clone(),
             arguments: self.arguments.get().to_owned(),
-            has_waited: self.waited_for.as_ref() == Some(by),
+            has_waited: self.waited_for.contains(by),
         }
     }
 
@@ -234,7 +234,7 @@ impl PlannedToolCall {
     /// # Errors
     /// The arguments are not a JSON object, or the extension has made the call wait.
     pub(crate) fn checked(&self, arguments: String, by: &ExtensionUri) -> Result<SteeringVerdict, String> {
-        if self.waited_for.as_ref() == Some(by) {
+        if self.waited_for.contains(by) {
             return Err("it changes the arguments of a call that it has made wait".to_owned());
         }
         let arguments =
@@ -243,7 +243,7 @@ impl PlannedToolCall {
             return Err("its arguments for the tool are not a JSON object".to_owned());
         }
         // Whoever was asked about the call has seen the arguments.
-        if self.waited_for.is_some() {
+        if !self.waited_for.is_empty() {
             let text = "an extension changes the arguments of a call that has waited, which is not allowed".to_owned();
             return Ok(SteeringVerdict::Denies { text });
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_protocol::{Json, JsonObject, TaskState};
 use annex_runtime::{
-    CallerGrant, Chain, Comparison, Extension, Fault, Grants, Installation, Limits, LiveCardGrant, MadeToolCall,
+    CallerGrant, Chain, Comparison, Extension, Fault, Grants, Hide, Installation, Limits, LiveCardGrant, MadeToolCall,
     ModelOutcome, ModelParameters, OnFailure, PlannedModelCall, PlannedToolCall, Quota, Remark, Runtime, Steered,
     SteeringVerdict, StepInput, StepResult, ToolOutcome, replay,
 };
@@ -77,7 +77,7 @@ fn tool_call() -> PlannedToolCall {
         name: "sum".to_owned(),
         origin: "calculator".to_owned(),
         arguments: json_of(r#"{"a":1.0}"#),
-        waited_for: None,
+        waited_for: Vec::new(),
     }
 }
 
@@ -175,7 +175,7 @@ async fn a_call_of_a_tool_is_changed_denied_or_waits() {
 
 #[tokio::test]
 async fn a_call_that_has_waited_keeps_its_arguments() {
-    let waited = |by: &str| PlannedToolCall { waited_for: Some(by.into()), ..tool_call() };
+    let waited = |by: &str| PlannedToolCall { waited_for: vec![by.into()], ..tool_call() };
     let (_, passed) = decided("wait", waited(STEERING)).await.expect("no fault");
     assert!(matches!(passed.outcome, ToolOutcome::Made), "{passed:?}");
     let (_, again) = decided("wait-for-ever", waited(STEERING)).await.expect("no fault");
@@ -303,6 +303,23 @@ async fn an_agent_asks_only_where_an_extension_has_the_hook() {
     assert!(chain("before-tool", "ok").await.steers_steps());
 }
 
+/// Hides an argument of the call in these tests.
+struct HideArgument;
+
+impl Hide for HideArgument {
+    fn hides(&self, _key: &str) -> bool {
+        false
+    }
+
+    fn text(&self, text: &str) -> String {
+        text.to_owned()
+    }
+
+    fn json(&self, value: &Json) -> Json {
+        json_of(&value.get().replace(r#""a":1.0"#, r#""a":"[hidden]""#))
+    }
+}
+
 #[tokio::test]
 async fn steps_are_recorded_and_played_again() {
     let runtime = runtime();
@@ -323,6 +340,10 @@ async fn steps_are_recorded_and_played_again() {
         unreachable!("{turn:?}")
     };
     assert_eq!(arguments.get(), r#"{"a":2}"#);
+    let hidden = recorded.only().hidden(&HideArgument).expect("it can be written");
+    let line = serde_json::to_string(&hidden).expect("JSON");
+    assert_eq!(line.matches("[hidden]").count(), 2, "{line}");
+    assert!(!line.contains(r#""a":1.0"#), "{line}");
     let same = replay(&extension, &turn, None).await.expect("it runs");
     assert!(Comparison::default().add(&turn, &same.turn, same.unanswered), "{:?}", same.turn);
     for command in ["ok", "deny", "wait", r#"change {"a":3}"#, "remark"] {

@@ -10,6 +10,7 @@ mod conversations;
 mod gateway;
 mod history;
 mod images;
+mod interfaces;
 mod passports;
 mod payments;
 pub(crate) mod permits;

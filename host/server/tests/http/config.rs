@@ -145,7 +145,7 @@ async fn a_missing_grant_is_named_in_the_configs_own_syntax() {
 #[tokio::test]
 async fn grants_that_cannot_be_given_are_refused_with_the_key() {
     let granted = |grant: &str| format!("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\n{grant}");
-    let cases: [(&str, &[&str]); 12] = [
+    let cases: [(&str, &[&str]); 15] = [
         ("http = { allow = [] }", &["grants.http.allow", "leave http out"]),
         ("http = {}", &["extension.grants.http.allow: is missing"]),
         (
@@ -161,6 +161,9 @@ async fn grants_that_cannot_be_given_are_refused_with_the_key() {
         ),
         ("http = { allow = [{ host = \"a.example\" }], allow_private = [\"*\"] }", &["\"*\" is neither"]),
         ("keyvalue = { max_keys = 0 }", &["grants.keyvalue", "at least 1"]),
+        ("agent-steps = 1", &["grants.agent-steps", "`true`, or `{ steer = true }`"]),
+        ("agent-steps = { stear = true }", &["grants.agent-steps.stear", "`steer`"]),
+        ("live-card = { at_least_seconds = 0 }", &["grants.live-card.at_least_seconds", "at least 1"]),
         (
             "secrets = { KEY = { env = \"ANNEX_TEST_NO_SUCH_VARIABLE\" } }",
             &["KEY", "ANNEX_TEST_NO_SUCH_VARIABLE", "set it"],

@@ -197,6 +197,31 @@ async fn a_client_cannot_change_the_arguments_of_a_call_that_waits() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_outlives_the_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = || tools::config("", &steering(r#"before-tool = "wait""#)).set("tasks.data_dir", folder.path());
+    let mut first = config().start().await.expect("the server starts");
+    let waiting = say(&first, "sum 1 2").await;
+    assert_eq!(question(&waiting), "May sum be called?");
+    first.begin_shutdown();
+    first.ended().await.expect("the server ends");
+    let second = config().start().await.expect("the server starts");
+    assert_eq!(again(&second, &waiting, "yes").await.answer(), r#"{"total":3} with  "#);
+}
+
+#[tokio::test]
+async fn a_wait_that_the_client_was_not_told_of_is_no_wait() {
+    let silent = steering_as("urn:silent", r#"revise = "empty""#, "");
+    let waits = steering(r#"before-tool = "wait""#);
+    let server = tools::config("", &format!("{silent}{waits}")).start().await.expect("the server starts");
+    let waiting = say(&server, "sum 1 2").await;
+    assert!(waiting.task()["status"]["message"].is_null(), "{}", waiting.text);
+    // The extension lets only a call pass that has waited.
+    let still = again(&server, &waiting, "yes").await;
+    assert_eq!(state(still.task()), "TASK_STATE_INPUT_REQUIRED", "{}", still.text);
+}
+
+#[tokio::test]
 async fn a_call_is_denied_after_it_has_waited() {
     let server = serve(r#"before-tool = "deny-after-wait""#).await;
     let waiting = say(&server, "sum 1 2").await;
@@ -217,6 +242,18 @@ async fn a_call_whose_extension_is_gone_is_not_made() {
     let waiting = server.say("sum 1 2").context("c").extensions(STEERING).send().await.expect("a reply");
     let done = again(&server, &waiting, "yes").await;
     assert!(done.answer().contains("so it was not made"), "{}", done.text);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_two_extensions_is_made_when_both_allow_it() {
+    let other = steering_as("urn:other", r#"before-tool = "authorize""#, "");
+    let waits = steering(r#"before-tool = "wait""#);
+    let server = tools::config("", &format!("{waits}{other}")).start().await.expect("the server starts");
+    let first = say(&server, "sum 1 2").await;
+    assert_eq!(question(&first), "May sum be called?");
+    let second = again(&server, &first, "yes").await;
+    assert_eq!((state(second.task()), words(second.task())), ("TASK_STATE_AUTH_REQUIRED", "Who are you?"));
+    assert_eq!(again(&server, &first, "me").await.answer(), r#"{"total":3} with  "#);
 }
 
 #[tokio::test]

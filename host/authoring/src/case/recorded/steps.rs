@@ -60,7 +60,7 @@ fn call((call, made): (&PlannedToolCall, Option<&MadeToolCall>)) -> Result<Value
         ("origin".to_owned(), call.origin.as_str().into()),
         ("arguments".to_owned(), said(&call.arguments, "the arguments of a tool")?),
     ]);
-    if call.waited_for.is_some() {
+    if !call.waited_for.is_empty() {
         table.insert("has_waited".to_owned(), true.into());
     }
     if let Some(made) = made {

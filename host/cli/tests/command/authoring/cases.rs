@@ -293,7 +293,7 @@ fn cases_of(project: &Path) -> Result<BTreeMap<OsString, String>> {
     cases.collect()
 }
 
-/// Runs all cases of a project in Rust with its component, which is built already.
+/// Runs the cases of a project with its settings and a component that is built already.
 fn check_cases(component: &str, folder: &Path) -> Result<()> {
     let manifest = fs::read_to_string(folder.join("annex-extension.toml"))?;
     let settings = manifest.find("[settings.grants]").context("no settings")?;
@@ -313,7 +313,12 @@ fn the_cases_of_payments_by_x402_hold() -> Result<()> {
     check_cases(annex_components::X402, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/x402"))
 }
 
-/// `.ci/run` does not build the projects in Python, whose cases are the same.
+#[test]
+fn the_cases_of_user_interfaces_by_a2ui_hold() -> Result<()> {
+    check_cases(annex_components::A2UI, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/a2ui"))
+}
+
+/// `.ci/run` builds the projects in Python, whose cases are the same.
 #[test]
 fn the_examples_for_authors_pass_their_cases_and_have_less_than_40_lines() -> Result<()> {
     for (name, component) in annex_components::AUTHORS_EXAMPLES {

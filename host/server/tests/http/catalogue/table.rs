@@ -34,10 +34,11 @@ async fn row(runtime: &Runtime, (name, component): (&str, &Path), extension: &Ex
         Access::Free | Access::Unknown => None,
     });
     // What no import shows is what the example grants.
+    let granted = extension.grants();
     let named = [
-        ("rewrite-answer", extension.grants().rewrite_answer),
-        ("rewrite-message", extension.grants().rewrite_message),
-        ("secrets", !extension.grants().secrets.is_empty()),
+        ("rewrite-answer", granted.rewrite_answer),
+        ("rewrite-message", granted.rewrite_message),
+        ("secrets", !granted.secrets.is_empty()),
     ];
     let named = named.into_iter().filter(|(_, is_granted)| *is_granted).map(|(grant, _)| format!("`{grant}`"));
     let grants: BTreeSet<String> = needed.chain(named).collect();
