@@ -169,7 +169,7 @@ fn log_failure(failure: &Failure) {
     }
 }
 
-/// Logs a settlement of which nobody knows whether it happened, so that the operator can look it up on the network.
+/// Logs a settlement whose outcome is unknown. The operator can look the settlement up on the network.
 fn log_settlement(failure: &Failure, payment: &Payment) {
     if failure.may_pay_again {
         return;

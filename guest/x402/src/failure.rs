@@ -79,7 +79,7 @@ impl Failure {
         Self { code, reason: reason.into(), may_pay_again: true }
     }
 
-    /// A settlement of which nobody knows whether it happened.
+    /// The error for a settlement whose outcome is unknown.
     pub fn unknown(reason: impl Into<String>) -> Self {
         Self { code: Code::SettlementFailed, reason: reason.into(), may_pay_again: false }
     }

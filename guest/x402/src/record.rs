@@ -17,7 +17,7 @@ const REQUEST: &str = "request";
 /// The state of a task's payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Status {
-    /// The client was asked to pay.
+    /// The client has a request for a payment.
     #[default]
     #[serde(rename = "payment-required")]
     Required,
@@ -66,7 +66,7 @@ pub struct Offer {
 pub struct Pending {
     /// The client's `PaymentPayload`.
     pub payload: Value,
-    /// The requirement that it meets.
+    /// The requirement that the payment meets.
     pub requirement: Value,
     /// The time at which the payment expires, in seconds.
     pub until: u64,

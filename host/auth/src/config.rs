@@ -26,7 +26,7 @@ pub struct AuthConfig {
     pub jwt: Option<JwtConfig>,
     /// Tokens about which this server asks the authorization server.
     pub introspection: Option<IntrospectionConfig>,
-    /// What the Agent Card declares about how callers get their tokens.
+    /// The ways to get a token, which the Agent Card declares.
     pub declare: Option<DeclareConfig>,
 }
 

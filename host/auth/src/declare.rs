@@ -1,4 +1,4 @@
-//! What the Agent Card declares about how callers get their tokens: the table `[auth.declare]`.
+//! The table `[auth.declare]`: the ways to get a token, which the Agent Card declares.
 //!
 //! This server never calls the declared URLs. They are for clients, so they are checked for form only.
 

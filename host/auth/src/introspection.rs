@@ -67,7 +67,7 @@ pub(crate) struct Introspector {
 type Outcome = Result<Arc<Principal>, TokenError>;
 type Flight = watch::Receiver<Option<Outcome>>;
 
-/// What an answer says about a token.
+/// The content of an answer about a token.
 enum Verdict {
     /// The token is valid for this time. The principal takes this many bytes.
     Accepted(Arc<Principal>, Duration, usize),

@@ -1,4 +1,4 @@
-//! A bounded cache of what is known about tokens. It stores digests of tokens, never tokens.
+//! A bounded cache of the validity of tokens. The cache stores digests of tokens, and no tokens.
 
 use std::collections::{HashMap, VecDeque};
 

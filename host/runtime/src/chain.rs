@@ -19,6 +19,7 @@ use crate::recording::recorder::Head;
 use crate::turn_view::TurnView;
 
 pub(crate) mod client_call;
+pub(crate) mod interruption;
 mod member;
 pub(crate) mod method_call;
 pub(crate) mod model_parameters;

@@ -35,6 +35,7 @@ pub use annex_keyvalue::{
 pub use caller::{Caller, Presence, VisibleCaller};
 pub use card_slot::{LastDeclaration, LiveEntry};
 pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
+pub use chain::interruption::Interruption;
 pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::model_parameters::ModelParameters;
 pub use chain::outgoing::apply_patch;
@@ -46,7 +47,7 @@ pub use chain::steering::{
     MadeToolCall, ModelOutcome, PlannedModelCall, PlannedToolCall, Remark, Steered, SteeringVerdict, ToolOutcome,
 };
 pub use chain::task_to_show::{ShowDecision, TaskToShow};
-pub use chain::transition::{BeginOutcome, ChangeOutcome, Interruption};
+pub use chain::transition::{BeginOutcome, ChangeOutcome};
 pub use chain::{Chain, RequestOutcome, TurnRequest};
 pub use config::RuntimeConfig;
 pub use confinement::breaker::Health;

@@ -1,4 +1,4 @@
-//! What the card declares about how callers get their tokens.
+//! The ways to get a token, which the card declares.
 
 use annex_auth::{AuthConfigError, Authenticator, DeclareConfig};
 use annex_protocol::AgentCard;

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annex_protocol::{ExtensionUri, Json as RawJson, ListTasksResponse, Message, Timestamp};
 use annex_runtime::{HostCall, HttpAnswer, Octets, Presence, RecordedTurn, StepInput, VisibleCaller};
-use serde::Serialize;
-use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::outcome::state_name as name;
@@ -15,10 +13,12 @@ use super::toml_json;
 mod answer;
 mod ids;
 mod steps;
+mod values;
 
 use self::answer::answer;
 use self::ids::with_ids_of_cases;
 use self::steps::shown_task;
+use self::values::{json, said};
 
 /// The text that replaces a secret in a recording.
 const SECRET: &str = "(secret)";
@@ -295,18 +295,6 @@ fn bucket(name: &str) -> Result<&'static str, String> {
 fn time(time: Timestamp) -> Value {
     let text = time.to_string().replace(".000Z", "Z");
     text.parse().map_or(Value::String(text), Value::Datetime)
-}
-
-fn json(value: &impl Serialize) -> Result<Json, String> {
-    // Through text, because users' JSON is kept as text until it is read.
-    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
-    serde_json::from_str(&text).map_err(|error| error.to_string())
-}
-
-/// Converts a value to TOML. Fails if TOML cannot express the value; `what` names the value in the error.
-fn said(value: &impl Serialize, what: &str) -> Result<Value, String> {
-    toml_json::of(&json(value)?)
-        .ok_or_else(|| format!("TOML cannot say {what}: there is a null in it, or a number that is too large"))
 }
 
 /// Converts a message to TOML: a table, or a string if the message has nothing but one text.

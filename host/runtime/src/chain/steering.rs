@@ -3,8 +3,8 @@
 use annex_protocol::{ExtensionUri, Json, Metadata, Part, TaskState};
 use serde::{Deserialize, Serialize};
 
+use crate::chain::interruption::Interruption;
 use crate::chain::model_parameters::ModelParameters;
-use crate::chain::transition::Interruption;
 use crate::chain::{outgoing, rewriting};
 use crate::contract::{ModelCall, ModelChange, RemarkDraft, ToolCall, ToolResult};
 use crate::load::descriptor::Descriptor;

@@ -1,10 +1,10 @@
 //! Runs the hook `steering`, by which extensions steer the calls of the model and of tools.
 
 use super::{Chain, Member, log_skipped, note_veto};
+use crate::chain::interruption::Interruption;
 use crate::chain::steering::{
     MadeToolCall, ModelOutcome, PlannedModelCall, PlannedToolCall, Steered, SteeringVerdict, StepVerdict, ToolOutcome,
 };
-use crate::chain::transition::Interruption;
 use crate::error::Fault;
 use crate::hook::Hook;
 

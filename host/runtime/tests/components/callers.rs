@@ -31,13 +31,17 @@ impl TurnView for CalledBy {
 
 /// A caller with a claim, and with a header field that no grant names.
 fn caller(principal: &str) -> Arc<dyn TurnView> {
+    caller_with(principal, r#"{"org":"acme","salary":1}"#)
+}
+
+fn caller_with(principal: &str, claims: &str) -> Arc<dyn TurnView> {
     let mut headers = HeaderMap::new();
     headers.append("x-scope", HeaderValue::from_static("one"));
     headers.append("authorization", HeaderValue::from_static("Bearer secret"));
     Arc::new(CalledBy(Caller {
         presence: Presence::Authenticated,
         principal: Some(principal.to_owned()),
-        claims: JsonObject::parse(r#"{"org":"acme","salary":1}"#).expect("claims"),
+        claims: JsonObject::parse(claims).expect("claims"),
         headers: Some(Arc::new(headers)),
     }))
 }
@@ -107,10 +111,16 @@ async fn there_is_no_caller_at_load_and_in_a_turn_without_one() {
 
 #[tokio::test]
 async fn a_kept_instance_never_shows_the_caller_of_an_earlier_turn() {
-    let extension = load(&runtime(), kept(steering(r#"{"respond": "caller"}"#, grant()))).await;
-    for principal in ["ada", "bob", "ada"] {
-        let shown = seen(&extension, &caller(principal)).await;
-        assert!(shown.contains(&format!("Authenticated {principal} ")), "{shown}");
+    // This extension takes part for callers with the claim `org = "acme"` alone. Instances of the steering extension
+    // cannot be kept.
+    let (_, path) = annex_components::AUTHORS_EXAMPLES[2];
+    let grants = Grants { caller: Some(grant()), ..Grants::default() };
+    let settings = kept(Installation { grants, ..with_parameters("{}") });
+    let extension = Arc::new(runtime().load(component(path), settings).await.expect("the example loads"));
+    for (org, is_active) in [("acme", true), ("other", false), ("acme", true)] {
+        let view = caller_with("ada", &format!(r#"{{"org":"{org}"}}"#));
+        let chain = Turn::with("{}").seen_as(&view).chain(std::slice::from_ref(&extension)).await;
+        assert_eq!(chain.active().count(), usize::from(is_active), "{org}");
     }
 }
 

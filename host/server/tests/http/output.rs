@@ -182,7 +182,7 @@ async fn a_turn_that_ends_without_a_last_chunk_sends_what_was_held() {
     let events = stream.rest().await.expect("events");
     let chunks: Vec<&Value> = events.iter().filter_map(|event| event["result"].get("artifactUpdate")).collect();
     assert_eq!(chunks.len(), 1, "{events:?}");
-    assert_eq!(chunks[0]["artifact"]["parts"], json!([{"text": "one "}, {"text": "two"}]));
+    assert_eq!(chunks[0]["artifact"]["parts"], json!([{"text": "one two"}]));
     assert_eq!(chunks[0]["lastChunk"], json!(true));
     assert_eq!(state(&events.last().expect("an event")["result"]["statusUpdate"]), "TASK_STATE_COMPLETED");
 }
@@ -311,7 +311,15 @@ async fn text_before_a_tool_call_is_revised_in_the_session_too() {
     assert_eq!(texts.last().map(String::as_str), Some(r#"{"text":"THE SECRET IS 3."}"#), "{texts:?}");
 }
 
-/// The steering extension, whose hook `steering` is an interface of another package. The host ignores it.
+/// The table of the steering extension in front of an agent behind the server, where the hook `steering` is refused. The
+/// component in `folder` has the hook as an interface of another package, which the host ignores.
+pub(crate) fn unsteered(extension: &str, folder: &Path) -> String {
+    let unsteered = folder.join("unsteered.wasm");
+    fs::write(&unsteered, without_steering()).expect("a file");
+    let shipped = format!("component = {:?}", component("test-steering"));
+    extension.replace(&shipped, &format!("component = {unsteered:?}"))
+}
+
 fn without_steering() -> Vec<u8> {
     let (from, to) = (b"annex:extension/steering@", b"other:extension/steering@");
     let mut bytes = fs::read(component("test-steering")).expect("the component");
@@ -326,7 +334,8 @@ async fn the_state_of_an_upstream_is_read_from_the_content_that_the_client_saw()
     let upstream = mirror("").await;
     for (command, is_changed) in [("ok", true), ("empty", false), ("refuse", false)] {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = TestConfig::upstream(upstream.url()).with(&steering(&format!("revise = \"{command}\"")));
+        let extension = unsteered(&steering(&format!("revise = \"{command}\"")), folder.path());
+        let config = TestConfig::upstream(upstream.url()).with(&extension);
         // The mirror's data part has the message that reached it.
         let config = config.set("agent.state.receive", "data-part").set("agent.state.receive_key", "message");
         let config = config.set("tasks.data_dir", folder.path().join("data"));
@@ -348,7 +357,8 @@ async fn a_refusal_of_an_upstream_is_revised() {
     for (command, expected) in [("ok", ""), ("rewrite", "rewritten"), ("empty", "an extension has removed the reason")]
     {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = TestConfig::upstream(upstream.url()).with(&steering(&format!("revise = \"{command}\"")));
+        let extension = unsteered(&steering(&format!("revise = \"{command}\"")), folder.path());
+        let config = TestConfig::upstream(upstream.url()).with(&extension);
         let front = config.set("tasks.data_dir", folder.path().join("data")).start().await.expect("the front starts");
         for (text, code, own) in [
             ("invalid", -32602, "is not to my taste"),
@@ -369,11 +379,7 @@ async fn a_refusal_of_an_upstream_is_revised() {
 async fn a_message_of_an_upstream_is_revised() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = mirror("").await;
-    // The hook `steering` is for agents of this server alone, so the component is used without it.
-    let unsteered = folder.path().join("unsteered.wasm");
-    fs::write(&unsteered, without_steering()).expect("a file");
-    let shipped = format!("component = {:?}", component("test-steering"));
-    let extension = steering(r#"revise = "upper""#).replace(&shipped, &format!("component = {unsteered:?}"));
+    let extension = unsteered(&steering(r#"revise = "upper""#), folder.path());
     let config = TestConfig::upstream(upstream.url()).with(&extension);
     let config = config.set("tasks.data_dir", folder.path().join("data"));
     let front = config.start().await.expect("the front starts");

@@ -25,7 +25,7 @@ const RULES: &str = r#"
     steps = [{ status = { state = "input-required", text = "Go on?" } }]
     [[agent.rule]]
     text = "wait"
-    steps = [{ wait_ms = 60000 }]
+    steps = [{ status = { state = "working" } }, { wait_ms = 60000 }]
     [[agent.rule]]
     steps = [{ artifact = { id = "a", parts = [{ text = "done" }] } }, { status = { state = "completed" } }]
 "#;
@@ -261,7 +261,10 @@ async fn tasks_are_read_without_extensions_while_no_turn_can_begin() {
     let id = task(&server, "hi").await;
     assert!(send(get(&server, &id, STEERING)).await.text.contains(RESULT));
     let mut running = server.say("wait").streaming().open().await.expect("a stream");
-    running.next().await.expect("an event").expect("the task");
+    // The turn runs once its agent works; the task comes before that.
+    for event in ["the task", "the state WORKING"] {
+        running.next().await.expect("an event").expect(event);
+    }
     let shown = send(get(&server, &id, STEERING)).await;
     assert_eq!((shown.code(), shown.extensions.as_deref()), (0, None), "{}", shown.text);
     assert!(shown.text.contains(&id) && !shown.text.contains(RESULT), "{}", shown.text);

@@ -65,7 +65,7 @@ async fn the_hooks_see_the_call_and_the_server_of_the_tool() {
     let events = remarks(&server, "sum 1 2").await;
     let [first, tool, result, second] = events.as_slice() else { unreachable!("{events:?}") };
     assert!(first.contains("round: 0") && first.contains("\"default\"") && first.contains("\"sum\""), "{first}");
-    assert!(tool.contains("origin: \"test\"") && tool.contains("has_waited: false"), "{tool}");
+    assert!(tool.contains("origin: \"test\"") && tool.contains("has-waited: false"), "{tool}");
     assert!(result.contains("total") && result.contains("failed: false"), "{result}");
     assert!(second.contains("round: 1"), "{second}");
 }

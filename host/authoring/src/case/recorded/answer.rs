@@ -7,7 +7,8 @@ use annex_runtime::{RecordedStep, StepInput, StepResult};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::{json, name};
+use super::values::json;
+use crate::case::outcome::state_name as name;
 use crate::case::scene::{CONTEXT, TASK};
 use crate::case::toml_json;
 

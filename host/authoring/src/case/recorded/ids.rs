@@ -6,7 +6,7 @@ use annex_protocol::{ContextId, StreamResponse, TaskId};
 use annex_runtime::{RecordedTurn, StepInput};
 use serde_json::Value as Json;
 
-use super::json;
+use super::values::json;
 use crate::case::scene::{CONTEXT, TASK};
 
 /// The shortest id, in bytes, that is replaced inside of longer texts. A shorter id could be part of an ordinary word.

@@ -3,7 +3,8 @@
 use annex_runtime::{MadeToolCall, PlannedModelCall, PlannedToolCall, RecordedTurn, StepInput, TaskToShow};
 use toml::{Table, Value};
 
-use super::{GivenTurn, said};
+use super::GivenTurn;
+use super::values::said;
 
 impl GivenTurn {
     /// Adds the calls of the model and of tools. A case has one call of the model, before all calls of tools.

@@ -300,7 +300,7 @@ fn a_turn_that_no_case_can_hold_is_left_out_with_its_reason() {
     let page = json!({ "tasks": [], "nextPageToken": "x", "pageSize": 1, "totalSize": 2 });
     for (turn, expected) in [
         (turn(json!([hello()]), json!({ "resumed": true })), "is resumed"),
-        (turn(json!([]), json!({})), "neither a message nor a call"),
+        (turn(json!([]), json!({})), "neither a message nor a read nor a call"),
         (turn(json!([hello()]), hex), "the key \"k\" has no text"),
         (turn(json!([request(json!({ "parts": [{ "data": null }] }))]), json!({})), "TOML cannot say its message"),
         (calling(json!([http("GET https://x.example/?k=(secret)", None)])), "has a secret"),

@@ -6,8 +6,9 @@ use annex_protocol::{Json, Metadata, StreamResponse, TaskState, TaskStatusUpdate
 
 use super::{Member, Slot};
 use crate::bindings::{SeenBeginning, SeenRequest};
+use crate::chain::interruption::Interruption;
 use crate::chain::outgoing;
-use crate::chain::transition::{self, Interruption, TransitionVerdict, TurnBeginning};
+use crate::chain::transition::{self, TransitionVerdict, TurnBeginning};
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;

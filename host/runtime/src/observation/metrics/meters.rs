@@ -120,7 +120,7 @@ impl Meters {
     pub(crate) fn read(&self, exported: &[Hook]) -> ExtensionMetrics {
         // These three are called outside of turns, at load and for the card, which is not counted.
         let of_load = |hook: &Hook| matches!(hook, Hook::Descriptor | Hook::Card | Hook::LiveCard);
-        let of_turns = exported.iter().filter(|hook| !of_load(*hook));
+        let of_turns = exported.iter().filter(|hook| !of_load(hook));
         let read = |hook: &Hook| self.hooks.get(*hook as usize).map(|meters| meters.read(*hook));
         ExtensionMetrics {
             hooks: of_turns.filter_map(read).collect(),

@@ -96,8 +96,7 @@ async fn fields_beyond_the_limit_are_an_error_of_the_import_and_the_request_is_a
 
 #[tokio::test]
 async fn one_caller_is_never_shown_to_the_turn_of_another() {
-    let kept = steering(ALL, SHOWS).replacen("activate", "instances = \"kept\"\nactivate", 1);
-    let (server, _folder) = server(&kept).await;
+    let (server, _folder) = server(&steering(ALL, SHOWS)).await;
     let callers = [(by(ADA), "ada"), (by(BOB), "bob")];
     for _ in 0..3 {
         let both = callers.map(|(said, _)| say(&server, WAYS[0], said));

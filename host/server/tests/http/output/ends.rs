@@ -7,7 +7,7 @@ use annex_protocol::{Artifact, Message, Part};
 use annex_test_support::{TEST_EXTENSION, TestConfig};
 use async_trait::async_trait;
 
-use super::{session, state, steering, steering_as, words};
+use super::{session, state, steering, steering_as, unsteered, words};
 use crate::test_extension;
 use crate::upstream::mirror;
 
@@ -81,7 +81,8 @@ async fn a_message_after_a_held_chunk_is_not_taken_as_the_whole_answer() {
 async fn a_text_of_an_upstream_that_a_veto_has_replaced_is_not_in_the_session() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = mirror("").await;
-    let config = TestConfig::upstream(upstream.url()).with(&test_extension("")).with(&steering(r#"revise = "ok""#));
+    let guard = unsteered(&steering(r#"revise = "ok""#), folder.path());
+    let config = TestConfig::upstream(upstream.url()).with(&test_extension("")).with(&guard);
     let front = config.set("tasks.data_dir", folder.path().join("data")).start().await.expect("the front starts");
     let request = front.say("ask").context("c").extensions(TEST_EXTENSION);
     let request = request.metadata("test/command", r#"{"change":"always-veto"}"#);

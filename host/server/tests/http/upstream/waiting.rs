@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::foreign::{agent, card, error, result, serve, stream, task};
 use super::{config, front, state};
 use crate::catalogue;
-use crate::output::steering;
+use crate::output::{steering, unsteered};
 
 /// An upstream whose task waits for a login outside of A2A. `phase` is the progress: the task waits, works, or has
 /// ended.
@@ -159,7 +159,9 @@ async fn a_task_that_waits_is_asked_for_with_the_header_fields_of_its_newest_rea
 async fn the_reader_of_a_task_that_goes_on_without_its_client_is_not_the_caller_of_the_turn() {
     let login = Login::default();
     let shown = "{ principal = true, headers = [\"x-reader\"] }";
+    let folder = tempfile::tempdir().expect("a folder");
     let extension = steering("respond = \"caller\"").replace("{ principal = true }", shown);
+    let extension = unsteered(&extension, folder.path());
     let front = config(&login.start(false).await, "").with(&extension).start().await.expect("the front starts");
     let id = waiting(&front.say("hi").send().await.expect("a reply"));
     login.go_on();
