@@ -5,8 +5,10 @@ mod command;
 
 use std::sync::Mutex;
 
+use annex_sdk::members::Members;
 use annex_sdk::{
-    Descriptor, Event, EventKinds, Extension, Json, MetadataEntry, Patch, Rejection, Request, Response, State, json,
+    Answer, Descriptor, Event, EventKinds, Extension, Json, MetadataEntry, Method, MethodDeclaration, Patch, Rejection,
+    Request, Response, State, json,
 };
 use serde::Deserialize;
 
@@ -28,11 +30,13 @@ struct TestCapabilities;
 #[serde(deny_unknown_fields, default)]
 struct Parameters {
     uri: String,
+    /// The names of the methods.
+    methods: Vec<String>,
 }
 
 impl Default for Parameters {
     fn default() -> Self {
-        Self { uri: "https://annex.example/capabilities/v1".to_owned() }
+        Self { uri: "https://annex.example/capabilities/v1".to_owned(), methods: Vec::new() }
     }
 }
 
@@ -84,4 +88,17 @@ impl Response for TestCapabilities {
     }
 }
 
-annex_sdk::export!(TestCapabilities: state, response);
+impl Method for TestCapabilities {
+    fn methods(parameters: &Parameters) -> Result<Vec<MethodDeclaration>, String> {
+        let declared = |name: &String| MethodDeclaration::new(name.as_str(), "Runs commands.");
+        Ok(parameters.methods.iter().map(declared).collect())
+    }
+
+    /// Runs the commands in the member `commands`, and answers with their results.
+    fn call(_parameters: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
+        let commands = Members::of(&params).and_then(|params| params.get("commands").map(Command::read));
+        Ok(Answer::Value(results(&commands.unwrap_or_default())))
+    }
+}
+
+annex_sdk::export!(TestCapabilities: state, response, method);

@@ -20,7 +20,10 @@ pub(crate) fn command_for<'a>(hook: &'static str, text: Option<&'a str>) -> Comm
         }
         "set-foreign" => set(hook, "someone/else", "true"),
         "set-bad-json" => set(hook, RESULT_KEY, "{"),
-        "set-deep-json" | "set-odd-json" => set(hook, RESULT_KEY, &command.unreadable()),
+        "set-deep-json" | "set-odd-json" => {
+            let unreadable = Command::of(hook, text.and_then(|text| text.strip_prefix("set-"))).unreadable();
+            set(hook, RESULT_KEY, &unreadable);
+        }
         "set-big" => set(hook, RESULT_KEY, &json::string(&command.filler())),
         "set-many" => (0..100).for_each(|number| set(hook, RESULT_KEY, &number.to_string())),
         _ => return command,

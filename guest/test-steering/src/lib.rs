@@ -18,8 +18,8 @@ use std::sync::OnceLock;
 
 use annex_sdk::members::Members;
 use annex_sdk::{
-    Beginning, Descriptor, Entry, Event, EventKinds, Extension, Json, Message, Patch, Rejection, Request, Response,
-    Rewrite, Ruling, StateChange, Transition, json,
+    Answer, Beginning, Descriptor, Entry, Event, EventKinds, Extension, Interruption, Json, Message, Method,
+    MethodDeclaration, Patch, Rejection, Request, Response, Rewrite, Ruling, StateChange, Transition, Waiting, json,
 };
 
 use crate::imports::{command_for, is_done, result_at_load};
@@ -84,9 +84,18 @@ impl Transition for TestSteering {
         Ok(Entry::Proceed)
     }
 
-    fn change(parameters: &Parameters, _: StateChange) -> Result<Ruling, String> {
-        command_for("change", told(parameters, |hooks| &hooks.change));
-        Ok(Ruling::Pass)
+    fn change(parameters: &Parameters, change: StateChange) -> Result<Ruling, String> {
+        let command = command_for("change", told(parameters, |hooks| &hooks.change));
+        let is_told = match command.name {
+            "interrupt-wait" => change.next == "TASK_STATE_INPUT_REQUIRED",
+            "interrupt-remark" => change.next == change.current,
+            _ => false,
+        };
+        if !is_told {
+            return Ok(Ruling::Pass);
+        }
+        let text = "Send money?".to_owned();
+        Ok(Ruling::Interrupt(Interruption { waiting: Waiting::Input, text, metadata: Vec::new() }))
     }
 }
 
@@ -101,4 +110,15 @@ impl Response for TestSteering {
     }
 }
 
-annex_sdk::export!(TestSteering: live_card, message, transition, reply, steering, output, response, reads);
+impl Method for TestSteering {
+    fn methods(parameters: &Parameters) -> Result<Vec<MethodDeclaration>, String> {
+        let declared = |name: &String| MethodDeclaration::new(name.as_str(), "Answers with the caller.");
+        Ok(parameters.methods.iter().map(declared).collect())
+    }
+
+    fn call(_: &Parameters, _: Request, _: &str, _: Json) -> Result<Answer, Rejection> {
+        Ok(Answer::Value(json::string(&imports::caller())))
+    }
+}
+
+annex_sdk::export!(TestSteering: live_card, message, transition, reply, steering, output, response, reads, method);

@@ -19,6 +19,8 @@ pub(crate) struct Parameters {
     pub(crate) reads: Option<String>,
     /// The entry of the hook `live-card` as an object, or a command.
     pub(crate) live: Value,
+    /// The names of the methods.
+    pub(crate) methods: Vec<String>,
 }
 
 impl Default for Parameters {
@@ -30,6 +32,7 @@ impl Default for Parameters {
             owns_keys: true,
             reads: None,
             live: Value::Null,
+            methods: Vec::new(),
         }
     }
 }

@@ -34,6 +34,9 @@ impl Steering for TestSteering {
             "deny" | "refuse" => {
                 return Ok((ModelVerdict::Refuse(argument.unwrap_or("it was told to").to_owned()), None));
             }
+            "refuse-with-remark" => {
+                return Ok((ModelVerdict::Refuse("it was told to".to_owned()), Some(Remark::text("a remark"))));
+            }
             "change" => with_instruction(vec![argument.unwrap_or("changed").to_owned()]),
             "replace" => ModelChange {
                 instruction: Some(vec![argument.unwrap_or("replaced").to_owned()]),
@@ -80,6 +83,9 @@ impl Steering for TestSteering {
             name if imports::is_done(name) => ToolVerdict::Pass,
             "change" => change(argument.unwrap_or(r#"{"changed":true}"#)),
             "deny" => argument.map_or_else(deny, |text| ToolVerdict::Deny(text.to_owned())),
+            "deny-with-bad-remark" => {
+                return Ok((deny(), Some(Remark { parts: Vec::new(), ..Remark::text("") })));
+            }
             "deny-tool" if is_named => deny(),
             "wait" => once(question()),
             "wait-tool" if is_named => once(question()),

@@ -248,7 +248,7 @@ fn check(payment: &Payment, requirement: &Value, now: u64) -> Result<u64, Failur
 }
 
 fn payment_of(pending: &Pending) -> Result<Payment, Failure> {
-    submission::of_payload(pending.payload.clone())
+    submission::of_payload(&pending.payload)
         .map_err(|(_, reason)| Failure::new(Code::InvalidPayment, format!("the stored payment {reason}")))
 }
 

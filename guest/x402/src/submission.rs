@@ -2,8 +2,8 @@
 
 use annex_sdk::members::Members;
 use annex_sdk::{Location, Rejection, Violation, pointer};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::keys;
 
@@ -13,6 +13,10 @@ pub const X402_VERSION: u64 = 1;
 /// The maximum length of a client's values. The longest ordinary one is a transaction of Solana in base64, which has at
 /// most 1,644 characters; a signature of a smart wallet may be longer.
 const MAX_VALUE_BYTES: usize = 8_192;
+
+/// The beginning of the names of networks whose payments are transactions: `solana`, `solana-devnet`, and names as
+/// `solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp`.
+const SOLANA: &str = "solana";
 
 /// The client's part of a payment in a message.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,7 +33,7 @@ pub enum Submission {
 /// A `PaymentPayload`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payment {
-    /// The whole payload. The facilitator gets it as it was read here, so both read the same.
+    /// The payload for the facilitator. It has only the members that were read here, so both read the same payment.
     pub payload: Value,
     /// The scheme.
     pub scheme: String,
@@ -49,7 +53,7 @@ pub enum Signed {
 }
 
 /// An authorization of EIP-3009.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
     /// The address that pays.
@@ -109,8 +113,8 @@ fn payment(text: &str) -> Result<Submission, Rejection> {
         let parent = pointer::metadata(Location::Message, keys::PAYLOAD);
         Rejection::from(Violation::new(format!("{parent}{place}"), text))
     };
-    let value = serde_json::from_str(text).map_err(|error| refuse("", format!("cannot be read: {error}")))?;
-    let payment = of_payload(value).map_err(|(place, text)| refuse(place, text))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| refuse("", format!("cannot be read: {error}")))?;
+    let payment = of_payload(&value).map_err(|(place, text)| refuse(place, text))?;
     Ok(Submission::Payment(Box::new(payment)))
 }
 
@@ -118,34 +122,42 @@ fn payment(text: &str) -> Result<Submission, Rejection> {
 ///
 /// # Errors
 /// The value is no `PaymentPayload`. The error has the place in the payload, and a text.
-pub fn of_payload(mut value: Value) -> Result<Payment, (&'static str, String)> {
-    let payload = Payload::deserialize(&value).map_err(|error| ("", format!("is no PaymentPayload: {error}")))?;
-    if payload.x402_version != 1.0 {
+pub fn of_payload(value: &Value) -> Result<Payment, (&'static str, String)> {
+    let Payload { x402_version, scheme, network, payload } =
+        Payload::deserialize(value).map_err(|error| ("", format!("is no PaymentPayload: {error}")))?;
+    if x402_version != 1.0 {
         return Err(("/x402Version", format!("must be {X402_VERSION}")));
     }
-    if let Some(members) = value.as_object_mut() {
-        members.insert("x402Version".to_owned(), X402_VERSION.into());
-    }
-    let signed = signed(&payload.payload)?;
-    let Payload { scheme, network, .. } = payload;
-    Ok(Payment { payload: value, scheme, network, signed })
+    let (signed, payload) = signed(&network, &payload)?;
+    let payload = json!({"x402Version": X402_VERSION, "scheme": scheme, "network": network, "payload": payload});
+    Ok(Payment { payload, scheme, network, signed })
 }
 
-/// Reads the signed content. The error has the place in the payload, and a text.
-fn signed(payload: &Value) -> Result<Signed, (&'static str, String)> {
-    if let Some(transaction) = payload.get("transaction") {
-        let is_usable = |text: &&str| {
-            let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-            !text.is_empty() && text.len() <= MAX_VALUE_BYTES && text.bytes().all(is_base64)
-        };
-        return match transaction.as_str().filter(is_usable) {
-            Some(text) => Ok(Signed::Transaction(text.to_owned())),
-            None => Err((
-                "/payload/transaction",
-                format!("must be a transaction in base64 of up to {MAX_VALUE_BYTES} bytes"),
-            )),
-        };
+/// Reads the signed content. Returns it also as the facilitator gets it. The error has the place in the payload, and a
+/// text.
+fn signed(network: &str, payload: &Value) -> Result<(Signed, Value), (&'static str, String)> {
+    let Some(transaction) = payload.get("transaction") else { return authorization(payload) };
+    // A facilitator that reads one of the two would settle another payment than the one that was checked here.
+    if payload.get("authorization").is_some() || payload.get("signature").is_some() {
+        return Err(("/payload/transaction", "cannot be beside `signature` and `authorization`".to_owned()));
     }
+    if !network.starts_with(SOLANA) {
+        return Err(("/payload/transaction", format!("is possible only on networks that begin with `{SOLANA}`")));
+    }
+    let is_usable = |text: &&str| {
+        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+        !text.is_empty() && text.len() <= MAX_VALUE_BYTES && text.bytes().all(is_base64)
+    };
+    match transaction.as_str().filter(is_usable) {
+        Some(text) => Ok((Signed::Transaction(text.to_owned()), json!({"transaction": text}))),
+        None => {
+            Err(("/payload/transaction", format!("must be a transaction in base64 of up to {MAX_VALUE_BYTES} bytes")))
+        }
+    }
+}
+
+/// Reads a signed authorization.
+fn authorization(payload: &Value) -> Result<(Signed, Value), (&'static str, String)> {
     let read = EvmPayload::deserialize(payload).map_err(|error| {
         ("/payload", format!("must have `signature` and `authorization`, or `transaction`: {error}"))
     })?;
@@ -177,7 +189,8 @@ fn signed(payload: &Value) -> Result<Signed, (&'static str, String)> {
             return Err((place, "must be a text of decimal digits".to_owned()));
         }
     }
-    Ok(Signed::Authorization(authorization))
+    let payload = json!({"signature": signature, "authorization": authorization});
+    Ok((Signed::Authorization(authorization), payload))
 }
 
 /// True for `0x` and hexadecimal digits.

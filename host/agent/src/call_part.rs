@@ -102,6 +102,13 @@ fn note(key: &str, data: &impl Serialize) -> Part {
     Part { metadata, ..Part::from(PartContent::Data(json(data))) }
 }
 
+/// True if the part is a note of the agent about a call before which the task has waited. A note is no content: the client
+/// never sees it.
+#[must_use]
+pub fn is_note(part: &Part) -> bool {
+    [WAITED, RELEASED].into_iter().any(|key| part.metadata.get(key).is_some())
+}
+
 pub(crate) fn response(result: &ToolResult, is_pending: bool) -> Part {
     let ToolResult { id, name, response } = result.clone();
     data_part(RESPONSE, &ResponseData { id, name, response }, is_pending)

@@ -37,6 +37,8 @@ struct Outcome {
     response: Option<Json>,
     /// True while the response is preliminary, and the client has not sent the result yet.
     is_pending: bool,
+    /// True if the client has sent the response, and the agent has not stored it as the model gets it.
+    is_sent: bool,
     /// The wait before the call. `None` if the task does not wait before the call.
     held: Option<Hold>,
 }
@@ -82,6 +84,16 @@ impl Conversation {
         exchanges.flatten().filter_map(held).collect()
     }
 
+    /// The calls of this invocation with the results that the client has sent, and that no extension was asked about.
+    pub(crate) fn sent(&self, invocation: &str) -> Vec<(ToolCall, Json)> {
+        let exchanges = self.items.iter().filter_map(|item| match item {
+            Item::Calls(exchange) if *exchange.invocation == *invocation => Some(&exchange.calls),
+            Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
+        });
+        let sent = exchanges.flatten().filter(|outcome| outcome.is_sent);
+        sent.filter_map(|outcome| Some((outcome.call.clone(), outcome.response.clone()?))).collect()
+    }
+
     /// The ids of all calls, pending ones included.
     pub(crate) fn call_ids(&self) -> HashSet<&str> {
         let exchanges = self.items.iter().filter_map(|item| match item {
@@ -120,7 +132,7 @@ impl Conversation {
             match call_part::read(part) {
                 Some(CallPart::Call { call, held_by }) => {
                     let held = held_by.map(|by| Hold { by: vec![by], times: 0 });
-                    calls.push(Outcome { call, response: None, is_pending: false, held });
+                    calls.push(Outcome { call, response: None, is_pending: false, is_sent: false, held });
                 }
                 Some(CallPart::Response { result, is_pending }) => {
                     self.take_response(&event.invocation_id, result, is_pending);
@@ -150,7 +162,7 @@ impl Conversation {
 
     fn take_response(&mut self, invocation: &str, result: ToolResult, is_pending: bool) {
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return };
-        (outcome.response, outcome.is_pending) = (Some(result.response), is_pending);
+        (outcome.response, outcome.is_pending, outcome.is_sent) = (Some(result.response), is_pending, false);
         if outcome.held.take().is_some() {
             self.move_behind(index);
         }
@@ -172,7 +184,7 @@ impl Conversation {
         if !outcome.is_pending {
             return false;
         }
-        (outcome.response, outcome.is_pending) = (Some(result.response), false);
+        (outcome.response, outcome.is_pending, outcome.is_sent) = (Some(result.response), false, true);
         self.move_behind(index);
         true
     }
@@ -299,6 +311,20 @@ mod tests {
             unreachable!("{turns:?}")
         };
         assert_eq!((calls.as_slice(), results[0].response.get()), (&[call(r#"{"a":2}"#)][..], "1"));
+    }
+
+    #[test]
+    fn a_result_that_the_client_sends_is_asked_about_until_the_agent_has_stored_it() {
+        let pending = agent(call_part::call(&call("{}"), true));
+        let preliminary =
+            ToolResult { id: "call-1".to_owned(), name: "sum".to_owned(), response: Json::string("later") };
+        let mut events = vec![pending, agent(call_part::response(&preliminary, true))];
+        let sent = |events: &[Arc<Event>]| Conversation::of(events).sent("t").len();
+        assert_eq!(sent(&events), 0);
+        events.push(user(result()));
+        assert_eq!((sent(&events), Conversation::of(&events).sent("another task").len()), (1, 0));
+        events.push(agent(result()));
+        assert_eq!(sent(&events), 0);
     }
 
     #[test]

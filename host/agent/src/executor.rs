@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use annex_conversation::{AppendError, Conversation, StateDelta};
+use annex_conversation::{AppendError, Conversation, Event, StateDelta};
 use annex_protocol::{
     A2aError, AgentCard, Artifact, ContextId, Json, Message, Metadata, Part, Parts, SendMessageRequest, StreamResponse,
     TaskId, TaskState,
@@ -148,6 +148,9 @@ pub enum AgentEvent {
         pause: Box<Pause>,
         /// Further parts of the status message: a text of the model, and calls whose results the client sends.
         parts: Vec<Part>,
+        /// The note that the client knows of the wait. The server stores it with the state of the task if the client gets
+        /// the text of the extension.
+        note: Box<Event>,
     },
     /// A question to the server. The agent waits for the answer, which comes in the order of the events.
     Question(Box<Question>),

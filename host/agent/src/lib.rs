@@ -27,6 +27,7 @@ mod tool;
 mod toolbox;
 mod work;
 
+pub use call_part::is_note;
 pub use call_times::{CallEnd, CallTimes};
 pub use callbacks::{CallbackContext, Callbacks, ModelAnswer};
 pub use conversation::readable;

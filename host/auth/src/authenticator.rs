@@ -1,6 +1,7 @@
 //! Determines the principal of a request from its headers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use annex_protocol::{
@@ -69,6 +70,7 @@ impl Authenticator {
             [] => None,
             keys => Some(ApiKeys::load(keys, &config.api_key_header)?),
         };
+        config.check_issuers()?;
         let introspector = config.introspection.as_ref().map(Introspector::load).transpose()?;
         if api_keys.is_none() && !config.accepts_tokens() {
             return Err(AuthConfigError::NoScheme);
@@ -81,7 +83,8 @@ impl Authenticator {
         Ok(Self { api_keys, jwt, introspector, declared })
     }
 
-    /// Determines the principal of a request with these headers. For gRPC, `headers` is the metadata.
+    /// Determines the principal of a request with these headers from a client in `network`. For gRPC, `headers` is the
+    /// metadata. Clients share the limits of their network: its IPv4 address, or the first address of its IPv6 prefix.
     ///
     /// A request must have exactly one credential. Two credentials, or a repeated header, are invalid, because the principal
     /// would be ambiguous. An `Authorization` header with another scheme than `Bearer` is ignored.
@@ -93,7 +96,7 @@ impl Authenticator {
     /// # Errors
     /// [`AuthError::Missing`] without a credential, [`AuthError::Invalid`] with invalid credentials, and
     /// [`AuthError::Unavailable`] if the issuer's keys cannot be fetched or the authorization server gives no usable answer.
-    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
+    pub async fn authenticate(&self, headers: &HeaderMap, network: IpAddr) -> Result<Principal, AuthError> {
         let key = match &self.api_keys {
             Some(keys) => {
                 only(headers, &keys.header).map_err(|RepeatedHeader| self.invalid())?.map(|value| (keys, value))
@@ -108,7 +111,7 @@ impl Authenticator {
                 let id = keys.principal_of(value.as_bytes()).ok_or_else(|| self.invalid())?.to_owned();
                 Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new(), claims: JsonObject::new() })
             }
-            (None, Some(token)) => self.principal_of(token).await.map_err(|refused| match refused {
+            (None, Some(token)) => self.principal_of(token, network).await.map_err(|refused| match refused {
                 TokenError::Invalid => self.invalid(),
                 TokenError::Unavailable => AuthError::Unavailable,
             }),
@@ -120,12 +123,12 @@ impl Authenticator {
         self.api_keys.as_ref().map(|keys| &keys.header)
     }
 
-    async fn principal_of(&self, token: &str) -> Result<Principal, TokenError> {
+    async fn principal_of(&self, token: &str, network: IpAddr) -> Result<Principal, TokenError> {
         match (&self.jwt, &self.introspector) {
             // The authorization server is not asked about a token that this server can verify itself.
             (Some(jwt), None) => jwt.principal_of(token).await,
             (Some(jwt), Some(_)) if jwt::has_its_form(token) => jwt.principal_of(token).await,
-            (_, Some(introspector)) => introspector.principal_of(token).await,
+            (_, Some(introspector)) => introspector.principal_of(token, network).await,
             (None, None) => Err(TokenError::Invalid),
         }
     }

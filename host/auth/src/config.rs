@@ -36,6 +36,20 @@ impl AuthConfig {
     pub fn accepts_tokens(&self) -> bool {
         self.jwt.is_some() || self.introspection.is_some()
     }
+
+    /// Checks that one id of a principal stands for one caller. The id is the issuer and the value of a claim. With two
+    /// claims of one issuer, the id of one caller could be that of another.
+    pub(crate) fn check_issuers(&self) -> Result<(), AuthConfigError> {
+        let (Some(jwt), Some(introspection)) = (&self.jwt, &self.introspection) else { return Ok(()) };
+        if jwt.issuer != introspection.issuer || jwt.principal_claim == introspection.principal_claim {
+            return Ok(());
+        }
+        let problem = format!(
+            "must be {:?}, the claim in auth.jwt.principal_claim, because both tables have the same issuer",
+            jwt.principal_claim
+        );
+        Err(AuthConfigError::Introspection { field: "principal_claim", problem })
+    }
 }
 
 /// One API key. The key itself is never part of the configuration. Exactly one of `key_env`, `key_file` and

@@ -1,11 +1,12 @@
 //! Introspection of tokens (RFC 7662): asks the authorization server whether a token is valid and whose it is.
 //!
-//! Anyone can send tokens, so questions are bounded: one at a time for each token, a few at the same time for all tokens,
-//! and a cache of answers. The authorization server is not trusted further than its answer goes: an answer that is late,
-//! large, redirected or contradictory accepts no token.
+//! Anyone can send tokens, so questions are bounded: one at a time for each token, a few at the same time for each network
+//! and for all tokens (`introspection/places.rs`), and a cache of answers. The authorization server is not trusted further
+//! than its answer goes: an answer that is late, large, redirected or contradictory accepts no token.
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +19,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, StatusCode, Url};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::api_key::{Digest, sha256};
 use crate::config::IntrospectionConfig;
@@ -28,23 +29,24 @@ use crate::token_cache::{Bounds, TokenCache};
 use crate::url::is_on_this_machine;
 use crate::{AuthConfigError, INTROSPECTION_SCHEME, Principal, principal};
 
+mod places;
+
+use places::{Admission, Origin, Places};
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time limit for one question, from the connection to the last byte of the answer.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that a question waits for one of the places.
-const PLACE_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// The maximum number of questions at the same time.
-const PLACES: usize = 32;
-/// The maximum number of tokens that are asked about or wait for a place.
-const MAX_FLIGHTS: usize = 1_024;
 /// The longest time for which a valid token is not asked about again, so that revoked tokens stop working.
 const LONGEST_ACCEPTED: Duration = Duration::from_secs(60);
+/// The time for which a token counts as accepted lately, after it was accepted.
+const LATELY: Duration = Duration::from_secs(60 * 60);
 /// The time for which an invalid token is not asked about again.
 const REFUSED: Duration = Duration::from_secs(5);
 /// The time for which a token is not asked about again after a question that failed.
 const FAILED: Duration = Duration::from_secs(1);
 const ACCEPTED_BOUNDS: Bounds = Bounds { entries: 10_000, bytes: 32 << 20 };
+const LATELY_BOUNDS: Bounds = Bounds { entries: 10_000, bytes: usize::MAX };
 const REFUSED_BOUNDS: Bounds = Bounds { entries: 10_000, bytes: usize::MAX };
 /// The accepted difference between the clocks for the claim `nbf`, in seconds.
 const LEEWAY_SECONDS: u64 = 30;
@@ -57,9 +59,11 @@ pub(crate) struct Introspector {
     credentials: HeaderValue,
     accepted: Mutex<TokenCache<Arc<Principal>>>,
     refused: Mutex<TokenCache<TokenError>>,
+    /// The tokens that were accepted lately. Strangers cannot use up the places of these tokens.
+    lately: Mutex<TokenCache<()>>,
     /// The tokens that are asked about now. Everyone with the same token waits for the one answer.
     flights: Mutex<HashMap<Digest, Flight>>,
-    places: Semaphore,
+    places: Arc<Places>,
     /// True while questions fail. Only the first failure is logged.
     is_failing: AtomicBool,
 }
@@ -74,10 +78,11 @@ enum Verdict {
     Refused,
 }
 
-/// Removes a flight at its end, also after a panic.
+/// Removes a flight at its end, also after a panic, and then frees its place.
 struct Landing {
     introspector: Arc<Introspector>,
     token: Digest,
+    admission: Admission,
 }
 
 impl Drop for Landing {
@@ -101,14 +106,15 @@ impl Introspector {
             config: config.clone(),
             accepted: Mutex::new(TokenCache::new(ACCEPTED_BOUNDS)),
             refused: Mutex::new(TokenCache::new(REFUSED_BOUNDS)),
+            lately: Mutex::new(TokenCache::new(LATELY_BOUNDS)),
             flights: Mutex::default(),
-            places: Semaphore::new(PLACES),
+            places: Places::new(),
             is_failing: AtomicBool::new(false),
         }))
     }
 
-    /// The principal of a token.
-    pub(crate) async fn principal_of(self: &Arc<Self>, token: &str) -> Result<Principal, TokenError> {
+    /// The principal of a token that a client in `network` has sent.
+    pub(crate) async fn principal_of(self: &Arc<Self>, token: &str, network: IpAddr) -> Result<Principal, TokenError> {
         // RFC 6750, section 2.1. No other text is a bearer token, so the authorization server is not asked about it.
         let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         if token.is_empty() || token.len() > MAX_TOKEN_BYTES || !token.bytes().all(is_token_byte) {
@@ -117,7 +123,7 @@ impl Introspector {
         let digest = sha256(token.as_bytes());
         let outcome = match self.known(&digest) {
             Some(outcome) => outcome,
-            None => match self.join(digest, token) {
+            None => match self.join(digest, token, network) {
                 Ok(flight) => landed(flight).await,
                 Err(outcome) => outcome,
             },
@@ -134,7 +140,7 @@ impl Introspector {
     ///
     /// # Errors
     /// The outcome, if the token is not asked about.
-    fn join(self: &Arc<Self>, digest: Digest, token: &str) -> Result<Flight, Outcome> {
+    fn join(self: &Arc<Self>, digest: Digest, token: &str, network: IpAddr) -> Result<Flight, Outcome> {
         let mut flights = lock(&self.flights);
         if let Some(flight) = flights.get(&digest) {
             return Ok(flight.clone());
@@ -143,18 +149,18 @@ impl Introspector {
         if let Some(outcome) = self.known(&digest) {
             return Err(outcome);
         }
-        if flights.len() >= MAX_FLIGHTS {
-            return Err(Err(TokenError::Unavailable));
-        }
+        let is_known = lock(&self.lately).get(&digest).is_some();
+        let origin = if is_known { Origin::Known } else { Origin::Stranger(network) };
+        let Some(admission) = self.places.admit(origin) else { return Err(Err(TokenError::Unavailable)) };
         let (sender, flight) = watch::channel(None);
         flights.insert(digest, flight.clone());
         // Released first: a runtime that shuts down drops the task at once, and then its landing takes the lock.
         drop(flights);
-        let landing = Landing { introspector: Arc::clone(self), token: digest };
+        let landing = Landing { introspector: Arc::clone(self), token: digest, admission };
         let token = Secret::new(token);
         // A task of its own: if the caller disconnects, others with the same token still get the answer.
         tokio::spawn(async move {
-            let outcome = landing.introspector.ask(&token, digest).await;
+            let outcome = landing.introspector.ask(&token, digest, &landing.admission).await;
             drop(landing);
             sender.send_replace(Some(outcome));
         });
@@ -162,17 +168,19 @@ impl Introspector {
     }
 
     /// Asks the authorization server about a token, and remembers the answer.
-    async fn ask(&self, token: &Secret, digest: Digest) -> Outcome {
-        let verdict = self.answer(token).await.and_then(|answer| self.judge(&answer));
+    async fn ask(&self, token: &Secret, digest: Digest, admission: &Admission) -> Outcome {
+        let verdict = self.answer(token, admission).await.and_then(|answer| self.judge(&answer));
         let now = Instant::now();
         let refused = match verdict {
             Ok(Verdict::Accepted(principal, time, bytes)) => {
                 self.is_failing.store(false, Ordering::Relaxed);
                 lock(&self.accepted).put(digest, Arc::clone(&principal), (now + time, bytes));
+                lock(&self.lately).put(digest, (), (now + LATELY, 0));
                 return Ok(principal);
             }
             Ok(Verdict::Refused) => {
                 self.is_failing.store(false, Ordering::Relaxed);
+                lock(&self.lately).remove(&digest);
                 (TokenError::Invalid, now + REFUSED)
             }
             Err(error) => {
@@ -191,10 +199,8 @@ impl Introspector {
     }
 
     /// Sends the question, and reads the answer.
-    async fn answer(&self, token: &Secret) -> Result<String, AskError> {
-        let place = timeout(PLACE_TIMEOUT, self.places.acquire()).await;
-        // The semaphore is never closed.
-        let _place = place.map_err(|_| AskError::Busy)?.map_err(|_| AskError::Busy)?;
+    async fn answer(&self, token: &Secret, admission: &Admission) -> Result<String, AskError> {
+        let _sending = admission.sending().await.ok_or(AskError::Busy)?;
         let body = form(&[("token", token.expose()), ("token_type_hint", "access_token")]);
         let request = self.client.post(self.url.clone()).header(AUTHORIZATION, self.credentials.clone());
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");

@@ -71,7 +71,8 @@ impl<T: Clone> TokenCache<T> {
         }
     }
 
-    fn remove(&mut self, token: &Digest) {
+    /// Forgets a token.
+    pub(crate) fn remove(&mut self, token: &Digest) {
         if let Some(entry) = self.entries.remove(token) {
             self.bytes = self.bytes.saturating_sub(entry.bytes);
         }

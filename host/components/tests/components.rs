@@ -141,7 +141,18 @@ fn the_steering_extension_exports_the_hooks_that_need_a_grant() -> Result<()> {
     check(
         annex_components::TEST_STEERING,
         &[CALLER, SCHEMA, TASK_METADATA, TYPES, CONFIG, COUNTERS, KEYS, LOGGING],
-        &["descriptor", "live-card", "message", "output", "reads", "reply", "response", "steering", "transition"],
+        &[
+            "descriptor",
+            "live-card",
+            "message",
+            "method",
+            "output",
+            "reads",
+            "reply",
+            "response",
+            "steering",
+            "transition",
+        ],
     )
 }
 

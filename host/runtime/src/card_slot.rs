@@ -79,6 +79,8 @@ struct CardState {
     is_published: bool,
     /// When the extension is to declare the entry again. `None` if the entry holds until the next load.
     due: Option<Instant>,
+    /// True while the entry is the one that was declared at load, without the lasting keys that the extension may use.
+    needs_keys: bool,
     error: Option<(u64, String)>,
 }
 
@@ -87,7 +89,8 @@ impl CardSlot {
     pub(crate) fn fixed(entry: AgentExtension) -> Self {
         let bytes = entry_bytes(&entry);
         let entry = Arc::new(entry);
-        let state = CardState { entry, bytes, live: None, is_published: false, due: None, error: None };
+        let state =
+            CardState { entry, bytes, live: None, is_published: false, due: None, needs_keys: false, error: None };
         Self { least: LEAST, state: Mutex::new(state) }
     }
 
@@ -147,6 +150,7 @@ impl CardSlot {
         if state.live.as_ref().is_none_or(|present| present.declared_at != live.declared_at) {
             state.error = None;
         }
+        state.needs_keys = false;
         state.due = hold.map(|hold| now + hold);
         state.live = Some(live.clone());
     }
@@ -155,7 +159,7 @@ impl CardSlot {
     pub(crate) fn fails(&self, reason: &str, pause: Option<Duration>, now: Instant) -> bool {
         let mut state = self.lock();
         let Some(kept) = state.live.clone().map(LiveEntry::kept) else { return false };
-        let hold = self.hold(kept.seconds);
+        let hold = self.hold(kept.seconds).or(state.needs_keys.then_some(self.least));
         state.due = hold.map(|hold| now + pause.map_or(hold, |pause| pause.max(LEAST)));
         let is_first = state.error.is_none();
         state.error = Some((kept.asked_at, reason.to_owned()));
@@ -163,9 +167,11 @@ impl CardSlot {
         is_first
     }
 
-    /// Has the extension asked again as soon as possible.
-    pub(crate) fn is_due_soon(&self) {
-        self.lock().due = Some(Instant::now() + LEAST);
+    /// Has the extension asked again as soon as possible, because it has declared its entry without its lasting keys.
+    pub(crate) fn needs_lasting_keys(&self) {
+        let mut state = self.lock();
+        state.needs_keys = true;
+        state.due = Some(Instant::now() + LEAST);
     }
 
     /// The time for which an entry holds. `None`: until the next load.
@@ -233,6 +239,23 @@ mod tests {
         slot.show(&first, began + Duration::from_secs(14));
         assert_eq!((due(), slot.entry().params.clone()), (Some(15), entry(1).params));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_without_the_lasting_keys_is_declared_again_until_a_call_succeeds() {
+        let at_load = LiveEntry::declared(entry(1), 0, 0);
+        let slot = slot(5, &at_load);
+        let began = Instant::now();
+        let due = || slot.due().map(|due| (due - began).as_secs());
+        slot.needs_lasting_keys();
+        slot.show(&at_load, began);
+        assert_eq!(due(), Some(1), "the card shows the entry of the load");
+        assert!(slot.fails("a reason", None, began + Duration::from_secs(1)));
+        assert_eq!(due(), Some(6), "the call failed");
+        let asked_at = slot.live_entry().map_or(0, |live| live.asked_at);
+        slot.show(&LiveEntry::declared(entry(1), 0, asked_at), began + Duration::from_secs(6));
+        assert_eq!(due(), None, "the entry holds until the next load");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_entry_of_a_card_takes_the_place_of_that_of_the_load() {
         let of_others = LiveEntry::declared(entry(1), 10, 0);

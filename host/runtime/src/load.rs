@@ -29,13 +29,12 @@ use crate::error::{LoadError, RuntimeError};
 use crate::extension::Extension;
 use crate::hook::{Hook, HookSet};
 use crate::load::cache::CompileCache;
-use crate::load::card::{EntryBasis, KeysAtLoad};
+use crate::load::card::EntryBasis;
 use crate::load::compile::shared::Code;
 use crate::load::compile::{Compiler, ComponentFile};
 use crate::load::descriptor::Descriptor;
 use crate::load::inspect::{Inspection, InspectionResult};
 use crate::load::installation::{Installation, Instances};
-use crate::load::loaded_uris::LoadedUris;
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::{BusyTime, HookTotals, Registry};
@@ -49,7 +48,6 @@ pub(crate) mod descriptor;
 pub(crate) mod inspect;
 pub(crate) mod installation;
 pub(crate) mod keep_functions;
-mod loaded_uris;
 mod memory_images;
 pub(crate) mod method;
 mod methods;
@@ -71,7 +69,6 @@ pub struct Runtime {
     quarantine: bool,
     overrides: ServiceOverrides,
     counts_instructions: bool,
-    loaded: Arc<LoadedUris>,
     /// The tenant whose extensions are loaded; empty for a server without tenants.
     tenant: Arc<str>,
 }
@@ -97,7 +94,6 @@ impl Runtime {
             quarantine: config.quarantine,
             overrides: config.overrides.clone(),
             counts_instructions: config.count_instructions,
-            loaded: Arc::default(),
             tenant: Arc::default(),
         })
     }
@@ -119,7 +115,6 @@ impl Runtime {
             quarantine: self.quarantine,
             overrides: self.overrides.clone(),
             counts_instructions: self.counts_instructions,
-            loaded: Arc::default(),
             tenant,
         }
     }
@@ -206,12 +201,9 @@ impl Runtime {
                 selection: &installation.selection,
                 required: installation.required,
             };
-            let is_taken = self.loaded.has_under_other_name(&descriptor.uri, name);
-            let keys = if is_taken { KeysAtLoad::Temporary } else { KeysAtLoad::Lasting };
-            let card = card::declared(&program, &profile, basis, keys).await?;
+            let card = card::declared(&program, &profile, basis).await?;
             let methods = methods::declared(&program, &profile, &descriptor).await?;
             program.keeping = self.keeping(&program, &installation)?;
-            self.loaded.add(name, &profile);
             Ok(Extension {
                 breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
                 turns: self.slots.of_extension(installation.limits.turns),
@@ -340,8 +332,9 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
     if described.metadata_keys.iter().any(String::is_empty) {
         return wrong("a metadata key is empty".to_owned());
     }
-    if let Some(key) = described.metadata_keys.iter().find(|key| key.starts_with("annex/")) {
-        return wrong(format!("its metadata key {key:?} begins with annex/, which is reserved for this server"));
+    let reserved = |key: &String| ["annex/", "adk_"].into_iter().find(|prefix| key.starts_with(prefix));
+    if let Some((key, prefix)) = described.metadata_keys.iter().find_map(|key| Some((key, reserved(key)?))) {
+        return wrong(format!("its metadata key {key:?} begins with {prefix}, which is reserved for this server"));
     }
     // Requests iterate over these lists, so duplicates are refused.
     for (names, what) in [(&described.depends_on, "dependency"), (&described.metadata_keys, "metadata key")] {

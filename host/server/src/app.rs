@@ -40,6 +40,7 @@ use crate::admin::{Admin, AdminParts};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::{Config, PushConfig};
+use crate::connections::network::Network;
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
 use crate::installation::watch::FileWatcher;
@@ -187,15 +188,15 @@ impl App {
         &self.tenants
     }
 
-    /// Authenticates the caller (A2A 1.0 section 7.4).
+    /// Authenticates a caller in `network` (A2A 1.0 section 7.4).
     ///
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while the identity provider is unavailable.
-    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap, network: Network) -> Result<Identity, A2aError> {
         // Without [auth] only the ids of tasks and contexts separate clients (`docs/decisions/server.md`).
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
         let authenticator = authentication.current();
-        match authenticator.authenticate(headers).await {
+        match authenticator.authenticate(headers, network.part()).await {
             // `Tenants::serving` sets the tenant, which the request names later.
             Ok(Principal { id, claims, .. }) => {
                 let key_header = authenticator.key_header().cloned();

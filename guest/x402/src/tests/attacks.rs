@@ -114,12 +114,50 @@ fn metadata_that_contradicts_the_specification_is_refused_by_its_place() {
         (submitted(changed("value", "-1")), "/payload/authorization/value must be a text of decimal digits"),
         (submitted(with(payment(), "/payload/signature", json!("abc"))), "/payload/signature must be bytes"),
         (
-            submitted(with(payment(), "/payload/transaction", json!("a b"))),
+            submitted(json!({
+                "x402Version": 1, "scheme": "exact", "network": "solana", "payload": {"transaction": "a b"},
+            })),
             "/payload/transaction must be a transaction",
         ),
     ] {
         let found = refused(&host(), metadata);
         assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+    }
+}
+
+#[test]
+fn a_payload_with_two_signed_contents_is_refused() {
+    let authorization = payment()["payload"]["authorization"].clone();
+    let signature = payment()["payload"]["signature"].clone();
+    for (network, payload, expected) in [
+        ("base", json!({"authorization": authorization, "signature": signature}), "cannot be beside"),
+        ("solana", json!({"authorization": authorization}), "cannot be beside"),
+        ("solana", json!({"signature": signature}), "cannot be beside"),
+        ("base", json!({}), "only on networks that begin with `solana`"),
+    ] {
+        let payload = with(json!({"payload": payload}), "/payload/transaction", json!("AAEC"))["payload"].take();
+        let both = with(with(payment(), "/network", json!(network)), "/payload", payload);
+        let found = refused(&waiting(), json!({keys::STATUS: "payment-submitted", keys::PAYLOAD: both}));
+        let place = "/message/metadata/x402.payment.payload/payload/transaction";
+        assert!(found.len() == 1 && found[0].starts_with(place) && found[0].contains(expected), "{found:?}");
+    }
+}
+
+#[test]
+fn the_facilitator_gets_only_the_members_that_were_read() {
+    let host = waiting();
+    let mut more = payment();
+    for (pointer, value) in [
+        ("/paymentPayload", payment()),
+        ("/payload/permit2Authorization", json!({"nonce": "1"})),
+        ("/payload/authorization/valid_before", json!("9999999999")),
+    ] {
+        more = with(more, pointer, value);
+    }
+    assert_eq!(pay(&host, &more), Ok(Entry::Proceed));
+    for sent in host.sent() {
+        let body: Value = serde_json::from_slice(&sent.body).unwrap();
+        assert_eq!(body["paymentPayload"], payment());
     }
 }
 

@@ -4,14 +4,14 @@
 use std::collections::HashSet;
 
 use annex_conversation::{Event, StateDelta};
-use annex_protocol::{ExtensionUri, Message, Part, Parts, TaskState};
+use annex_protocol::{ExtensionUri, Json, Message, Part, Parts, TaskState};
 
 use super::run::{AnswerStep, Run, status};
 use crate::call_part;
 use crate::conversation::Hold;
 use crate::executor::{AgentError, AgentEvent, Question};
-use crate::model::ToolCall;
-use crate::steering::{Pause, ToolDecision, ToolPlan};
+use crate::model::{ToolCall, ToolResult};
+use crate::steering::{MadeCall, Pause, ToolDecision, ToolPlan};
 use crate::toolbox::{CallFate, DecidedCall, Outcome, Outcomes, Toolbox, is_object};
 
 /// The answer to a client whose message lacks the tool results for which its task waits.
@@ -103,13 +103,27 @@ impl Run<'_> {
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
     }
 
+    /// Lets the extensions replace the results that the client has sent, and stores the results as the model gets them.
+    pub(super) async fn take_results(&self, sent: Vec<(ToolCall, Json)>) -> Result<(), AgentError> {
+        let mut parts = Vec::with_capacity(sent.len());
+        for (call, output) in sent {
+            let (id, name) = (call.id.clone(), call.name.clone());
+            let made = MadeCall { call, output, failed: false };
+            let response = self.events.ask(|answer| Question::Result { made, answer }).await?;
+            parts.push(call_part::response(&ToolResult { id, name, response }, false));
+        }
+        self.store(self.event(parts, StateDelta::new())).await
+    }
+
     /// The parts of a text that is stored early, as the extensions leave them.
     async fn revised(&self, text: String) -> Result<Parts, AgentError> {
         let parts = Parts::from(vec![Part::text(text)]);
         if !self.turn.is_revised {
             return Ok(parts);
         }
-        self.events.ask(|answer| Question::Unsent { parts, answer }).await
+        let revised: Parts = self.events.ask(|answer| Question::Unsent { parts, answer }).await?;
+        // A text has no calls and no results, whatever the extensions make of it.
+        Ok(revised.into_iter().filter(|part| call_part::read(part).is_none()).collect())
     }
 
     /// Lets the extensions decide about a call. `hold` is the present wait before the call. The first wait becomes `pause`.
@@ -175,11 +189,9 @@ impl Run<'_> {
     /// calls whose results the client sends later.
     pub(super) async fn pause(&self, pause: CallPause, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
         let CallPause { call, by, times, pause } = pause;
-        // Stored together with the state of the task. If the client does not learn of the wait, the extension is asked
-        // as if the call had not waited.
-        self.store_last(self.event(vec![call_part::waited(&call, by, times)], StateDelta::new())).await?;
+        let note = Box::new(self.event(vec![call_part::waited(&call, by, times)], StateDelta::new()));
         let parts = spoken(text, pending);
-        self.events.send(AgentEvent::Waits { pause: Box::new(pause), parts }).await
+        self.events.send(AgentEvent::Waits { pause: Box::new(pause), parts, note }).await
     }
 
     /// Gives the calls ids that are unique in the conversation. Some providers number the calls per answer or omit the

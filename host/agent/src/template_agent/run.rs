@@ -54,6 +54,11 @@ impl<'a> Run<'a> {
             }
             conversation = self.conversation().await?;
         }
+        let sent = conversation.sent(self.turn.task_id.as_str());
+        if self.turn.is_steered && !sent.is_empty() {
+            self.take_results(sent).await?;
+            conversation = self.conversation().await?;
+        }
         let waiting = conversation.waiting(self.turn.task_id.as_str());
         // The task still waits for tool results: the model is called after all of them have arrived.
         if !waiting.is_empty() {

@@ -1,5 +1,6 @@
 //! Opaque tokens about which the authorization server is asked. The tests cover caching, outages, and servers that lie.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::introspection_server::IntrospectionServer;
 use crate::support::token::{time, token};
-use crate::support::{authenticate_token, authenticator, config, is_invalid, jwt_config};
+use crate::support::{authenticate_token, authenticate_token_from, authenticator, config, is_invalid, jwt_config};
 
 const OPAQUE: &str = "b64+token/of.ada~==";
 
@@ -254,6 +255,43 @@ async fn many_callers_with_one_token_ask_once_and_one_that_hangs_up_stops_nobody
 }
 
 #[tokio::test]
+async fn a_flood_of_tokens_keeps_out_neither_other_networks_nor_callers_that_were_accepted_lately() {
+    let server = IntrospectionServer::start_closed(&answer(&json!({}))).await;
+    let (_file, authenticator) = asking(&server, "");
+    let authenticator = Arc::new(authenticator);
+    let ask = |network: u8, token: String| {
+        let authenticator = Arc::clone(&authenticator);
+        let network = IpAddr::from([192, 0, 2, network]);
+        tokio::spawn(async move { authenticate_token_from(network, &authenticator, &token).await })
+    };
+    server.release_one();
+    assert!(ask(1, "accepted".to_owned()).await.unwrap().is_ok());
+    pass(61).await;
+    let flood = |network: u8| (0..100).map(|number| ask(network, format!("t-{network}-{number}"))).collect::<Vec<_>>();
+    let of_first = flood(1);
+    server.was_asked(1 + 8).await;
+    let stranger = ask(2, "new".to_owned());
+    server.was_asked(1 + 8 + 1).await;
+    let of_third = flood(3);
+    server.was_asked(1 + 16).await;
+    // The one who floods has the same address, such as that of a proxy.
+    let accepted = ask(1, "accepted".to_owned());
+    server.was_asked(1 + 16 + 1).await;
+    let requests = server.requests();
+    assert!(requests[9].contains("token=new&"), "{}", requests[9]);
+    assert!(requests[17].contains("token=accepted&"), "{}", requests[17]);
+    server.open();
+    assert!(stranger.await.unwrap().is_ok() && accepted.await.unwrap().is_ok());
+    for flood in [of_first, of_third] {
+        let mut refused = 0;
+        for call in flood {
+            refused += usize::from(call.await.unwrap() == Err(AuthError::Unavailable));
+        }
+        assert!(refused >= 100 - 64, "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_known_token_is_accepted_while_the_server_is_down_and_others_are_not() {
     let server = IntrospectionServer::start(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
@@ -282,6 +320,28 @@ async fn tokens_that_are_web_tokens_are_verified_here_if_there_are_keys_for_them
         (names(&asking_alone), names(&asking_too)),
         (vec!["bearer".to_owned()], vec!["jwt".to_owned(), "bearer".to_owned()])
     );
+}
+
+#[test]
+fn two_claims_of_one_issuer_cannot_name_the_callers() {
+    let file = secret("a secret");
+    let introspection = |more: &str| {
+        table("https://issuer.example/ask", &format!("client_secret_file = '{}'\n{more}", file.path().display()))
+    };
+    let both = |of_jwt: &str, of_introspection: &str| {
+        Authenticator::new(&config(&format!("{}{}", introspection(of_introspection), jwt_config(of_jwt))))
+    };
+    let (email, subject) = ("principal_claim = 'email'\n", "principal_claim = 'sub'\n");
+    for (of_jwt, of_introspection) in [(email, ""), ("", email), (email, subject)] {
+        let error = both(of_jwt, of_introspection).unwrap_err();
+        let is_it = matches!(error, AuthConfigError::Introspection { field: "principal_claim", .. });
+        assert!(is_it, "{of_jwt} {of_introspection}: {error}");
+    }
+    for claim in ["", email, subject] {
+        assert!(both(claim, claim).is_ok(), "{claim}");
+    }
+    let of_others = introspection(email).replace("'https://issuer.example'", "'https://other.example'");
+    assert!(Authenticator::new(&config(&format!("{of_others}{}", jwt_config("")))).is_ok(), "they have two issuers");
 }
 
 #[test]

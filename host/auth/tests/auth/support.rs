@@ -4,9 +4,14 @@ pub(crate) mod introspection_server;
 pub(crate) mod jwks_server;
 pub(crate) mod token;
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use annex_auth::{AuthConfig, AuthError, Authenticator, Principal};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The network of most clients.
+pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// The path of a file in `fixtures`.
 pub(crate) fn fixture_path(name: &str) -> String {
@@ -44,11 +49,20 @@ pub(crate) fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// Authenticates a request with this token and nothing else.
+/// Authenticates a request from [`HERE`] with this token and nothing else.
 pub(crate) async fn authenticate_token(authenticator: &Authenticator, token: &str) -> Result<Principal, AuthError> {
+    authenticate_token_from(HERE, authenticator, token).await
+}
+
+/// Authenticates a request from this network with this token and nothing else.
+pub(crate) async fn authenticate_token_from(
+    network: IpAddr,
+    authenticator: &Authenticator,
+    token: &str,
+) -> Result<Principal, AuthError> {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());
-    authenticator.authenticate(&headers).await
+    authenticator.authenticate(&headers, network).await
 }
 
 pub(crate) fn is_invalid(result: &Result<Principal, AuthError>) -> bool {

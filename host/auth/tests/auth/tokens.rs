@@ -2,7 +2,7 @@ use annex_auth::{AuthError, JWT_SCHEME};
 use serde_json::json;
 
 use crate::support::token::{claims, signed, time, token};
-use crate::support::{authenticate_token, authenticator, headers, is_invalid, jwt_config};
+use crate::support::{HERE, authenticate_token, authenticator, headers, is_invalid, jwt_config};
 
 #[tokio::test]
 async fn a_token_names_its_principal_by_issuer_and_subject() {
@@ -44,7 +44,7 @@ async fn the_scheme_is_named_in_any_case() {
     let authenticator = authenticator(&jwt_config(""));
     for scheme in ["Bearer", "bearer", "BEARER "] {
         let value = format!("{scheme} {}", token(&json!({})));
-        assert!(authenticator.authenticate(&headers(&[("authorization", &value)])).await.is_ok());
+        assert!(authenticator.authenticate(&headers(&[("authorization", &value)]), HERE).await.is_ok());
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_request_without_a_token_is_told_what_to_send() {
     let authenticator = authenticator(&jwt_config(""));
     for request in [headers(&[]), headers(&[("authorization", "Basic YTpi")]), headers(&[("authorization", "Bearerx")])]
     {
-        let missing = authenticator.authenticate(&request).await.unwrap_err();
+        let missing = authenticator.authenticate(&request, HERE).await.unwrap_err();
         assert!(matches!(missing, AuthError::Missing { .. }));
         assert_eq!(missing.www_authenticate().unwrap(), r#"Bearer realm="annex""#);
     }

@@ -123,7 +123,7 @@ async fn ask_tool(
     mut call: PlannedToolCall,
     made: MadeToolCall,
 ) -> Result<(Option<MadeToolCall>, Value), Fault> {
-    let steered = chain.run_tool_hooks(&mut call).await?;
+    let steered = chain.run_tool_hooks(&mut call, &[]).await?;
     let mut shown = json!({
         "tool": call.name,
         "arguments": (call.arguments != made.arguments).then(|| value(&call.arguments)),

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::http::{TEST_URI, call, connect, exchange, get, head, message};
-use crate::peer;
 use crate::process::Server;
+use crate::{decisions, peer};
 
 /// An attack, with the CPU time that it may cause.
 pub(crate) struct Attack {
@@ -22,9 +22,13 @@ pub(crate) struct Attack {
 }
 
 /// The turns of one extension that run at once. The server would quarantine the extension after a fifth failure.
-const TURNS: usize = 4;
+pub(crate) const TURNS: usize = 4;
 /// The CPU time that [`TURNS`] turns of the extension may take together on a busy machine.
 const OF_TURNS: Duration = Duration::from_millis(100 * TURNS as u64);
+/// The CPU time that [`TURNS`] turns may take together if the extension is called again and again in each of them.
+const OF_LONG_TURNS: Duration = Duration::from_secs(2 * TURNS as u64);
+/// The CPU time that the extension may take together in all reads on a busy machine.
+const OF_READS: Duration = Duration::from_millis(100 * decisions::READERS as u64);
 /// The CPU time that the server may spend on the clients' own requests.
 const OF_REQUESTS: Duration = Duration::from_secs(4);
 /// The CPU time for reading a peer's answers up to the server's limits.
@@ -35,7 +39,7 @@ const OF_COMPILING: Duration = Duration::from_secs(12);
 /// messages.
 const OF_SEARCHES: Duration = Duration::from_secs(3 * TURNS as u64);
 
-pub(crate) const ATTACKS: [Attack; 23] = [
+pub(crate) const ATTACKS: [Attack; 27] = [
     Attack { name: "unevaluated", allowed: OF_TURNS, run: |server| misuse(server, "schema 0") },
     Attack { name: "patterns", allowed: OF_TURNS, run: |server| misuse(server, "schema 1") },
     Attack { name: "automaton", allowed: OF_TURNS, run: |server| misuse(server, "schema 2") },
@@ -45,6 +49,10 @@ pub(crate) const ATTACKS: [Attack; 23] = [
     Attack { name: "loop", allowed: OF_TURNS, run: |server| misuse(server, "loop") },
     Attack { name: "memory-bomb", allowed: OF_TURNS, run: |server| misuse(server, "memory-bomb") },
     Attack { name: "unreadable-json", allowed: OF_TURNS, run: |server| misuse(server, "odd-json 1") },
+    Attack { name: "output-loop", allowed: OF_TURNS, run: decisions::output_loop },
+    Attack { name: "hold-flood", allowed: OF_LONG_TURNS, run: decisions::hold_flood },
+    Attack { name: "remark-flood", allowed: OF_TURNS, run: decisions::remark_flood },
+    Attack { name: "reads-loop", allowed: OF_READS, run: decisions::reads_loop },
     Attack { name: "arity-bombs", allowed: OF_COMPILING, run: arity_bombs },
     Attack { name: "compile-bomb", allowed: OF_COMPILING, run: compile_bomb },
     Attack { name: "nested-types", allowed: OF_COMPILING, run: nested_types },
@@ -61,19 +69,23 @@ pub(crate) const ATTACKS: [Attack; 23] = [
     Attack { name: peer::TOOLS, allowed: OF_PEERS, run: |server| ask(server, peer::TOOLS) },
 ];
 
+/// Sends as many requests at once, each by a client of its own. Returns the answers.
+pub(crate) fn at_once(server: &Server, count: usize, request: impl Fn(usize) -> Vec<u8>) -> Result<Vec<String>> {
+    let send = |number: usize| {
+        let (address, request) = (server.address.clone(), request(number));
+        thread::spawn(move || exchange(&address, &request))
+    };
+    let clients: Vec<_> = (0..count).map(send).collect();
+    clients.into_iter().map(|client| client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?).collect()
+}
+
 /// In several turns at once, makes a tenant's agent call a peer that answers without end.
 fn ask(server: &Server, tenant: &str) -> Result<()> {
-    let turns: Vec<_> = (0..TURNS)
-        .map(|number| {
-            let message = message(&format!("{tenant}-{number}"), "Hello", "");
-            let params = format!(r#"{{"tenant":"{tenant}",{}"#, message.trim_start_matches('{'));
-            let request = call("SendMessage", &params, "");
-            let address = server.address.clone();
-            thread::spawn(move || exchange(&address, &request))
-        })
-        .collect();
-    for turn in turns {
-        let answer = turn.join().map_err(|_| anyhow::anyhow!("a turn panicked"))??;
+    let turn = |number: usize| {
+        let message = message(&format!("{tenant}-{number}"), "Hello", "");
+        call("SendMessage", &message.replacen('{', &format!(r#"{{"tenant":"{tenant}","#), 1), "")
+    };
+    for answer in at_once(server, TURNS, turn)? {
         let has_failed = answer.contains("\"error\"") || answer.contains("TASK_STATE_FAILED");
         ensure!(has_failed, "the peer was believed: {answer}");
     }
@@ -82,16 +94,11 @@ fn ask(server: &Server, tenant: &str) -> Result<()> {
 
 /// In several turns at once, makes the test extension run `command`. The extension has no grants.
 fn misuse(server: &Server, command: &str) -> Result<()> {
-    let turns: Vec<_> = (0..TURNS)
-        .map(|number| {
-            let metadata = format!(r#","metadata":{{"test/command":"{command}"}}"#);
-            let request = call("SendMessage", &message(&format!("attack-{number}"), "Hello", &metadata), TEST_URI);
-            let address = server.address.clone();
-            thread::spawn(move || exchange(&address, &request))
-        })
-        .collect();
-    for turn in turns {
-        let answer = turn.join().map_err(|_| anyhow::anyhow!("a turn panicked"))??;
+    let turn = |number: usize| {
+        let metadata = format!(r#","metadata":{{"test/command":"{command}"}}"#);
+        call("SendMessage", &message(&format!("attack-{number}"), "Hello", &metadata), TEST_URI)
+    };
+    for answer in at_once(server, TURNS, turn)? {
         ensure!(answer.contains("\"error\""), "the attack was answered: {answer}");
     }
     Ok(())
@@ -251,7 +258,7 @@ fn large_task(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn id_of(answer: &str) -> Option<&str> {
+pub(crate) fn id_of(answer: &str) -> Option<&str> {
     answer.split_once(r#""task":{"id":""#).and_then(|(_, rest)| rest.split('"').next())
 }
 

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 mod attacks;
+mod decisions;
 mod http;
 mod neighbour;
 mod peer;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::peer;
+use crate::{decisions, peer};
 
 /// The interval between two readings of the children's memory.
 const LOOK: Duration = Duration::from_millis(10);
@@ -58,6 +58,8 @@ impl Server {
         }
         fs::write(folder.path().join("searching.toml"), tenant("[ab]*a[ab]{100}[xy]", 40))?;
         fs::write(folder.path().join("refused.toml"), tenant(&format!("(?i){}", r"\pL".repeat(80_000)), 1))?;
+        fs::write(folder.path().join("steered.toml"), decisions::tenant())?;
+        config.push_str(&format!("[[tenant]]\nname = {:?}\nconfig = \"steered.toml\"\n", decisions::TENANT));
         let path = folder.path().join("annex.toml");
         fs::write(&path, config)?;
         let executable = std::env::var("ANNEX").unwrap_or_else(|_| env!("CARGO_BIN_EXE_annex").to_owned());

@@ -388,7 +388,8 @@ async fn replicas_show_one_declaration_with_one_signature() -> Result<()> {
         let read: Value = serde_json::from_str(&text)?;
         anyhow::Ok((read["capabilities"]["extensions"][0]["params"]["n"].as_i64().context("a number")?, text))
     };
-    // Each process declares at load. Each later declaration is made once, whichever process makes it, and is a renewal.
+    // Each process declares at load, with keys that are soon forgotten. Each later declaration is made once, whichever
+    // process makes it, and is a renewal.
     let at_load = "SELECT (cards::json -> 'live' -> 0 -> 'entry' -> 'params' ->> 'n')::bigint - renewals FROM edition
                    WHERE state = 'accepted' ORDER BY number DESC LIMIT 1";
     let begin = Instant::now();

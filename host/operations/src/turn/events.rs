@@ -56,7 +56,9 @@ impl Turn {
             AgentEvent::Status { state, message } => self.status(state, message).await.map(Progress::from),
             AgentEvent::Relayed(event) => self.relay(*event).await,
             AgentEvent::Begun => self.open_task().await.map(|()| Progress::GoesOn),
-            AgentEvent::Waits { pause, parts } => Box::pin(self.pause(*pause, parts)).await.map(Progress::from),
+            AgentEvent::Waits { pause, parts, note } => {
+                Box::pin(self.pause(*pause, parts, *note)).await.map(Progress::from)
+            }
             AgentEvent::Question(question) => Box::pin(self.answer_question(*question)).await,
             AgentEvent::Artifact { artifact, append, last_chunk } => {
                 let update = TaskArtifactUpdateEvent {

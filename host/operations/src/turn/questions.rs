@@ -1,8 +1,8 @@
 //! Answers the questions of the agent by asking the extensions.
 
 use annex_agent::{MadeCall, ModelParameters, ModelPlan, Pause, Question, ToolDecision, ToolPlan};
-use annex_conversation::Entry;
-use annex_protocol::{A2aError, ExtensionUri, Json, Message, Part, Parts, StreamResponse, TaskState};
+use annex_conversation::{Entry, Event};
+use annex_protocol::{A2aError, ExtensionUri, Json, Message, Part, StreamResponse, TaskState};
 use annex_runtime::{
     Interruption, MadeToolCall, ModelOutcome, ModelParameters as SteeredParameters, PlannedModelCall, PlannedToolCall,
     Remark, Steered, ToolOutcome,
@@ -48,7 +48,9 @@ impl Turn {
         let mut call = planned(plan);
         let steered = self.chain.run_model_hooks(&mut call).await.map_err(|fault| fault::of_extension(&fault))?;
         let Steered { outcome, remarks } = steered;
-        let settled = self.remark(remarks).await?;
+        if let Some(state) = self.remark(remarks).await? {
+            return Ok(Some(state));
+        }
         match outcome {
             ModelOutcome::Refused { by, reason } => {
                 Err(A2aError::Extension { uri: by, code: REFUSED, message: reason, data: None })
@@ -56,7 +58,7 @@ impl Turn {
             ModelOutcome::Made => {
                 // An agent that has gone needs no answer.
                 let _ = answer.send(to_make(call));
-                Ok(settled)
+                Ok(None)
             }
         }
     }
@@ -72,11 +74,14 @@ impl Turn {
             let _ = answer.send(ToolDecision::Deny(text));
             return Ok(None);
         }
-        let waited_for = if has_waited { held_by } else { Vec::new() };
+        let waited_for = if has_waited { held_by.clone() } else { Vec::new() };
         let mut call = PlannedToolCall { id: call.id, name: call.name, origin, arguments: call.arguments, waited_for };
-        let steered = self.chain.run_tool_hooks(&mut call).await.map_err(|fault| fault::of_extension(&fault))?;
+        let steered =
+            self.chain.run_tool_hooks(&mut call, &held_by).await.map_err(|fault| fault::of_extension(&fault))?;
         let Steered { outcome, remarks } = steered;
-        let settled = self.remark(remarks).await?;
+        if let Some(state) = self.remark(remarks).await? {
+            return Ok(Some(state));
+        }
         let decision = match outcome {
             ToolOutcome::Made => ToolDecision::Make(call.arguments),
             ToolOutcome::Denied(text) => ToolDecision::Deny(text),
@@ -85,7 +90,7 @@ impl Turn {
             }
         };
         let _ = answer.send(decision);
-        Ok(settled)
+        Ok(None)
     }
 
     async fn steer_result(&mut self, made: MadeCall, answer: oneshot::Sender<Json>) -> Result<Settled, A2aError> {
@@ -95,13 +100,16 @@ impl Turn {
         let MadeCall { call, output, failed } = made;
         let mut made = MadeToolCall { id: call.id, name: call.name, arguments: call.arguments, output, failed };
         let steered = self.chain.run_result_hooks(&mut made).await.map_err(|fault| fault::of_extension(&fault))?;
-        let settled = self.remark(steered.remarks).await?;
+        if let Some(state) = self.remark(steered.remarks).await? {
+            return Ok(Some(state));
+        }
         let _ = answer.send(made.output);
-        Ok(settled)
+        Ok(None)
     }
 
-    /// Makes the task wait before the agent calls a tool. The extension can resume the task.
-    pub(super) async fn pause(&mut self, pause: Pause, parts: Vec<Part>) -> Result<Settled, A2aError> {
+    /// Makes the task wait before the agent calls a tool. The extension can resume the task. `note` says that the client knows
+    /// of the wait.
+    pub(super) async fn pause(&mut self, pause: Pause, parts: Vec<Part>, note: Event) -> Result<Settled, A2aError> {
         let Pause { by, state, text, metadata } = pause;
         let mut update = self.status_update(state, None);
         Interruption { by: by.clone(), state, text, metadata }.place(&mut update);
@@ -109,10 +117,11 @@ impl Turn {
             parts.into_iter().for_each(|part| message.parts.push(part));
         }
         let settled = self.change(update, Some(by.clone())).await?;
-        if !self.tells_of(&by) {
-            // Another extension has replaced the status. The agent has staged a note that the client knows of the wait,
-            // which is not true.
-            self.context.conversation.amend_staged(|_| Some(Parts::default())).await;
+        // Another extension may have replaced the status. The client then answers another question, so the extension is
+        // asked again as if the call had not waited.
+        if self.tells_of(&by) {
+            // Stored together with the state of the task.
+            self.context.conversation.stage(note).await.map_err(fault::of_append)?;
         }
         Ok(settled)
     }
@@ -125,6 +134,7 @@ impl Turn {
     }
 
     /// Sends the remarks, each as a status of the working task. Returns the state if an extension settles the task instead.
+    /// The agent then takes no further step, so its question stays without an answer.
     async fn remark(&mut self, remarks: Vec<Remark>) -> Result<Settled, A2aError> {
         for Remark { by, parts, metadata } in remarks {
             let message = Message::agent(self.context.context_id.clone(), None, parts);

@@ -1,6 +1,6 @@
 //! The content of a turn, as the agent has sent it and as the client saw it.
 
-use annex_agent::readable;
+use annex_agent::{is_note, readable};
 use annex_conversation::Event;
 use annex_protocol::{ArtifactId, Part, PartContent, Parts, StreamResponse};
 
@@ -118,6 +118,10 @@ impl ShownAnswer {
     /// The parts that replace those of an event of the session. `None` if the client saw the same. An event that the client
     /// did not see at all has not passed the extensions, so it gets all that the client saw.
     pub(super) fn amended(&self, event: &Event) -> Option<Parts> {
+        // The notes of the agent about its calls are read in the next turn.
+        if !event.parts.is_empty() && event.parts.iter().all(is_note) {
+            return None;
+        }
         let is_plain = is_plain(&event.parts);
         let text = without_breaks(&all_texts(&event.parts));
         if is_plain && text.is_empty() {
@@ -287,6 +291,16 @@ mod tests {
         // The text alone is what the client saw.
         assert_eq!(amended(&answer, "one"), None);
         assert_eq!(amended_parts(&answer, vec![file]), Some(vec![Part::text("one")].into()));
+    }
+
+    #[test]
+    fn a_note_of_the_agent_about_a_call_is_not_content() {
+        let answer = answer(&[(said("May it be called?"), Some(said("MAY IT BE CALLED?")))]);
+        for key in ["annex/waited", "annex/released"] {
+            let mut note = Part::from(PartContent::Data(Json::string("call-1")));
+            note.metadata.insert(key.to_owned(), Json::string("true"));
+            assert_eq!(amended_parts(&answer, vec![note]), None, "{key}");
+        }
     }
 
     #[test]

@@ -7,11 +7,12 @@ use annex_protocol::{
     AgentExtension, ContextId, Json, Message, Metadata, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    CallerGrant, ClientCall, ClientCallRequest, Extension, Grants, LiveCardGrant, MethodAnswer, MethodCall, Quota,
-    SessionStateGrant, TurnRequest, TurnView,
+    ClientCall, ClientCallRequest, Extension, Grants, MethodAnswer, MethodCall, SessionStateGrant, TurnRequest,
+    TurnView,
 };
 use criterion::{BenchmarkId, Criterion, Throughput};
 
+use crate::decisions::load_steering;
 use crate::{PARAMETERS, Session, StateSize, Turn, artifact, executor, load_component, runtime, state};
 
 const KIB: StateSize = StateSize { name: "1 KiB", bytes: 1 << 10 };
@@ -79,22 +80,8 @@ pub(crate) fn transition(criterion: &mut Criterion) {
 pub(crate) fn content(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
-    let caller = CallerGrant { principal: true, ..CallerGrant::default() };
-    let grants = Grants {
-        keyvalue: Some(Quota::default()),
-        agent_steps: true,
-        steering: true,
-        caller: Some(caller),
-        task_metadata: true,
-        rewrite_answer: true,
-        answer: true,
-        reads: true,
-        live_card: Some(LiveCardGrant::default()),
-        ..Grants::default()
-    };
     let parameters = r#"{"payload": true, "behaviour": {"revise": "upper", "respond": "payload"}}"#;
-    let loading = load_component(&runtime, annex_components::TEST_STEERING, grants, parameters);
-    let extensions = [executor.block_on(loading)];
+    let extensions = [executor.block_on(load_steering(&runtime, parameters))];
     let turn = Turn::new(&[extensions[0].uri().clone()], Metadata::new());
     let mut group = criterion.benchmark_group("content of an artifact");
     group.sample_size(50);

@@ -1,7 +1,7 @@
 //! The cost of extensions: loading, a fresh instance, the hooks of state injection, a whole turn with it, the other
 //! hooks, and chains of several extensions.
 //!
-//! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread with the system's
+//! `cargo bench --package annex-runtime` takes about two minutes. A turn runs on one thread with the system's
 //! allocator. The `annex` command has a faster allocator.
 
 use std::fs;
@@ -15,13 +15,14 @@ use annex_protocol::{
     TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Instances, Limits, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest,
-    TurnView,
+    Caller, Chain, Extension, Grants, Installation, Instances, Limits, Runtime, RuntimeConfig, SessionStateGrant,
+    TurnRequest, TurnView,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group};
 use tokio::runtime::Runtime as Executor;
 
+mod decisions;
 mod kinds;
 
 const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
@@ -60,7 +61,8 @@ const PARAMETERS: &str = r#"{"state_schema": {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
-    targets = load, fresh_instance, hooks, turn, kinds::method, kinds::transition, kinds::content, kinds::client, kinds::chains
+    targets = load, fresh_instance, hooks, turn, kinds::method, kinds::transition, kinds::content, kinds::client, kinds::chains,
+        decisions::caller, decisions::steering, decisions::reply, decisions::reads
 }
 
 fn main() {
@@ -232,6 +234,10 @@ struct Session {
 impl TurnView for Session {
     fn session(&self) -> JsonObject {
         self.state.clone()
+    }
+
+    fn caller(&self) -> Option<&Caller> {
+        Some(&decisions::CALLER)
     }
 }
 

@@ -126,6 +126,8 @@ pub struct Remark {
 pub(crate) struct StepVerdict {
     pub(crate) verdict: SteeringVerdict,
     pub(crate) remark: Option<Remark>,
+    /// True if the extension has decided. False for the verdict of the host on an extension that was not asked.
+    pub(crate) is_own: bool,
 }
 
 /// The outcome of the hook `steering` for a step, with the remarks of the extensions.
@@ -195,7 +197,12 @@ impl PlannedModelCall {
                 let found = parts.len();
                 return Err(format!("its instruction has {found} parts; at most {MAX_INSTRUCTION_PARTS} are allowed"));
             }
-            let new = parts.iter().filter(|part| !self.instruction.contains(part));
+            // Each present part is free once.
+            let mut present: Vec<&String> = self.instruction.iter().collect();
+            let new = parts.iter().filter(|part| {
+                let place = present.iter().position(|known| known == part);
+                place.map(|place| present.swap_remove(place)).is_none()
+            });
             let bytes = new.map(String::len).fold(0, usize::saturating_add);
             if bytes > MAX_NEW_INSTRUCTION {
                 return Err(format!(
@@ -291,7 +298,7 @@ impl Remark {
 impl StepVerdict {
     /// The verdict of an extension that is not asked.
     pub(crate) const fn passes() -> Self {
-        Self { verdict: SteeringVerdict::Passes, remark: None }
+        Self { verdict: SteeringVerdict::Passes, remark: None, is_own: false }
     }
 }
 
@@ -314,7 +321,8 @@ mod tests {
         };
         let own = call.instruction.first().expect("a part").clone();
         assert!(matches!(change(vec![own.clone(), "more".to_owned()]), Ok(SteeringVerdict::ChangesCall { .. })));
-        assert!(change(vec![own, "y".repeat(65 << 10)]).is_err_and(|reason| reason.contains("66560 bytes")));
+        assert!(change(vec![own.clone(), "y".repeat(65 << 10)]).is_err_and(|reason| reason.contains("66560 bytes")));
+        assert!(change(vec![own.clone(); 2]).is_err_and(|reason| reason.contains("102400 bytes")));
         assert!(change(vec!["z".to_owned(); 17]).is_err_and(|reason| reason.contains("17 parts")));
         let unlent = ModelChange { model: Some("other".to_owned()), instruction: None, parameters: None };
         assert!(call.checked(unlent).is_err_and(|reason| reason.contains("not lent")));

@@ -1,5 +1,7 @@
 //! Runs the hook `steering`, by which extensions steer the calls of the model and of tools.
 
+use annex_protocol::ExtensionUri;
+
 use super::{Chain, Member, log_skipped, note_veto};
 use crate::chain::interruption::Interruption;
 use crate::chain::steering::{
@@ -43,15 +45,24 @@ impl Chain {
 
     /// Asks each extension in order about a call of a tool. An extension sees the changes of the extensions before it.
     /// The first extension that denies the call or lets the task wait decides, and later extensions are not asked.
+    /// The call is denied if an extension of `held_by`, for which the call has waited, does not decide.
     ///
     /// # Errors
     /// A required extension fails. The call must not be made then.
-    pub async fn run_tool_hooks(&mut self, call: &mut PlannedToolCall) -> Result<Steered<ToolOutcome>, Fault> {
+    pub async fn run_tool_hooks(
+        &mut self,
+        call: &mut PlannedToolCall,
+        held_by: &[ExtensionUri],
+    ) -> Result<Steered<ToolOutcome>, Fault> {
         let mut remarks = Vec::new();
         let mut outcome = ToolOutcome::Made;
         let mut skips = false;
+        let mut undecided: Vec<&ExtensionUri> = held_by.iter().collect();
         for member in &mut self.members {
             let verdict = or_passes(member.before_tool(call).await, member, &mut skips)?;
+            if verdict.is_own {
+                undecided.retain(|uri| *uri != member.extension.uri());
+            }
             remarks.extend(verdict.remark);
             match verdict.verdict {
                 SteeringVerdict::ChangesArguments(arguments) => call.arguments = arguments,
@@ -68,6 +79,11 @@ impl Chain {
             }
         }
         self.without_dependents(skips)?;
+        let is_made = matches!(outcome, ToolOutcome::Made);
+        if let Some(by) = undecided.first().filter(|_| is_made) {
+            let text = format!("the call waited for the extension {by}, which did not decide, so it was not made");
+            outcome = ToolOutcome::Denied(text);
+        }
         Ok(Steered { outcome, remarks })
     }
 

@@ -18,7 +18,7 @@ use crate::load::program::Program;
 use crate::load::selection::Selection;
 use crate::observation::log::Log;
 use crate::overrides::ServiceOverrides;
-use crate::turn_view::{NoTurn, TurnView};
+use crate::turn_view::TurnView;
 
 /// Maximum size of the card entry of an extension, in bytes of JSON. Clients read cards of at most 1 MiB, and a card
 /// contains the entries of all extensions.
@@ -32,17 +32,8 @@ pub(crate) struct EntryBasis<'a> {
     pub(crate) required: bool,
 }
 
-/// The keys that the hook `live-card` sees at load.
-#[derive(Clone, Copy)]
-pub(super) enum KeysAtLoad {
-    /// The lasting keys of the extension.
-    Lasting,
-    /// Keys that are empty and soon forgotten, because another extension may own the URI and its keys. If the extension
-    /// is installed nevertheless, it is asked again at once.
-    Temporary,
-}
-
-/// The view of a declaration without the lasting keys.
+/// The view of a declaration at load. Its keys are empty and soon forgotten. A component names its own URI, and keys
+/// belong to a URI. So the lasting keys may be those of another extension until the whole set is checked.
 struct TemporaryKeys(ServiceOverrides);
 
 impl TurnView for TemporaryKeys {
@@ -51,15 +42,10 @@ impl TurnView for TemporaryKeys {
     }
 }
 
-impl KeysAtLoad {
-    fn view(self, profile: &Profile) -> Arc<dyn TurnView> {
-        match self {
-            Self::Lasting => Arc::new(NoTurn),
-            Self::Temporary => {
-                let keyvalue = Some(Arc::<MemoryKeyValueStore>::default() as Arc<dyn KeyValueStore>);
-                Arc::new(TemporaryKeys(ServiceOverrides { keyvalue, ..profile.services.overrides.clone() }))
-            }
-        }
+impl TemporaryKeys {
+    fn of(profile: &Profile) -> Arc<dyn TurnView> {
+        let keyvalue = Some(Arc::<MemoryKeyValueStore>::default() as Arc<dyn KeyValueStore>);
+        Arc::new(Self(ServiceOverrides { keyvalue, ..profile.services.overrides.clone() }))
     }
 }
 
@@ -94,17 +80,17 @@ pub(super) async fn declared(
     program: &Program,
     profile: &Arc<Profile>,
     basis: EntryBasis<'_>,
-    keys: KeysAtLoad,
 ) -> Result<CardSlot, LoadError> {
     let wrong = |reason: String| LoadError::Description { reason: profile.words(&reason) };
     let unusable = |error: EntryError, hook| error.at_load(&profile.uri, hook);
     if program.hooks.has(Hook::LiveCard) {
-        let declared = ask_live(program, profile, keys.view(profile)).await.map_err(LoadError::SelfTest)?;
+        let declared = ask_live(program, profile, TemporaryKeys::of(profile)).await.map_err(LoadError::SelfTest)?;
         let LiveCardEntry { entry, seconds } = declared.map_err(wrong)?;
         let entry = basis.entry(entry).map_err(|error| unusable(error, Hook::LiveCard))?;
         let slot = CardSlot::live(LiveEntry::declared(entry, seconds, 0), &profile.grants);
-        if matches!(keys, KeysAtLoad::Temporary) {
-            slot.is_due_soon();
+        // Only an extension that is installed is asked again.
+        if profile.grants.keyvalue.is_some() {
+            slot.needs_lasting_keys();
         }
         return Ok(slot);
     }

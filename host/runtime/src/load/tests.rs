@@ -32,9 +32,11 @@ fn a_metadata_key_is_named_once() {
 }
 
 #[test]
-fn a_metadata_key_must_not_begin_with_the_reserved_prefix() {
+fn a_metadata_key_must_not_begin_with_a_reserved_prefix() {
     let expected = r#"its metadata key "annex/not-carried" begins with annex/, which is reserved for this server"#;
     assert_eq!(refusal("urn:x", &["a", "annex/not-carried"]), expected);
+    let expected = r#"its metadata key "adk_type" begins with adk_, which is reserved for this server"#;
+    assert_eq!(refusal("urn:x", &["a", "adk_type"]), expected);
 }
 
 #[test]

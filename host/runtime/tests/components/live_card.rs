@@ -49,6 +49,8 @@ async fn an_entry_is_declared_with_the_lasting_keys_and_stays_until_it_is_shown(
     let shown = || number(extension.card().params.as_ref()).map(str::to_owned);
     assert_eq!(shown().as_deref(), Some("1"));
     assert!(extension.next_declaration().is_some());
+    let first = extension.declare_again().await.expect("a declaration");
+    assert_eq!(number(first.entry.params.as_ref()), Some("1"), "the lasting keys did not count the one at load");
     let declared = extension.declare_again().await.expect("a declaration");
     assert_eq!(number(declared.entry.params.as_ref()), Some("2"));
     assert_eq!(shown().as_deref(), Some("1"), "it is not shown yet");
@@ -62,9 +64,12 @@ async fn an_entry_is_declared_with_the_lasting_keys_and_stays_until_it_is_shown(
 }
 
 #[tokio::test]
-async fn an_entry_without_a_time_is_declared_at_load_alone() {
+async fn an_entry_without_a_time_holds_until_the_next_load() {
     let entry = r#"{"description":"Live.","params":{"a":[1]},"seconds":0}"#;
     let extension = loaded(&runtime(), entry).await;
+    // The extension may use keys, so it is asked once with its lasting keys.
+    let declared = extension.declare_again().await.expect("a declaration");
+    extension.show_live(&declared, Instant::now());
     assert_eq!(extension.next_declaration(), None);
     let card = extension.card();
     assert!(card.description.starts_with("Live."), "{}", card.description);
@@ -89,8 +94,10 @@ async fn a_declaration_that_fails_at_load_stops_the_load() {
 #[tokio::test]
 async fn a_fault_of_a_declaration_leaves_the_entry_and_counts_like_one_of_a_turn() {
     for (command, failures) in [("trap", 1), ("loop", 1), ("bad-json", 1), ("big", 1), ("error", 0)] {
-        // Each command has keys of its own, so the first declaration, which is made at load, is good.
+        // The keys count the declarations, and the first with the lasting keys is good, as is the one at load.
         let extension = loaded(&runtime(), &format!(r#""{command}-after 1""#)).await;
+        let good = extension.declare_again().await.expect(command);
+        extension.show_live(&good, Instant::now());
         let before = extension.card();
         let fault = extension.declare_again().await.expect_err(command);
         match command {
@@ -113,6 +120,7 @@ async fn a_fault_of_a_declaration_leaves_the_entry_and_counts_like_one_of_a_turn
 #[tokio::test]
 async fn a_quarantined_extension_is_not_asked_for_its_entry() {
     let extension = loaded(&runtime(), r#""trap-after 1""#).await;
+    assert!(extension.declare_again().await.is_ok());
     for _ in 0..5 {
         let fault = extension.declare_again().await.expect_err("a trap");
         assert!(matches!(fault, Fault::Trapped { .. }), "{fault:?}");
@@ -122,24 +130,24 @@ async fn a_quarantined_extension_is_not_asked_for_its_entry() {
 }
 
 #[tokio::test]
-async fn an_extension_under_the_uri_of_another_gets_none_of_its_keys_at_load() {
+async fn an_extension_gets_no_lasting_keys_at_load() {
     let runtime = runtime();
-    let load = async |name: &str| {
-        let component = component(annex_components::TEST_STEERING);
-        runtime.load_named(name, component, declaring(r#""counter""#)).await.expect("the extension loads")
-    };
+    let tenant = || runtime.of_tenant("acme");
     let shown = |extension: &Extension| number(extension.card().params.as_ref()).map(str::to_owned);
-    let first = load("first").await;
-    assert_eq!(shown(&first).as_deref(), Some("1"));
-    let other = load("other").await;
-    assert_eq!(shown(&other).as_deref(), Some("1"), "its keys are empty");
-    let soon = Instant::now() + Duration::from_secs(1);
-    assert!(other.next_declaration().is_some_and(|due| due <= soon), "it is asked again if it is installed");
-    // Only an extension that passed the check of the whole set is asked again.
-    let declared = other.declare_again().await.expect("a declaration");
-    assert_eq!(number(declared.entry.params.as_ref()), Some("2"));
-    drop(other);
-    assert_eq!(shown(&load("first").await).as_deref(), Some("3"), "another version of the first one");
+    let serving = loaded(&tenant(), r#""counter""#).await;
+    for expected in ["1", "2"] {
+        let declared = serving.declare_again().await.expect("a declaration");
+        assert_eq!(number(declared.entry.params.as_ref()), Some(expected));
+    }
+    // Each change of a tenant is tried in a runtime of its own, which knows nothing of the extensions that serve.
+    for trial in [tenant(), tenant()] {
+        let tried = loaded(&trial, r#""counter""#).await;
+        assert_eq!(shown(&tried).as_deref(), Some("1"), "it reads no key of the extension that serves");
+        let soon = Instant::now() + Duration::from_secs(1);
+        assert!(tried.next_declaration().is_some_and(|due| due <= soon), "it is asked again if it is installed");
+    }
+    let declared = serving.declare_again().await.expect("a declaration");
+    assert_eq!(number(declared.entry.params.as_ref()), Some("3"), "no trial has changed a key");
 }
 
 #[tokio::test]

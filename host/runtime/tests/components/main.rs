@@ -10,6 +10,7 @@ mod chain;
 mod client_call;
 mod compiler;
 mod contract;
+mod earlier;
 mod egress;
 mod failures;
 mod hostile;

@@ -99,7 +99,7 @@ async fn planned(command: &str) -> Result<(PlannedModelCall, Steered<ModelOutcom
 }
 
 async fn decided(command: &str, mut call: PlannedToolCall) -> Result<(PlannedToolCall, Steered<ToolOutcome>), Fault> {
-    let steered = chain("before-tool", command).await.run_tool_hooks(&mut call).await?;
+    let steered = chain("before-tool", command).await.run_tool_hooks(&mut call, &[]).await?;
     Ok((call, steered))
 }
 
@@ -188,6 +188,30 @@ async fn a_call_that_has_waited_keeps_its_arguments() {
 }
 
 #[tokio::test]
+async fn a_call_that_waited_is_denied_if_its_extension_does_not_decide() {
+    let limits = Limits { input: 4 << 10, ..Limits::standard() };
+    let large = json_of(&format!(r#"{{"x":"{}"}}"#, "x".repeat(5 << 10)));
+    let waited = PlannedToolCall { waited_for: vec![STEERING.into()], ..tool_call() };
+    let too_large = PlannedToolCall { arguments: large, ..waited.clone() };
+    let foreign = PlannedToolCall { waited_for: vec!["urn:gone".into()], ..tool_call() };
+    for (command, call, is_made) in [
+        ("wait", &waited, true),
+        ("trap", &waited, false),
+        ("change-after-wait", &waited, false),
+        ("wait", &too_large, false),
+        ("ok", &foreign, false),
+    ] {
+        let installation = Installation { limits, on_failure: OnFailure::Skip, ..all_grants() };
+        let mut chain = chain_with("before-tool", command, installation).await;
+        let held_by = call.waited_for.clone();
+        for round in 0..2 {
+            let steered = chain.run_tool_hooks(&mut call.clone(), &held_by).await.expect("no fault");
+            assert_eq!(matches!(steered.outcome, ToolOutcome::Made), is_made, "{command} {round}: {steered:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_extension_sees_the_changes_of_those_before_it_until_one_denies() {
     let runtime = runtime();
     let mut extensions: Vec<Arc<Extension>> = Vec::new();
@@ -206,7 +230,7 @@ async fn each_extension_sees_the_changes_of_those_before_it_until_one_denies() {
     assert!(matches!(model.outcome, ModelOutcome::Refused { .. }), "{model:?}");
     let [remark] = model.remarks.as_slice() else { unreachable!("{model:?}") };
     assert!(remark.by.as_str() == "urn:b" && text(remark).contains("more"), "{remark:?}");
-    let tool = chain.run_tool_hooks(&mut tool_call()).await.expect("no fault");
+    let tool = chain.run_tool_hooks(&mut tool_call(), &[]).await.expect("no fault");
     assert!(matches!(tool.outcome, ToolOutcome::Denied(_)), "{tool:?}");
     assert!(tool.remarks.first().is_some_and(|remark| text(remark).contains("calculator")), "{tool:?}");
     let mut made = made_call();
@@ -244,12 +268,30 @@ async fn a_remark_has_parts_and_metadata_of_the_extension_alone() {
 }
 
 #[tokio::test]
+async fn a_wrong_remark_of_an_extension_that_may_be_skipped_does_not_cancel_its_verdict() {
+    for (command, is_denied) in [("deny-with-bad-remark", true), ("wait-with-foreign-key", false)] {
+        let skipped = Installation { on_failure: OnFailure::Skip, ..all_grants() };
+        let mut chain = chain_with("before-tool", command, skipped).await;
+        for _ in 0..2 {
+            let steered = chain.run_tool_hooks(&mut tool_call(), &[]).await.expect("no fault");
+            match &steered.outcome {
+                ToolOutcome::Denied(text) => assert!(is_denied && text == "sum was denied", "{steered:?}"),
+                ToolOutcome::Waits(wait) => assert!(!is_denied && wait.metadata.is_empty(), "{steered:?}"),
+                ToolOutcome::Made => unreachable!("{command}: {steered:?}"),
+            }
+            assert!(steered.remarks.is_empty(), "{command}: {steered:?}");
+        }
+        assert!(decided(command, tool_call()).await.is_err(), "{command}");
+    }
+}
+
+#[tokio::test]
 async fn remarks_beyond_the_limit_are_not_sent_and_the_turn_goes_on() {
     let mut remarks = 0;
     let log = log_of(async {
         let mut chain = chain("before-tool", "remark").await;
         for _ in 0..70 {
-            remarks += chain.run_tool_hooks(&mut tool_call()).await.expect("no fault").remarks.len();
+            remarks += chain.run_tool_hooks(&mut tool_call(), &[]).await.expect("no fault").remarks.len();
         }
     });
     let log = log.await;
@@ -266,7 +308,7 @@ async fn what_is_too_large_to_be_checked_does_not_pass_unless_the_extension_may_
         let installation = Installation { limits, on_failure, ..all_grants() };
         let mut chain = chain_with("before-tool", "trap", installation).await;
         let mut call = PlannedToolCall { arguments: large.clone(), ..tool_call() };
-        let steered = chain.run_tool_hooks(&mut call).await.expect("no fault");
+        let steered = chain.run_tool_hooks(&mut call, &[]).await.expect("no fault");
         assert_eq!(matches!(steered.outcome, ToolOutcome::Made), is_skipped, "{steered:?}");
         let mut made = MadeToolCall { output: large.clone(), ..made_call() };
         chain.run_result_hooks(&mut made).await.expect("no fault");
@@ -282,12 +324,12 @@ async fn a_skipped_extension_lets_steps_pass_and_a_required_one_fails_the_turn()
     let skipped = Installation { on_failure: OnFailure::Skip, ..all_grants() };
     let mut chain = chain_with("before-tool", "trap", skipped).await;
     for _ in 0..2 {
-        let steered = chain.run_tool_hooks(&mut tool_call()).await.expect("no fault");
+        let steered = chain.run_tool_hooks(&mut tool_call(), &[]).await.expect("no fault");
         assert!(matches!(steered.outcome, ToolOutcome::Made), "{steered:?}");
     }
     assert_eq!(chain.active().count(), 0);
     let mut chain = chain_with("before-tool", "trap", all_grants()).await;
-    assert!(chain.run_tool_hooks(&mut tool_call()).await.is_err());
+    assert!(chain.run_tool_hooks(&mut tool_call(), &[]).await.is_err());
     let later = chain.run_result_hooks(&mut made_call()).await.expect_err("a fault").to_string();
     assert!(later.contains("no step may be taken without it"), "{later}");
 }
@@ -327,7 +369,7 @@ async fn steps_are_recorded_and_played_again() {
     let recorded = RecordedTurns::on(&extension);
     let mut chain = Turn::with("{}").chain(&[Arc::clone(&extension)]).await;
     chain.run_model_hooks(&mut model_call()).await.expect("no fault");
-    chain.run_tool_hooks(&mut tool_call()).await.expect("no fault");
+    chain.run_tool_hooks(&mut tool_call(), &[]).await.expect("no fault");
     chain.run_result_hooks(&mut made_call()).await.expect("no fault");
     drop(chain);
     let turn = recorded.turn(&extension);

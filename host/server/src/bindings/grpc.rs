@@ -55,7 +55,7 @@ pub(crate) async fn admit(
     if let Some(method) = Method::from_name(request.uri().path().rsplit('/').next().unwrap_or_default()) {
         access_log::asks_for(method.name());
     }
-    let identity = match access_log::noted(gate.admit(request.headers())).await {
+    let identity = match access_log::noted(gate.admit(request.headers(), network)).await {
         Ok((_, identity)) => identity,
         Err(error) => return annex_grpc::refuse(&error),
     };

@@ -22,6 +22,11 @@ impl Network {
         Self { part, address }
     }
 
+    /// The part of the address that equal networks share: the IPv4 address, or the first address of the /64.
+    pub(crate) fn part(&self) -> IpAddr {
+        self.part
+    }
+
     /// The full address, for logs.
     pub(crate) fn address(&self) -> IpAddr {
         self.address

@@ -16,6 +16,7 @@ use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
 use crate::connections::limits::ServerLimits;
+use crate::connections::network::Network;
 use crate::installation::published::PublishedSet;
 use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
@@ -186,15 +187,15 @@ impl ReadinessGate {
         }
     }
 
-    /// Authenticates the caller, and returns the app and the caller's identity. Every binding calls this function
-    /// before it reads the body.
+    /// Authenticates a caller in `network`, and returns the app and the caller's identity. Every binding calls this
+    /// function before it reads the body.
     ///
     /// # Errors
     /// When the phase refuses requests, or when authentication fails.
-    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap, network: Network) -> Result<(&App, Identity), A2aError> {
         // The phase is checked first, because the authenticator is a part of the app.
         let app = self.app()?;
-        let identity = app.identify(headers).await?;
+        let identity = app.identify(headers, network).await?;
         access_log::is_of(&identity.owner.principal);
         Ok((app, identity))
     }

@@ -280,7 +280,7 @@ async fn admit<'a>(
         (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
     };
     check_content_encoding(headers)?;
-    let (app, identity) = gate.admit(headers).await.map_err(refused)?;
+    let (app, identity) = gate.admit(headers, network).await.map_err(refused)?;
     let caller = Caller::new(identity, network, &gate.limits.shares);
     let mut reading = RequestBody::new(caller, body, gate.limits.body_timeout());
     let body = reading.whole(gate.limits.max_body_bytes()).await.map_err(BodyError::told)?;

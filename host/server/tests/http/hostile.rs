@@ -18,6 +18,8 @@ use tempfile::TempDir;
 use crate::agent;
 
 mod attack;
+mod claims;
+mod decisions;
 mod loading;
 pub(crate) mod log;
 mod memory;

@@ -3,7 +3,9 @@
 use annex_test_support::{Reply, TestConfig, TestServer};
 use serde_json::json;
 
+use crate::installation::Installation;
 use crate::output::{STEERING, said, session, state, steering, steering_as, words};
+use crate::scoped_keys::capable;
 use crate::three_ways::{ALL, TestAnswer, TestMessage, say};
 
 /// An agent whose answer is its instruction, with an extension that executes `command` before the agent runs.
@@ -90,6 +92,33 @@ async fn an_answer_that_waits_is_continued_by_a_message() {
     assert_eq!(done.answer(), "The agent. last=");
     let history = done.task()["history"].as_array().expect("a history");
     assert!(history.iter().any(|message| message["parts"][0]["text"] == "Go on?"), "{history:?}");
+}
+
+/// Another version of the extension has the method that resumes the task. The task keeps the version with which it waits.
+#[tokio::test]
+async fn a_task_that_an_answer_made_wait_is_resumed_by_its_extension() {
+    let installation = Installation::new();
+    let without_watching = "[runtime]\nwatch = false\n";
+    installation.config(&format!("{without_watching}{}", steering(r#"before-agent = "first""#)));
+    let server = installation.serve().await;
+    let waiting = server.say("hi").extensions(STEERING).send().await.expect("a reply");
+    let status = (state(waiting.task()), words(waiting.task()));
+    assert_eq!(status, ("TASK_STATE_INPUT_REQUIRED", "Go on?"), "{}", waiting.text);
+    let id = json!({"id": waiting.task()["id"]}).to_string();
+    let events = server.call("SubscribeToTask", id.clone()).open().await.expect("a stream");
+
+    let methods = "[extension.parameters]\nmethods = [\"test/run\"]";
+    let other = capable(STEERING, "", "").replace("[extension.parameters]", methods);
+    installation.config(&format!("{without_watching}{other}"));
+    assert!(server.installer().reload().await.expect("a reload").extensions_changed);
+    let resume = json!({"commands": [{"resume": "another"}, {"resume": waiting.task()["id"]}]}).to_string();
+    let called = server.call("test/run", resume).extensions(STEERING).send().await.expect("a reply");
+    let expected = json!(["error: no task another waits for this extension", "ok"]);
+    assert_eq!(called.body["result"], expected, "{}", called.text);
+    events.rest().await.expect("the end of the task");
+    let task = server.call("GetTask", id).send().await.expect("a reply");
+    let task = &task.body["result"];
+    assert_eq!((state(task), &task["artifacts"][0]["parts"]), ("TASK_STATE_COMPLETED", &json!([{"text": "piece"}])));
 }
 
 #[tokio::test]

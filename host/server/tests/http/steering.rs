@@ -60,6 +60,20 @@ async fn a_result_is_changed_before_the_model_sees_it() {
 }
 
 #[tokio::test]
+async fn a_result_that_the_client_sends_is_changed_before_the_model_sees_it() {
+    let steered = steering(r#"after-tool = 'change {"seat":"hidden"}'"#);
+    let config = tools::config(r#"long_running = ["book"]"#, &steered);
+    let server = config.start().await.expect("the server starts");
+    let waiting = say(&server, "book flight").await;
+    let id = &waiting.task()["status"]["message"]["parts"][0]["data"]["id"];
+    let data = json!({"id": id, "name": "book", "response": {"seat": "7A"}});
+    let parts = json!([{"data": data, "metadata": {"adk_type": "function_response"}}]);
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "taskId": waiting.task()["id"], "parts": parts});
+    let done = server.call("SendMessage", json!({"message": message}).to_string()).send().await.expect("a reply");
+    assert_eq!(done.answer(), r#"{"seat":"hidden"} with  "#, "{}", done.text);
+}
+
+#[tokio::test]
 async fn the_hooks_see_the_call_and_the_server_of_the_tool() {
     let server = serve(r#"before-model = "seen", before-tool = "seen", after-tool = "seen""#).await;
     let events = remarks(&server, "sum 1 2").await;
@@ -219,6 +233,40 @@ async fn a_wait_that_the_client_was_not_told_of_is_no_wait() {
     // The extension lets only a call pass that has waited.
     let still = again(&server, &waiting, "yes").await;
     assert_eq!(state(still.task()), "TASK_STATE_INPUT_REQUIRED", "{}", still.text);
+}
+
+#[tokio::test]
+async fn the_answer_to_the_question_of_another_extension_does_not_allow_a_call() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let touched = folder.path().join("touched");
+    let other = steering_as("urn:other", r#"change = "interrupt-wait""#, "");
+    let waits = steering(r#"before-tool = "wait""#);
+    let server = tools::config("", &format!("{waits}{other}")).start().await.expect("the server starts");
+    let mut waiting = say(&server, &format!("sleep 0 {}", touched.display())).await;
+    for _ in 0..3 {
+        assert_eq!(question(&waiting), "Send money?");
+        assert!(!touched.exists());
+        waiting = again(&server, &waiting, "yes").await;
+    }
+}
+
+#[tokio::test]
+async fn a_step_ends_when_an_extension_lets_the_task_wait_in_place_of_a_remark() {
+    let other = steering_as("urn:other", r#"change = "interrupt-remark""#, "");
+    let refuses = steering(r#"before-model = "refuse-with-remark""#);
+    let server = tools::config("", &format!("{refuses}{other}")).start().await.expect("the server starts");
+    assert_eq!(question(&say(&server, "sum 1 2").await), "Send money?");
+}
+
+#[tokio::test]
+async fn a_wait_counts_although_another_extension_revises_the_question() {
+    let upper = steering_as("urn:upper", r#"revise = "upper""#, "");
+    let waits = steering(r#"before-tool = "wait""#);
+    let server = tools::config("", &format!("{upper}{waits}")).start().await.expect("the server starts");
+    let waiting = say(&server, "sum 1 2").await;
+    assert_eq!(question(&waiting), "MAY SUM BE CALLED?");
+    let done = again(&server, &waiting, "yes").await;
+    assert_eq!(state(done.task()), "TASK_STATE_COMPLETED", "{}", done.text);
 }
 
 #[tokio::test]

@@ -58,6 +58,11 @@ impl IntrospectionServer {
         self.answer.send_replace(response.to_owned());
     }
 
+    /// Releases one response.
+    pub(crate) fn release_one(&self) {
+        self.gate.add_permits(1);
+    }
+
     pub(crate) fn open(&self) {
         self.gate.add_permits(1_000);
     }

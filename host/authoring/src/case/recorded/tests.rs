@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::*;
 

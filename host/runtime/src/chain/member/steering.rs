@@ -10,7 +10,7 @@ use super::way_out::noted;
 use crate::chain::steering::{
     MAX_REMARKS, MadeToolCall, PlannedModelCall, PlannedToolCall, Remark, SteeringVerdict, StepVerdict,
 };
-use crate::contract::{LogLevel, ModelVerdict, RemarkDraft, ToolVerdict};
+use crate::contract::{LogLevel, ModelVerdict, RemarkDraft, ToolVerdict, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
 use crate::recording::recorder::TurnRecorder;
@@ -94,7 +94,14 @@ impl Member {
                 SteeringVerdict::Denies { text: cut(extension.profile.without_secrets(&text).into_owned(), MAX_DENIAL) }
             }
             ToolVerdict::Wait(asked) => {
-                let wait = self.interruption(Hook::Steering, asked)?;
+                let plain = Wait { state: asked.state, text: asked.text.clone(), metadata: Vec::new() };
+                let wait = match self.interruption(Hook::Steering, asked) {
+                    Err(wrong) => {
+                        self.tolerate(wrong)?;
+                        self.interruption(Hook::Steering, plain)?
+                    }
+                    Ok(wait) => wait,
+                };
                 SteeringVerdict::Waits { state: wait.state, text: wait.text, metadata: wait.metadata }
             }
         };
@@ -160,7 +167,7 @@ impl Member {
         if self.extension.may_be_skipped() {
             return StepVerdict::passes();
         }
-        StepVerdict { verdict: otherwise, remark: None }
+        StepVerdict { verdict: otherwise, remark: None, is_own: false }
     }
 
     fn noting_step(&self, input: impl FnOnce() -> StepInput) -> Option<Arc<TurnRecorder>> {
@@ -173,22 +180,43 @@ impl Member {
         step: Option<Arc<TurnRecorder>>,
         steered: Result<StepVerdict, Fault>,
     ) -> Result<StepVerdict, Fault> {
-        noted(step, &steered, |StepVerdict { verdict, remark }, _| StepResult::Steers {
+        noted(step, &steered, |StepVerdict { verdict, remark, .. }, _| StepResult::Steers {
             verdict: verdict.clone(),
             remark: remark.clone(),
         });
         self.settled(Hook::Steering, steered)
     }
 
+    /// Counts a wrong remark or wrong metadata of an extension that requests may skip. Its verdict holds, because the step
+    /// would pass otherwise.
+    ///
+    /// # Errors
+    /// The fault, if requests must not skip the extension.
+    fn tolerate(&mut self, wrong: Fault) -> Result<(), Fault> {
+        if !self.extension.may_be_skipped() {
+            return Err(wrong);
+        }
+        self.log.write(LogLevel::Warn, "steering", &format!("the verdict holds without it: {}", wrong.text()));
+        let _ = self.counted(Hook::Steering, Err::<(), Fault>(wrong));
+        Ok(())
+    }
+
     fn with_remark(&mut self, verdict: SteeringVerdict, draft: Option<RemarkDraft>) -> Result<StepVerdict, Fault> {
-        let Some(draft) = draft else { return Ok(StepVerdict { verdict, remark: None }) };
-        let checked = Remark::checked(draft, &self.extension.descriptor);
-        let remark = checked.map_err(|reason| self.broke(Hook::Steering, &reason))?;
+        let Some(draft) = draft else { return Ok(StepVerdict { verdict, remark: None, is_own: true }) };
+        let remark = match Remark::checked(draft, &self.extension.descriptor) {
+            Ok(remark) => remark,
+            Err(reason) => {
+                let wrong = self.broke(Hook::Steering, &reason);
+                self.tolerate(wrong)?;
+                return Ok(StepVerdict { verdict, remark: None, is_own: true });
+            }
+        };
         self.remarks = self.remarks.saturating_add(1);
         if self.remarks == MAX_REMARKS + 1 {
             let line = format!("the turn has {MAX_REMARKS} remarks of the extension; further remarks are not sent");
             self.log.write(LogLevel::Warn, "steering", &line);
         }
-        Ok(StepVerdict { verdict, remark: Some(remark).filter(|_| self.remarks <= MAX_REMARKS) })
+        let remark = Some(remark).filter(|_| self.remarks <= MAX_REMARKS);
+        Ok(StepVerdict { verdict, remark, is_own: true })
     }
 }

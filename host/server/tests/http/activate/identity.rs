@@ -1,12 +1,15 @@
 //! The grants `caller` and `task-metadata` of an extension that is always active.
 
+use annex_grpc::pb::extension::CallRequest;
+use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
 use super::callers::{EVE, SAM, approved, by, server, with};
-use super::{TestRequest, WAYS, say, script};
+use super::{TestRequest, WAYS, channel, say, script};
 use crate::auth::{ADA, BOB, api_keys};
 use crate::catalogue::approval;
+use crate::output::STEERING;
 use crate::push::receiver;
 
 /// The key under which the extension answers.
@@ -74,6 +77,44 @@ async fn anonymous_and_authenticated_callers_are_told_apart_on_each_binding() {
     let open = script().with(&steering(ALL, SHOWS)).start().await.expect("the server starts");
     let reply = open.say("hi").header("authorization", "Bearer of-nobody").send().await.expect("a reply");
     assert!(shown(reply.task()).ends_with(r#"Anonymous nobody {} [("a2a-version", "1.0")]"#), "{}", reply.text);
+}
+
+/// What a method says about a caller with this header field, on each binding.
+async fn called(server: &TestServer, header: (&'static str, &str)) -> [String; 3] {
+    const METHOD: &str = "steering/caller";
+    let (name, value) = header;
+    let reply = server.call(METHOD, "{}").extensions(STEERING).header(name, value).send().await.expect("a reply");
+    let by_jsonrpc = reply.body["result"].as_str().unwrap_or_else(|| panic!("no result: {}", reply.text)).to_owned();
+
+    let url = format!("{}/a2a/rest/extensions/steering/{METHOD}", server.url());
+    let request = server.client().post(url).json(&json!({})).header("a2a-version", "1.0").header(name, value);
+    let answer = request.header("a2a-extensions", STEERING).send().await.expect("an answer");
+    let by_http = answer.json().await.expect("a text");
+
+    let mut request = tonic::Request::new(CallRequest { method: METHOD.to_owned(), params_json: "{}".to_owned() });
+    for (name, value) in [("a2a-version", "1.0"), ("a2a-extensions", STEERING), header] {
+        request.metadata_mut().insert(name, value.parse().expect("ASCII"));
+    }
+    let answer = ExtensionServiceClient::new(channel(server).await).call(request).await.expect("an answer");
+    let by_grpc = serde_json::from_str(&answer.into_inner().result_json).expect("a text");
+    [by_jsonrpc, by_http, by_grpc]
+}
+
+#[tokio::test]
+async fn a_method_sees_the_caller_of_its_own_call_on_each_binding() {
+    let with_method = format!("{}methods = [\"steering/caller\"]\n", steering(ALL, "{}"));
+    let (server, _folder) = server(&with_method).await;
+    let bearer = format!("Bearer {EVE}");
+    for (header, expected) in [
+        (("x-api-key", ADA), "Authenticated ada {} "),
+        (("authorization", bearer.as_str()), r#"Authenticated https://issuer.example#eve {"org":"acme"} "#),
+        (("x-api-key", BOB), "Authenticated bob {} "),
+    ] {
+        let expected = format!(r#"{expected}[("a2a-version", "1.0")]"#);
+        for seen in called(&server, header).await {
+            assert!(seen.ends_with(&expected), "{seen}");
+        }
+    }
 }
 
 #[tokio::test]

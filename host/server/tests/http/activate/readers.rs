@@ -1,5 +1,6 @@
 //! Readers of tasks that see the metadata of the extensions which they have activated (`reads = "active"`).
 
+use std::fs;
 use std::path::Path;
 
 use annex_grpc::pb;
@@ -186,6 +187,27 @@ async fn readers_see_all_metadata_where_the_config_does_not_limit_them() {
         assert_eq!(without.text, with.text);
         assert_eq!(&without.body["result"], sent.task());
         assert!(without.text.contains(&format!("\"other\":{other}")), "{}", without.text);
+    }
+}
+
+#[tokio::test]
+async fn a_reload_of_the_config_decides_what_readers_of_earlier_tasks_see() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("annex.toml");
+    let write = |keys: &str| {
+        let config = TestConfig::script(RULES).with("[runtime]\nwatch = false").with(&test_extension(keys));
+        fs::write(&file, config.toml()).expect("a config");
+    };
+    write("");
+    let server = TestServer::from_file(&file, None).await.expect("the server starts");
+    let id = task(&server, "hi").await;
+    for (keys, is_shown) in [(ACTIVE, false), ("", true), (ACTIVE, false)] {
+        write(keys);
+        assert!(server.installer().reload().await.expect("a reload").changed);
+        for (extensions, is_shown) in [("", is_shown), (TEST_EXTENSION, true)] {
+            let shown = read(&server, "GetTask", json!({"id": id}), extensions).await;
+            assert_eq!(has_marks(&shown), is_shown, "{keys}, {extensions}: {shown}");
+        }
     }
 }
 

@@ -286,6 +286,11 @@ async fn a_payment_that_differs_from_the_offer_is_refused_without_the_facilitato
     assert_eq!(unreadable.code(), -32_602, "{}", unreadable.text);
     let place = "/message/metadata/x402.payment.payload/payload/authorization/nonce";
     assert_eq!(unreadable.violations(), [place], "{}", unreadable.text);
+    let mut both = payment();
+    both["payload"]["transaction"] = "AAEC".into();
+    let both = pay(&server, &task, &both).await;
+    let place = "/message/metadata/x402.payment.payload/payload/transaction";
+    assert_eq!(both.violations(), [place], "{}", both.text);
     assert_eq!((turns(&agent), facilitator.endpoints().len()), (0, 0));
 }
 

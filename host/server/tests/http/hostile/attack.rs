@@ -91,7 +91,7 @@ impl Attack {
 }
 
 /// A request to the neighbour, and a request without extensions.
-async fn greet(server: &TestServer, case: &str) {
+pub(super) async fn greet(server: &TestServer, case: &str) {
     let greeted = server.say("prompt").extensions(NEIGHBOUR).send().await.expect("a reply");
     assert_eq!(greeted.extensions.as_deref(), Some(NEIGHBOUR), "during {case}: {}", greeted.text);
     assert_eq!(greeted.task()["artifacts"][0]["metadata"]["hello"], "Hello, world!", "during {case}");

@@ -7,6 +7,7 @@ use std::time::Instant;
 use annex_test_support::TestServer;
 use tempfile::TempDir;
 
+use super::decisions::GRANTS;
 use super::{LITTLE_MEMORY, Row, hand_made};
 use crate::agent;
 
@@ -99,6 +100,33 @@ fn hostile() -> Vec<Suspect> {
     ]
 }
 
+/// An extension that declares its entry on the card again and again, told what to do in the hook `live-card`.
+fn live(case: &'static str, command: &str, expected: &'static str) -> Suspect {
+    let bytes = fs::read(annex_test_support::component("test-steering")).expect("the component was built");
+    Suspect {
+        case,
+        bytes,
+        config: format!("{LITTLE_MEMORY}\n{GRANTS}\n[extension.parameters]\nlive = {command:?}"),
+        expected,
+    }
+}
+
+fn hostile_on_the_card() -> Vec<Suspect> {
+    vec![
+        live("declare-live loops", "loop", "reached its CPU time limit in live-card"),
+        live("declare-live traps", "trap", "trapped in live-card"),
+        live("declare-live fills the memory", "memory-bomb", "reached its memory limit in live-card"),
+        live("declare-live works the host", "costly-schema", "time limit in live-card"),
+        live("declare-live floods the log", "log-flood 10000000", "limit of host calls in live-card"),
+        live("declare-live fails", "error", "declare-live was told to fail"),
+        live("declare-live says too much", "big 1100000", "limit of output bytes in live-card"),
+        live("declare-live says too much for a card", "big 40000", "on the card has"),
+        live("declare-live describes too much", "big-description 40000", "on the card has"),
+        live("declare-live says no JSON", "bad-json", "params is not a JSON object"),
+        live("declare-live says no object", "not-an-object", "params is not a JSON object"),
+    ]
+}
+
 /// The reason for which the server does not start with this file.
 async fn refusal(path: &Path, config: &str) -> String {
     let extension = format!("[[extension]]\ncomponent = {path:?}\n{config}");
@@ -112,7 +140,8 @@ async fn refusal(path: &Path, config: &str) -> String {
 async fn every_component_that_harms_at_load_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     println!("| case | what the operator saw | refused after |\n|---|---|---|");
-    for (number, suspect) in malformed().into_iter().chain(hostile()).enumerate() {
+    let suspects = malformed().into_iter().chain(hostile()).chain(hostile_on_the_card());
+    for (number, suspect) in suspects.enumerate() {
         let path = folder.path().join(format!("{number}.wasm"));
         fs::write(&path, &suspect.bytes).expect("a file");
         check(&path, &suspect).await;

@@ -16,6 +16,7 @@ use tonic_types::StatusExt;
 
 use super::{KEYS, answer, channel, files, message, say, serve};
 use crate::installation::admin;
+use crate::output::steering;
 use crate::scoped_keys::capable;
 use crate::upstream::foreign;
 
@@ -188,6 +189,22 @@ async fn a_tenant_with_all_the_state_that_it_may_have_is_refused_until_some_is_d
     let (status, deleted) = admin(&server, "DELETE", "sessions/large?tenant=acme", Value::Null).await;
     assert_eq!(status, 200, "{deleted}");
     until("there is room again", async || say_in(&server, "small", "y").await.status == 200).await;
+}
+
+/// A turn that an extension answers in place of the agent is counted as any other.
+#[tokio::test]
+async fn an_answer_counts_for_the_quota_of_the_tenant() {
+    let (_folder, server) = limited("sessions = 1", &steering(r#"before-agent = "answer""#)).await;
+    assert_eq!(answer(&say_in(&server, "c-1", "x").await.body), "answered");
+    let told = say_in(&server, "c-2", "x").await;
+    assert_eq!((told.status, told.quota()), (429, Some("sessions")), "{}", told.body);
+    let used = usage(&server).await;
+    assert_eq!((&used["sessions"]["used"], &used["tasks"]["used"]), (&json!(1), &json!(1)), "{used}");
+
+    let costly = steering(r#"check = "loop 4000000", before-agent = "answer""#);
+    let (_folder, server) = limited("cpu_ms_per_second = 2", &costly).await;
+    let told = refused(async || say_in(&server, "c", "x").await).await;
+    assert_eq!((told.status, told.quota()), (429, Some("cpu_ms_per_second")), "{}", told.body);
 }
 
 #[tokio::test]

@@ -172,7 +172,7 @@ async fn the_reader_of_a_task_that_goes_on_without_its_client_is_not_the_caller_
     };
     until("the task has ended", async || read().await["status"]["state"] == "TASK_STATE_COMPLETED").await;
     let ended = read().await;
-    assert_eq!(ended["artifacts"][0]["metadata"]["steering/result"], "Earlier nobody {} []", "{ended}");
+    assert_eq!(ended["artifacts"][0]["metadata"]["steering/result"], "Presence::Earlier nobody {} []", "{ended}");
 }
 
 #[tokio::test]
