@@ -45,7 +45,7 @@ struct Guest {
     shipped: bool,
 }
 
-const GUESTS: [Guest; 22] = [
+const GUESTS: [Guest; 26] = [
     Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
     Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
     Guest { package: "annex-compliance-badge", name: "compliance-badge", target: BARE, shipped: true },
@@ -61,6 +61,10 @@ const GUESTS: [Guest; 22] = [
     Guest { package: "annex-ap2", name: "ap2", target: BARE, shipped: true },
     Guest { package: "annex-x402", name: "x402", target: BARE, shipped: true },
     Guest { package: "annex-a2ui", name: "a2ui", target: BARE, shipped: true },
+    Guest { package: "annex-approval", name: "approval", target: BARE, shipped: true },
+    Guest { package: "annex-agentstack", name: "agentstack", target: BARE, shipped: true },
+    Guest { package: "annex-agentstack-trajectory", name: "agentstack-trajectory", target: BARE, shipped: true },
+    Guest { package: "annex-adk-integration", name: "adk-integration", target: BARE, shipped: true },
     Guest { package: "annex-test-extension", name: "test-extension", target: BARE, shipped: false },
     Guest { package: "annex-test-steering", name: "test-steering", target: BARE, shipped: false },
     Guest { package: "annex-test-capabilities", name: "test-capabilities", target: WASI, shipped: false },

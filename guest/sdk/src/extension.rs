@@ -34,7 +34,7 @@ pub trait Card: Extension {
 pub trait LiveCard: Extension {
     /// Called once per load, and again each time that the entry's seconds are over. At load, an error fails the load
     /// with its text. Later, an error leaves the entry as it is. Of the keys, only those of
-    /// [`Keys::open`](crate::keyvalue::Keys::open) are available.
+    /// [`Keys::open`](crate::keyvalue::Keys::open) are available. At load they are empty, and changes are forgotten.
     fn declare_live(parameters: &Self::Parameters) -> Result<LiveDeclaration, String>;
 }
 

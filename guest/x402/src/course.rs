@@ -3,6 +3,7 @@
 use annex_sdk::{Entry, Interruption, Waiting, clock, json, log};
 use serde_json::Value;
 
+use crate::facilitator::Receipt;
 use crate::failure::{Code, Failure};
 use crate::parameters::{Parameters, Settle};
 use crate::record::{Offer, Pending, Record, Status};
@@ -31,10 +32,12 @@ pub fn begin(
 ) -> Result<Entry, String> {
     match record.status {
         Status::Completed => return Ok(Entry::Proceed),
-        Status::Verified if pending_until(record) > now() => return Ok(Entry::Proceed),
+        Status::Verified if is_valid_for_long_enough(parameters, pending_until(record), now()) => {
+            return Ok(Entry::Proceed);
+        }
         Status::Verified => {
             record.pending = None;
-            let failure = Failure::new(Code::ExpiredPayment, "the verified payment has expired before it was settled");
+            let failure = Failure::new(Code::ExpiredPayment, "the verified payment expires before it can be settled");
             return after_failure(parameters, record, task_id, &failure);
         }
         Status::Settling => {
@@ -99,7 +102,7 @@ pub fn settle_pending(parameters: &Parameters, record: &mut Record) -> Result<()
 fn pay(parameters: &Parameters, record: &mut Record, payment: &Payment) -> Result<(), Failure> {
     let now = now();
     let requirement = chosen(record.offer.as_ref(), payment, now)?;
-    let until = check(payment, &requirement, now)?;
+    let until = check(parameters, payment, &requirement, now)?;
     facilitator::verify(parameters, payment, &requirement).inspect_err(log_failure)?;
     let unavailable =
         |reason: String| Failure::new(Code::FacilitatorFailed, format!("the payment cannot be recorded now: {reason}"));
@@ -124,7 +127,7 @@ fn settle(parameters: &Parameters, record: &mut Record, payment: &Payment, requi
         record.status = Status::Failed;
         Failure::new(Code::FacilitatorFailed, format!("the payment cannot be recorded now: {reason}"))
     })?;
-    let receipt = facilitator::settle(parameters, payment, requirement);
+    let receipt = facilitator::settle(parameters, payment, requirement).and_then(|receipt| once(payment, receipt));
     record.status = if receipt.is_ok() { Status::Completed } else { Status::Failed };
     record.receipts.push(receipt.inspect_err(|failure| log_settlement(failure, payment))?);
     record.error = None;
@@ -134,6 +137,19 @@ fn settle(parameters: &Parameters, record: &mut Record, payment: &Payment, requi
         log::error(&format!("the settled payment cannot be stored: {error}"));
     }
     Ok(())
+}
+
+/// Accepts a settled transaction of Solana once. The facilitator adds a signature, so the network knows the transaction
+/// by an identifier that only the receipt has.
+fn once(payment: &Payment, receipt: Receipt) -> Result<Receipt, Failure> {
+    if matches!(payment.signed, Signed::Authorization(_)) {
+        return Ok(receipt);
+    }
+    match nonces::claim_settled(&receipt, now().saturating_add(TRANSACTION_SECONDS)) {
+        Ok(true) => Ok(receipt),
+        Ok(false) => Err(Failure::new(Code::DuplicateNonce, "the transaction has paid for another task")),
+        Err(reason) => Err(Failure::unknown(format!("the settled transaction cannot be recorded: {reason}"))),
+    }
 }
 
 /// Notes the failure, and asks the client to pay again where that is safe.
@@ -177,7 +193,7 @@ fn log_settlement(failure: &Failure, payment: &Payment) {
     let network = json::string(&payment.network);
     let which = match &payment.signed {
         Signed::Authorization(signed) => format!("the nonce {} of {}", signed.nonce, signed.from),
-        Signed::Transaction(transaction) => format!("the transaction {transaction}"),
+        Signed::Transaction { text, .. } => format!("the transaction {text}"),
     };
     log::error(&format!("{}; look on {network} for {which}", failure.reason));
 }
@@ -228,7 +244,7 @@ fn chosen(offer: Option<&Offer>, payment: &Payment, now: u64) -> Result<Value, F
 }
 
 /// Checks the times of a payment. Returns the time at which it expires, in seconds.
-fn check(payment: &Payment, requirement: &Value, now: u64) -> Result<u64, Failure> {
+fn check(parameters: &Parameters, payment: &Payment, requirement: &Value, now: u64) -> Result<u64, Failure> {
     let Signed::Authorization(Authorization { valid_after, valid_before, .. }) = &payment.signed else {
         return Ok(now.saturating_add(TRANSACTION_SECONDS));
     };
@@ -236,6 +252,11 @@ fn check(payment: &Payment, requirement: &Value, now: u64) -> Result<u64, Failur
     let (after, before) = (seconds(valid_after), seconds(valid_before));
     if before <= now {
         return Err(Failure::new(Code::ExpiredPayment, "the payment has expired"));
+    }
+    if !is_valid_for_long_enough(parameters, before, now) {
+        let seconds = parameters.min_valid_seconds();
+        let reason = format!("the payment expires too soon: it must be valid for more than {seconds} seconds from now");
+        return Err(Failure::new(Code::ExpiredPayment, reason));
     }
     if after > now.saturating_add(SKEW_SECONDS) {
         return Err(Failure::new(Code::InvalidPayment, "the payment is not valid yet"));
@@ -245,6 +266,11 @@ fn check(payment: &Payment, requirement: &Value, now: u64) -> Result<u64, Failur
         return Err(Failure::new(Code::InvalidPayment, "the payment is valid for longer than the offer allows"));
     }
     Ok(before)
+}
+
+/// True if the time until the payment expires is enough for the agent to begin.
+fn is_valid_for_long_enough(parameters: &Parameters, until: u64, now: u64) -> bool {
+    until > now.saturating_add(parameters.min_valid_seconds())
 }
 
 fn payment_of(pending: &Pending) -> Result<Payment, Failure> {

@@ -121,7 +121,7 @@ pub fn failed(payment: &Payment, failure: &Failure) -> Receipt {
 fn payer_of(payment: &Payment) -> Option<&str> {
     match &payment.signed {
         Signed::Authorization(signed) => Some(&signed.from),
-        Signed::Transaction(_) => None,
+        Signed::Transaction { .. } => None,
     }
 }
 

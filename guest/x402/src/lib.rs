@@ -2,7 +2,7 @@
 //!
 //! This file has the hooks. The course of a task is in [`course`], the client's part is in [`submission`], and requests
 //! to the facilitator are in [`facilitator`]. [`record`] stores the payment of a task, and [`nonces`] the payments that
-//! were submitted before.
+//! were submitted before. [`solana`] finds what is signed in a transaction of Solana.
 
 pub mod course;
 pub mod facilitator;
@@ -11,6 +11,7 @@ pub mod keys;
 pub mod nonces;
 pub mod parameters;
 pub mod record;
+pub mod solana;
 pub mod submission;
 
 #[cfg(test)]

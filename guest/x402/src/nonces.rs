@@ -6,6 +6,7 @@
 use annex_sdk::keyvalue::Keys;
 use hmac_sha256::Hash;
 
+use crate::facilitator::Receipt;
 use crate::submission::{Payment, Signed};
 
 /// The maximum number of expired payments that are removed in one turn. Each removal is two host calls, and the calls
@@ -22,7 +23,19 @@ const UNTIL: &str = "until/";
 pub fn claim(payment: &Payment, until: u64, now: u64) -> Result<bool, String> {
     let keys = Keys::open()?;
     remove_expired(&keys, now)?;
-    let hash = identity(payment);
+    claim_identity(&keys, &identity(payment), until)
+}
+
+/// Records the transaction of a receipt until `until`, in seconds. Returns false if it was recorded before.
+///
+/// # Errors
+/// The store is not available or is full. The transaction must then be refused, because it could be accepted twice.
+pub fn claim_settled(receipt: &Receipt, until: u64) -> Result<bool, String> {
+    claim_identity(&Keys::open()?, &format!("{} settled {}", receipt.network, receipt.transaction), until)
+}
+
+fn claim_identity(keys: &Keys, identity: &str, until: u64) -> Result<bool, String> {
+    let hash = hash(identity.as_bytes());
     let nonce = format!("{NONCE}{hash}");
     if keys.increment(&nonce, 1)? != 1 {
         return Ok(false);
@@ -48,13 +61,18 @@ fn remove_expired(keys: &Keys, now: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The hash of what makes a payment unique on its network. The signature is left out: one authorization can have
-/// several valid signatures.
+/// What makes a payment unique on its network. Signatures are left out: one authorization can have several valid
+/// signatures, and the first signature of a transaction is the facilitator's, so a client can send anything in its place.
 fn identity(payment: &Payment) -> String {
-    let own = match &payment.signed {
-        Signed::Authorization(signed) => format!("{} {}", signed.from, signed.nonce).to_ascii_lowercase(),
-        Signed::Transaction(transaction) => transaction.trim_end_matches('=').to_owned(),
-    };
-    let text = format!("{} {own}", payment.network);
-    Hash::hash(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    let network = &payment.network;
+    match &payment.signed {
+        Signed::Authorization(signed) => {
+            format!("{network} {}", format!("{} {}", signed.from, signed.nonce).to_ascii_lowercase())
+        }
+        Signed::Transaction { message, .. } => format!("{network} message {}", hash(message)),
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Hash::hash(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

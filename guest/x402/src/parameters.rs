@@ -25,6 +25,7 @@ pub const PARAMETER_SCHEMA: &str = r##"{
     "authorization": {"type": "string", "minLength": 1, "description": "Name of the secret that is the field Authorization of requests to the facilitator; none."},
     "accepts": {"type": "array", "minItems": 1, "maxItems": 10, "items": {"$ref": "#/$defs/accept"}, "description": "The ways to pay, of which the client chooses one."},
     "settle": {"enum": ["before", "after"], "description": "Whether the payment is settled before the agent runs, or before its first content goes out; before."},
+    "min_valid_seconds": {"type": "integer", "minimum": 0, "maximum": 86400, "description": "For how long a payment must still be valid when the agent begins; 0, or 60 with `settle` = `after`."},
     "text": {"type": "string", "minLength": 1, "description": "What the client is told when it has to pay."}
   },
   "required": ["facilitator", "accepts"],
@@ -85,10 +86,14 @@ pub struct Parameters {
     /// The time of the settlement.
     #[serde(default = "before")]
     pub settle: Settle,
+    min_valid_seconds: Option<u64>,
     /// The text for a client that has to pay.
     #[serde(default = "default_text")]
     pub text: String,
 }
+
+/// The default of `min_valid_seconds` with `after`, in seconds. The agent gets at least this time until the settlement.
+const MIN_VALID_SECONDS: u64 = 60;
 
 /// A way to pay.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -137,6 +142,14 @@ impl Parameters {
         secrets::get(name)?.ok_or_else(missing).map(Some)
     }
 
+    /// The time for which a payment must still be valid before the agent runs, in seconds.
+    pub fn min_valid_seconds(&self) -> u64 {
+        self.min_valid_seconds.unwrap_or(match self.settle {
+            Settle::Before => 0,
+            Settle::After => MIN_VALID_SECONDS,
+        })
+    }
+
     /// The `PaymentRequirements` for a task, one for each way to pay, and the seconds for which the offer is valid.
     pub fn requirements(&self, task_id: &str) -> (Vec<Value>, u64) {
         let seconds = self.accepts.iter().map(|accept| accept.max_timeout_seconds).min().unwrap_or_default();
@@ -162,6 +175,12 @@ impl Parameters {
         }
         for (number, accept) in self.accepts.iter().enumerate() {
             accept.check().map_err(|error| format!("`accepts[{number}]` {error}"))?;
+            if accept.max_timeout_seconds <= self.min_valid_seconds() {
+                return Err(format!(
+                    "`accepts[{number}]` has a `max_timeout_seconds` that is not above `min_valid_seconds` ({})",
+                    self.min_valid_seconds()
+                ));
+            }
             // A payment does not name the token, so these two could not be told apart.
             let is_same = |other: &&Accept| other.identity() == accept.identity();
             if self.accepts.iter().filter(is_same).count() > 1 {

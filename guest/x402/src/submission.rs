@@ -5,14 +5,13 @@ use annex_sdk::{Location, Rejection, Violation, pointer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::keys;
+use crate::{keys, solana};
 
 /// The version of the x402 protocol in both versions of the extension.
 pub const X402_VERSION: u64 = 1;
 
-/// The maximum length of a client's values. The longest ordinary one is a transaction of Solana in base64, which has at
-/// most 1,644 characters; a signature of a smart wallet may be longer.
-const MAX_VALUE_BYTES: usize = 8_192;
+/// The maximum length of a signature in hexadecimal. The signature of a smart wallet is longer than an ordinary one.
+const MAX_SIGNATURE_BYTES: usize = 8_192;
 
 /// The beginning of the names of networks whose payments are transactions: `solana`, `solana-devnet`, and names as
 /// `solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp`.
@@ -48,8 +47,13 @@ pub struct Payment {
 pub enum Signed {
     /// An authorization of EIP-3009, for networks of Ethereum.
     Authorization(Authorization),
-    /// A partly signed transaction, as Solana has it. Only the facilitator can read it.
-    Transaction(String),
+    /// A partly signed transaction of Solana. Only the facilitator reads what it pays.
+    Transaction {
+        /// The transaction in base64.
+        text: String,
+        /// The part that is signed.
+        message: Vec<u8>,
+    },
 }
 
 /// An authorization of EIP-3009.
@@ -144,16 +148,12 @@ fn signed(network: &str, payload: &Value) -> Result<(Signed, Value), (&'static s
     if !network.starts_with(SOLANA) {
         return Err(("/payload/transaction", format!("is possible only on networks that begin with `{SOLANA}`")));
     }
-    let is_usable = |text: &&str| {
-        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-        !text.is_empty() && text.len() <= MAX_VALUE_BYTES && text.bytes().all(is_base64)
+    let transaction = transaction.as_str().unwrap_or_default();
+    let Some(message) = solana::message(transaction) else {
+        return Err(("/payload/transaction", "must be a transaction of Solana in base64 with padding".to_owned()));
     };
-    match transaction.as_str().filter(is_usable) {
-        Some(text) => Ok((Signed::Transaction(text.to_owned()), json!({"transaction": text}))),
-        None => {
-            Err(("/payload/transaction", format!("must be a transaction in base64 of up to {MAX_VALUE_BYTES} bytes")))
-        }
-    }
+    let payload = json!({"transaction": transaction});
+    Ok((Signed::Transaction { text: transaction.to_owned(), message }, payload))
 }
 
 /// Reads a signed authorization.
@@ -162,10 +162,10 @@ fn authorization(payload: &Value) -> Result<(Signed, Value), (&'static str, Stri
         ("/payload", format!("must have `signature` and `authorization`, or `transaction`: {error}"))
     })?;
     let EvmPayload { signature, authorization } = read;
-    if !is_hex(&signature) || signature.len() > MAX_VALUE_BYTES {
+    if !is_hex(&signature) || signature.len() > MAX_SIGNATURE_BYTES {
         return Err((
             "/payload/signature",
-            format!("must be bytes in hexadecimal, up to {MAX_VALUE_BYTES} characters"),
+            format!("must be bytes in hexadecimal, up to {MAX_SIGNATURE_BYTES} characters"),
         ));
     }
     for (place, address) in

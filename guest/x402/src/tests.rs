@@ -2,6 +2,7 @@
 
 mod attacks;
 mod samples;
+mod transactions;
 
 use annex_sdk::testing::{self, Bucket};
 use annex_sdk::{Content, Entry, EventKind, EventKinds, Place, Ruling, StateChange, Verdict};
@@ -37,9 +38,11 @@ fn parameters_that_cannot_work_stop_the_load() {
         ("/accepts/0/amount", json!("010"), "whole number"),
         ("/accepts/0/scheme", json!("upto"), "only \"exact\""),
         ("/accepts/0/max_timeout_seconds", json!(0), "between 1 and"),
+        ("/accepts/0/max_timeout_seconds", json!(5), "not above `min_valid_seconds` (5)"),
         ("/authorization", json!("MISSING"), "there is no secret"),
     ] {
-        let error = host_with(&with(parameters(), pointer, value)).descriptor::<X402>().unwrap_err();
+        let parameters = with(parameters(), "/min_valid_seconds", json!(5));
+        let error = host_with(&with(parameters, pointer, value)).descriptor::<X402>().unwrap_err();
         assert!(error.contains(expected), "{pointer}: {error}");
     }
     let host = host_with(&with(parameters(), "/facilitator", json!("http://f.example")));
@@ -201,23 +204,35 @@ fn a_verified_payment_that_expires_before_it_is_settled_is_asked_for_again() {
 }
 
 #[test]
-fn a_transaction_that_only_the_facilitator_can_read_is_taken_once() {
-    let solana = json!({
-        "network": "solana", "asset": "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v", "amount": "1000",
-        "pay_to": "2wKupLR9q6wXYppw8Gr2NvWxKBUqm4PPJKkQfoxHDBg4",
-    });
-    let host = host_with(&with(parameters(), "/accepts/1", solana));
-    let settled = json!({"success": true, "transaction": "5Tx", "network": "solana", "payer": "Payer1"});
-    let host = host.http(answers(&json!({"isValid": true, "payer": "Payer1"}), &settled));
-    let paid =
-        json!({"x402Version": 1, "scheme": "exact", "network": "solana", "payload": {"transaction": "AAEC+/=="}});
+fn an_agent_that_runs_before_the_settlement_needs_a_payment_that_lasts() {
+    let until = |seconds: u64| {
+        with(payment(), "/payload/authorization/validBefore", json!((samples::NOW + seconds).to_string()))
+    };
+    let after = with(parameters(), "/settle", json!("after"));
+    for (parameters, least) in [
+        (parameters(), 1),
+        (after.clone(), 61),
+        (with(after.clone(), "/min_valid_seconds", json!(300)), 301),
+        (with(after, "/min_valid_seconds", json!(0)), 1),
+    ] {
+        let host = host_with(&parameters);
+        turn(&host, &plain()).unwrap();
+        assert_eq!(samples::error(pay(&host, &until(least - 1))), "EXPIRED_PAYMENT", "{least}");
+        assert!(host.sent().is_empty(), "nothing is verified");
+        assert_eq!(pay(&host, &until(least)), Ok(Entry::Proceed), "{least}");
+    }
+}
+
+#[test]
+fn an_agent_that_continues_before_the_settlement_needs_a_payment_that_lasts() {
+    let host = host_with(&with(parameters(), "/settle", json!("after")));
     turn(&host, &plain()).unwrap();
-    assert_eq!(pay(&host, &paid), Ok(Entry::Proceed));
-    let receipt = json!({"success": true, "transaction": "5Tx", "network": "solana", "payer": "Payer1"});
-    assert_eq!(status(&host, "TASK_STATE_WORKING")[keys::RECEIPTS], json!([receipt]));
-    let host = samples::other_task(host);
-    turn(&host, &plain()).unwrap();
-    assert_eq!(samples::error(pay(&host, &paid)), "DUPLICATE_NONCE");
+    pay(&host, &payment()).unwrap();
+    host.advance(std::time::Duration::from_secs(539));
+    assert_eq!(turn(&host, &plain()), Ok(Entry::Proceed), "61 seconds are left");
+    host.advance(std::time::Duration::from_secs(1));
+    assert_eq!(samples::error(turn(&host, &plain())), "EXPIRED_PAYMENT");
+    assert_eq!(host.sent().len(), 1, "not settled");
 }
 
 #[test]

@@ -37,6 +37,14 @@ pub const AP2: &str = concat!(env!("OUT_DIR"), "/ap2.wasm");
 pub const X402: &str = concat!(env!("OUT_DIR"), "/x402.wasm");
 /// The path of the component that checks user interfaces of A2UI.
 pub const A2UI: &str = concat!(env!("OUT_DIR"), "/a2ui.wasm");
+/// The path of the component that lets calls of tools and results wait for an approval.
+pub const APPROVAL: &str = concat!(env!("OUT_DIR"), "/approval.wasm");
+/// The path of the component with the extensions of agentstack that need no grant.
+pub const AGENTSTACK: &str = concat!(env!("OUT_DIR"), "/agentstack.wasm");
+/// The path of the component that shows each step of the agent to clients of agentstack.
+pub const AGENTSTACK_TRAJECTORY: &str = concat!(env!("OUT_DIR"), "/agentstack-trajectory.wasm");
+/// The path of the component that answers clients of Google's ADK in the form of ADK's own servers.
+pub const ADK_INTEGRATION: &str = concat!(env!("OUT_DIR"), "/adk-integration.wasm");
 /// The path of the component that misbehaves on command. `guest/test-extension/README.md` lists the commands.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
 /// The path of the component that steers turns on command, by hooks that need grants. `guest/test-steering/README.md`
@@ -72,6 +80,10 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("ap2", AP2),
         ("x402", X402),
         ("a2ui", A2UI),
+        ("approval", APPROVAL),
+        ("agentstack", AGENTSTACK),
+        ("agentstack-trajectory", AGENTSTACK_TRAJECTORY),
+        ("adk-integration", ADK_INTEGRATION),
     ];
     shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()
 }

@@ -128,6 +128,34 @@ fn payments_by_x402_keep_keys_and_ask_a_server() -> Result<()> {
 }
 
 #[test]
+fn approvals_keep_keys_see_the_caller_and_reach_nobody() -> Result<()> {
+    check(
+        annex_components::APPROVAL,
+        &[CALLER, RESUMPTION, TYPES, CLOCK, CONFIG, COUNTERS, KEYS, LOGGING],
+        &["card", "descriptor", "message", "method", "reply", "steering", "transition"],
+    )
+}
+
+#[test]
+fn the_extensions_of_agentstack_need_no_import_of_a_grant() -> Result<()> {
+    check(
+        annex_components::AGENTSTACK,
+        &[TYPES, CONFIG, LOGGING],
+        &["card", "descriptor", "response", "state", "transition"],
+    )?;
+    check(annex_components::AGENTSTACK_TRAJECTORY, &[TYPES, CONFIG, LOGGING], &["descriptor", "steering"])
+}
+
+#[test]
+fn the_integration_of_adk_sets_the_metadata_of_the_task() -> Result<()> {
+    check(
+        annex_components::ADK_INTEGRATION,
+        &[TASK_METADATA, TYPES, CONFIG, LOGGING],
+        &["descriptor", "response", "transition"],
+    )
+}
+
+#[test]
 fn the_test_extension_exports_each_hook_that_needs_no_grant_and_imports_nothing_that_needs_one() -> Result<()> {
     check(
         annex_components::TEST_EXTENSION,

@@ -293,6 +293,14 @@ impl TenantUse {
         Ok(())
     }
 
+    /// True while the tenant is in debt for the CPU time of extensions and the agent. Work that no request asks for must
+    /// wait until the debt is paid back.
+    #[must_use]
+    pub fn owes_cpu(&self) -> bool {
+        let processes = self.quotas.places.processes();
+        self.quota.cpu_ms_per_second.is_some_and(|limit| self.ledger.charge_cpu(limit, processes).is_err())
+    }
+
     /// Checks that the tenant and the caller may begin work that stores state or keys, or calls a model. Reads the stored
     /// tokens of a caller whose tokens of today this process has not read yet.
     ///

@@ -205,6 +205,15 @@ impl Installers {
         iter::once(Arc::clone(&self.own)).chain(self.tenants().into_iter().map(|(_, installer)| installer)).collect()
     }
 
+    /// The installers of all served agents that may work although no request asks for the work: all but those of tenants
+    /// that are in debt for CPU time.
+    pub(crate) fn without_debt(&self) -> Vec<Arc<Installer>> {
+        let owes = |serving: &Serving| serving.handler.used.as_ref().is_some_and(|used| used.owes_cpu());
+        let others = self.others.serving().into_iter().map(|(_, serving)| serving);
+        let others = others.filter(|serving| !owes(serving)).map(|serving| serving.installer);
+        iter::once(Arc::clone(&self.own)).chain(others).collect()
+    }
+
     /// The tenants that are not served, with the reasons. An added tenant is included only if its last load failed.
     #[must_use]
     pub fn failing(&self) -> Vec<(String, TenantFailure)> {

@@ -26,7 +26,7 @@ struct Bounds {
     at_once: usize,
 }
 
-/// Who sent a token.
+/// The sender of a token.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Origin {
     /// A caller whose token was accepted lately.

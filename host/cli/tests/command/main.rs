@@ -1,6 +1,7 @@
 //! The `annex` command as a user meets it: arguments in; standard output, standard error and the exit code out.
 #![cfg(test)]
 
+mod approvals;
 mod authoring;
 mod chat;
 mod check;

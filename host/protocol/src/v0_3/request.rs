@@ -9,7 +9,7 @@ use crate::jsonrpc::params;
 use crate::proto_json::readable;
 use crate::{
     A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
-    GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest, Metadata, SendMessageConfiguration,
+    GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest, Message, Metadata, Part, SendMessageConfiguration,
     SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig,
 };
 
@@ -74,11 +74,20 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
         // Only an explicit `false` counts. In HTTP+JSON of 0.3 the default is the opposite.
         return_immediately: sent.configuration.blocking == Some(false),
     };
-    let request =
-        SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
+    let message = with_a_part(sent.message.into());
+    let request = SendMessageRequest { tenant: None, message, configuration, metadata: sent.metadata };
     // The rules are those of 1.0, but the client knows only the field names of 0.3, so errors use these.
     let validate = |request: &SendMessageRequest| request.validate().map_err(with_role_of_0_3);
     checked(request, validate, field_of_message)
+}
+
+/// Gives an answer to a task an empty text if it has metadata alone. Version 0.3 allows a message without parts, and
+/// clients of agentstack send one to approve a call of a tool. Version 1.0 requires a part.
+pub(super) fn with_a_part(mut message: Message) -> Message {
+    if message.parts.is_empty() && message.task_id.is_some() && !message.metadata.is_empty() {
+        message.parts = vec![Part::text("")].into();
+    }
+    message
 }
 
 fn field_of_message(field: &str) -> String {

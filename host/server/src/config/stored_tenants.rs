@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use annex_egress::AllowedDestination;
-use annex_runtime::HostPattern;
+use annex_runtime::{HostPattern, LiveCardGrant};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -30,6 +30,9 @@ pub struct StoredTenantsConfig {
     pub claims: Vec<String>,
     /// Header fields of requests that extensions of added tenants may see. Default: none.
     pub headers: Vec<String>,
+    /// The least number of seconds between two declarations of an entry on the card that the grant `live-card` of a text
+    /// may name. Default 60.
+    pub live_card_at_least_seconds: u32,
     /// The maximum number of tenants that are loaded at the same time. The tenants that were idle for longest are
     /// unloaded first. Default 1,000.
     pub max_loaded: usize,
@@ -50,6 +53,7 @@ impl Default for StoredTenantsConfig {
             allow_private: Vec::new(),
             claims: Vec::new(),
             headers: Vec::new(),
+            live_card_at_least_seconds: LiveCardGrant::AT_LEAST_SECONDS,
             max_loaded: 1_000,
             max_uploads: 100,
             max_upload_bytes: 1 << 30,
@@ -61,7 +65,11 @@ impl Default for StoredTenantsConfig {
 impl StoredTenantsConfig {
     /// The first key that is 0 although its value must be at least 1. `None` if no key is wrong.
     pub(super) fn zero(&self) -> Option<&'static str> {
-        let bounds = [("tenants.max_loaded", self.max_loaded == 0), ("tenants.idle_seconds", self.idle_seconds == 0)];
+        let bounds = [
+            ("tenants.live_card_at_least_seconds", self.live_card_at_least_seconds == 0),
+            ("tenants.max_loaded", self.max_loaded == 0),
+            ("tenants.idle_seconds", self.idle_seconds == 0),
+        ];
         bounds.into_iter().find_map(|(key, is_zero)| is_zero.then_some(key))
     }
 }

@@ -1,7 +1,8 @@
 //! Has extensions declare their live entries on Agent Cards again when the time of the entries is over.
 //!
 //! All agents are looked at once a second, and one entry of an agent is declared at a time. So an agent asks its
-//! extensions for at most one declaration a second, and its card changes at most once a second.
+//! extensions for at most one declaration a second, and its card changes at most once a second. A tenant that is in debt for
+//! CPU time is not asked until the debt is paid back.
 
 use std::sync::Arc;
 use std::time::Duration;

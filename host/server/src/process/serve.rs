@@ -179,7 +179,7 @@ fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     let keys = Arc::clone(&process.views.keys);
     app.installers().keep_house(&stop);
     let installers = Arc::clone(app.installers());
-    tokio::spawn(live_cards::follow(move || installers.serving(), stop.clone()));
+    tokio::spawn(live_cards::follow(move || installers.without_debt(), stop.clone()));
     if let Some(peers) = app.peers.clone() {
         tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
     }

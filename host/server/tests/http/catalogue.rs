@@ -5,6 +5,9 @@ use std::path::Path;
 use annex_test_support::{Reply, TestConfig, TestServer};
 use serde_json::{Value, json};
 
+mod adk;
+mod agentstack;
+mod approval;
 mod badges;
 mod conversations;
 mod gateway;

@@ -199,6 +199,41 @@ async fn the_card_of_a_tenant_changes_by_itself() {
 }
 
 #[tokio::test]
+async fn a_tenant_in_debt_for_cpu_time_is_not_asked_for_its_entry() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).expect("a file");
+    let counting = declaring("\"counter\"", "");
+    let tenant = "[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"\n[tenant.quota]\ncpu_ms_per_second = 10\n";
+    write("annex.toml", TestConfig::template("I").with(&format!("{counting}{tenant}")).toml());
+    let costly = declaring("\"counter\"", "before-agent = \"loop\"");
+    let limits = "[extension.limits]\ncpu_ms = 500\nwall_ms = 10000\n";
+    write("acme.toml", TestConfig::template("I").with(&format!("{costly}{limits}")).toml());
+    let server = TestServer::from_file(&folder.path().join("annex.toml"), None).await.expect("a server");
+    let mut sent = 0;
+    let mut is_refused = async || {
+        sent += 1;
+        let message = json!({"messageId": format!("m-{sent}"), "role": "ROLE_USER", "parts": [{"text": "x"}]});
+        let params = json!({"tenant": "acme", "message": message});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params});
+        let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");
+        let reply: Value = request.json(&body).send().await.expect("an answer").json().await.expect("JSON");
+        reply["error"]["data"][0]["metadata"]["quota"] == "cpu_ms_per_second"
+    };
+    // The declarations take CPU time too, so the first message may have to wait.
+    until("a message is taken", async || !is_refused().await).await;
+    // The message has taken 500 ms, which is the quota of 50 seconds.
+    assert!(is_refused().await, "the tenant is in debt");
+    let path = format!("/acme{CARD}");
+    let own = async || number(&ServedCard::of(&server, CARD).await.text);
+    let of_tenant = async || number(&ServedCard::of(&server, &path).await.text);
+    // A declaration that has begun before the debt may still end.
+    ServedCard::after(&server, CARD, own().await).await;
+    let before = of_tenant().await;
+    ServedCard::after(&server, CARD, own().await + 2).await;
+    assert_eq!(of_tenant().await, before, "the own agent was asked meanwhile, and the tenant was not");
+}
+
+#[tokio::test]
 async fn a_new_version_of_an_extension_declares_its_entry_at_once() {
     let (files, server) = managed(&declaring("{ params = { n = 5 }, seconds = 1 }", "")).await;
     assert_eq!(number(&ServedCard::of(&server, CARD).await.text), 5);

@@ -318,6 +318,26 @@ fn the_cases_of_user_interfaces_by_a2ui_hold() -> Result<()> {
     check_cases(annex_components::A2UI, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/a2ui"))
 }
 
+#[test]
+fn the_cases_of_approvals_hold() -> Result<()> {
+    check_cases(annex_components::APPROVAL, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/approval"))
+}
+
+#[test]
+fn the_cases_of_agentstack_hold() -> Result<()> {
+    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest");
+    check_cases(annex_components::AGENTSTACK, &guests.join("agentstack"))?;
+    check_cases(annex_components::AGENTSTACK_TRAJECTORY, &guests.join("agentstack-trajectory"))
+}
+
+#[test]
+fn the_cases_of_adks_integration_hold() -> Result<()> {
+    check_cases(
+        annex_components::ADK_INTEGRATION,
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/adk-integration"),
+    )
+}
+
 /// `.ci/run` builds the projects in Python, whose cases are the same.
 #[test]
 fn the_examples_for_authors_pass_their_cases_and_have_less_than_40_lines() -> Result<()> {

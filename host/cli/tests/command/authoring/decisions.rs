@@ -105,8 +105,7 @@ fn the_chunks_of_an_answer_are_held_back_and_joined_or_refused() -> Result<()> {
     let joined = r#"active = true
 
 [[expect.events]]
-artifact = "one two "
-parts = [{ text = "one two " }, { text = "three" }]
+artifact = "one two three"
 
 [[expect.events]]
 state = "completed"

@@ -5,7 +5,7 @@ use crate::jsonrpc::params;
 use crate::proto_json::readable;
 use crate::v0_3::part::WirePart;
 use crate::v0_3::push::WirePushConfig;
-use crate::v0_3::request::{checked, history_length, renamed};
+use crate::v0_3::request::{checked, history_length, renamed, with_a_part};
 use crate::{
     A2aError, ContextId, ExtensionUri, Json, Message, MessageId, Metadata, Role, SendMessageConfiguration,
     SendMessageRequest, TaskId, TaskPushNotificationConfig,
@@ -62,8 +62,8 @@ pub fn send_message(body: &Json) -> Result<SendMessageRequest, A2aError> {
         history_length: history_length(Some(sent.configuration.history_length)),
         return_immediately: !sent.configuration.blocking,
     };
-    let request =
-        SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
+    let message = with_a_part(sent.message.into());
+    let request = SendMessageRequest { tenant: None, message, configuration, metadata: sent.metadata };
     checked(request, SendMessageRequest::validate, field_of_message)
 }
 

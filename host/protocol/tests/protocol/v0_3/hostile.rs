@@ -1,6 +1,6 @@
 //! Wrong parameters, and their names in the error.
 
-use annex_protocol::v0_3::request;
+use annex_protocol::v0_3::{request, rest};
 use annex_protocol::{Json, http_json, jsonrpc};
 
 use super::{json, message, violations};
@@ -94,6 +94,20 @@ fn messages_have_a_kind_a_role_and_an_id() {
         &["message.messageId: is required", "message.role: must be user", "message.parts: must have at least one part"],
     );
     check(r#"{"parts":{}}"#, &["message.parts: invalid type: map, expected a sequence"]);
+}
+
+#[test]
+fn an_answer_to_a_task_may_have_metadata_and_no_parts() {
+    let sent = |message: &str| request::send_message(&json(&format!(r#"{{"message":{message}}}"#)));
+    let answer = r#"{"kind":"message","messageId":"m","role":"user","taskId":"t","parts":[],"metadata":{"a":1}}"#;
+    let request = sent(answer).expect("a request");
+    assert_eq!((request.message.text().as_str(), request.message.parts.len()), ("", 1));
+    for wrong in [answer.replace(r#""taskId":"t","#, ""), answer.replace(r#""a":1"#, "")] {
+        assert_eq!(violations(sent(&wrong)), ["message.parts: must have at least one part"], "{wrong}");
+    }
+    let content = r#"{"messageId":"m","role":"ROLE_USER","taskId":"t","content":[],"metadata":{"a":1}}"#;
+    let request = rest::send_message(&json(&format!(r#"{{"message":{content}}}"#))).expect("a request");
+    assert_eq!(request.message.parts.len(), 1);
 }
 
 #[test]

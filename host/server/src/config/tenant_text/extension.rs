@@ -155,6 +155,9 @@ impl TextGrants {
         if let Some(caller) = &self.caller {
             admission.check_caller(&format!("{table}.caller"), caller);
         }
+        if let Some(live_card) = self.live_card {
+            admission.check_live_card(&format!("{table}.live-card"), live_card);
+        }
         GrantsConfig {
             clock: self.clock,
             random: self.random,

@@ -7,7 +7,7 @@ use annex_egress::{AllowedDestination, Screen, ScreenConfig, SystemResolver};
 use annex_runtime::HostPattern;
 use axum::http::Uri;
 
-use super::super::{CallerGrantConfig, SecretConfig, StoredTenantsConfig};
+use super::super::{CallerGrantConfig, LiveCardGrantConfig, SecretConfig, StoredTenantsConfig};
 
 /// The resolver that all tenants share. A single resolver has a bounded number of threads for any number of tenants.
 static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
@@ -79,6 +79,20 @@ impl<'a> Admission<'a> {
     pub(super) fn check_most(&mut self, key: &str, (given, most): (Option<usize>, usize)) {
         if let Some(given) = given.filter(|given| *given > most) {
             self.refuse(key, format!("{given} is more than a tenant may have: at most {most}"));
+        }
+    }
+
+    /// Checks how often an extension may declare its entry on the card. The host asks for each declaration without a
+    /// request, and signs the cards again if the entry has changed. `key` is the config key of the grant.
+    pub(super) fn check_live_card(&mut self, key: &str, live_card: LiveCardGrantConfig) {
+        let Some(least) = self.allowed.map(|allowed| allowed.live_card_at_least_seconds) else { return };
+        let given = live_card.at_least_seconds;
+        if given < least {
+            let reason = format!(
+                "{given} is less than a tenant may have: at least {least}; ask the operator to lower \
+                 tenants.live_card_at_least_seconds of the config"
+            );
+            self.refuse(format!("{key}.at_least_seconds"), reason);
         }
     }
 

@@ -226,6 +226,24 @@ fn claims_and_header_fields_of_callers_are_shown_only_where_the_operator_lends_t
 }
 
 #[test]
+fn an_entry_on_the_card_changes_no_more_often_than_the_operator_says() {
+    let declaring = |live_card: &str| {
+        text(&format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\nlive-card = {live_card}\n"))
+    };
+    let seconds = |seconds: u32| declaring(&format!("{{ at_least_seconds = {seconds} }}"));
+    for good in [declaring("{}"), seconds(60), seconds(600)] {
+        assert!(admit(&good).is_ok(), "{good}");
+    }
+    for less in [0, 1, 59] {
+        let named = "extension.grants.live-card.at_least_seconds";
+        refused(&seconds(less), &[named, "at least 60", "tenants.live_card_at_least_seconds"]);
+    }
+    let lower = StoredTenantsConfig { live_card_at_least_seconds: 5, ..allowed() };
+    let admit_lower = |text: &str| TenantText::parse(text).expect("a text").admit(&lower).is_ok();
+    assert!(admit_lower(&seconds(5)) && !admit_lower(&seconds(4)));
+}
+
+#[test]
 fn credentials_of_callers_are_not_passed_on_to_an_agent_of_a_tenant() {
     let served = |auth: &str, field: &str| {
         let process = format!("[card]\nname = \"n\"\ndescription = \"d\"\n{auth}");

@@ -36,6 +36,8 @@ async fn row(runtime: &Runtime, (name, component): (&str, &Path), extension: &Ex
     // What no import shows is what the example grants.
     let granted = extension.grants();
     let named = [
+        ("agent-steps.steer", granted.steering),
+        ("answer", granted.answer),
         ("rewrite-answer", granted.rewrite_answer),
         ("rewrite-message", granted.rewrite_message),
         ("secrets", !granted.secrets.is_empty()),

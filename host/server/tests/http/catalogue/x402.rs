@@ -376,6 +376,15 @@ async fn nothing_of_the_answer_goes_out_if_its_later_settlement_fails() {
 }
 
 #[tokio::test]
+async fn an_agent_that_runs_before_the_settlement_needs_a_payment_that_lasts() {
+    let facilitator = facilitator(honest).await;
+    let (server, agent) = start(&config(facilitator.port, 10_000, "settle = \"after\"\nmin_valid_seconds = 590")).await;
+    let task = waiting(&server, "hello").await;
+    assert_eq!(failed(&pay(&server, &task, &payment()).await), "EXPIRED_PAYMENT");
+    assert_eq!((turns(&agent), facilitator.endpoints().len()), (0, 0));
+}
+
+#[tokio::test]
 async fn a_client_that_rejects_the_payment_ends_the_task() {
     let facilitator = facilitator(honest).await;
     let (server, agent) = start(&config(facilitator.port, 10_000, "")).await;

@@ -1,0 +1,331 @@
+//! Tests the extension as a host calls it.
+
+use annex_sdk::testing::{self, Bucket, Host};
+use annex_sdk::{Entry, Identity, Outcome, Rejection, Request, Ruling, ToolCall, ToolVerdict};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use crate::parameters::{AGENTSTACK_URI, URI};
+use crate::{Approval, course, digest};
+
+const ARGUMENTS: &str = r#"{"to":"bob","amount":5}"#;
+
+fn host(parameters: &Value) -> Host {
+    Host::new().parameters(parameters.to_string()).clock("2026-01-01T00:00:00Z").caller(testing::identity("ada"))
+}
+
+fn call(has_waited: bool) -> ToolCall {
+    ToolCall { arguments: ARGUMENTS.to_owned(), has_waited, ..testing::tool_call("pay") }
+}
+
+fn request() -> Request {
+    Request { task_id: Some("task-1".to_owned()), ..testing::request() }
+}
+
+/// A turn of a task with a message, up to the question about the call.
+fn ask(host: &Host, metadata: &Value, call: ToolCall) -> Result<ToolVerdict, Rejection> {
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "taskId": "task-1", "parts": [], "metadata": metadata});
+    host.check::<Approval>(request(), message.to_string())?;
+    assert_eq!(host.begin::<Approval>(request(), testing::beginning()), Ok(Entry::Proceed));
+    Ok(host.before_tool::<Approval>(call).unwrap().0)
+}
+
+/// The metadata with which a call waits.
+fn shown(verdict: ToolVerdict) -> Value {
+    let ToolVerdict::Wait(pause) = verdict else { panic!("{verdict:?}") };
+    serde_json::from_str(&pause.metadata[0].1).unwrap()
+}
+
+fn wait(host: &Host) -> Value {
+    shown(ask(host, &json!({}), call(false)).unwrap())
+}
+
+fn decision(shown: &Value, decision: &str) -> Value {
+    json!({URI: {"call": shown["call"], "digest": shown["digest"], "decision": decision}})
+}
+
+fn decide(host: &Host, shown: &Value, changes: &[(&str, Value)]) -> Result<Value, (String, String)> {
+    let mut params = json!({"task": "task-1", "call": shown["call"], "digest": shown["digest"], "decision": "approve"});
+    for (member, value) in changes {
+        params[*member] = value.clone();
+    }
+    match host.call::<Approval>(testing::request(), course::DECIDE, params.to_string()) {
+        Ok(annex_sdk::Answer::Value(value)) => Ok(serde_json::from_str(&value).unwrap()),
+        Err(Rejection::Violations(violations)) => Err((violations[0].pointer.clone(), violations[0].message.clone())),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pointer_and_reason(refused: Result<ToolVerdict, Rejection>) -> (String, String) {
+    match refused {
+        Err(Rejection::Violations(violations)) => (violations[0].pointer.clone(), violations[0].message.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn denied(verdict: Result<ToolVerdict, Rejection>) -> String {
+    match verdict {
+        Ok(ToolVerdict::Deny(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_call_waits_and_is_made_once_its_owner_approves() {
+    let host = host(&json!({}));
+    let asked = wait(&host);
+    let expected = digest::of_call("pay", &serde_json::from_str(ARGUMENTS).unwrap());
+    let metadata = json!({
+        "action": "tool-call", "name": "pay", "origin": "tools", "input": {"to": "bob", "amount": 5},
+        "call": "call-1", "digest": expected, "expires": "2026-01-01T01:00:00.000Z", "quorum": 1, "approved": 0,
+    });
+    assert_eq!(asked, metadata);
+    assert_eq!(shown(ask(&host, &json!({}), call(true)).unwrap()), metadata, "a message alone lets it wait on");
+    assert_eq!(ask(&host, &decision(&asked, "approve"), call(true)), Ok(ToolVerdict::Pass));
+    assert!(denied(ask(&host, &json!({}), call(true))).contains("was used before"));
+}
+
+#[test]
+fn the_card_shows_how_approvals_are_made() {
+    let params = host(&json!({"acceptance": true, "seconds": 60})).declare::<Approval>().unwrap().params.unwrap();
+    assert_eq!(params, r#"{"quorum":1,"seconds":60,"acceptance":true}"#);
+}
+
+#[test]
+fn a_tool_that_no_pattern_names_is_called_at_once() {
+    let host = host(&json!({"tools": ["refund", "delete*"]}));
+    assert_eq!(ask(&host, &json!({}), call(false)), Ok(ToolVerdict::Pass));
+    assert!(host.keys(Bucket::Lasting).is_empty());
+}
+
+#[test]
+fn a_rejected_call_is_not_made() {
+    let host = host(&json!({}));
+    let asked = wait(&host);
+    assert!(denied(ask(&host, &decision(&asked, "reject"), call(true))).contains("was rejected"));
+    assert_eq!(decide(&host, &asked, &[]).unwrap_err().1, "was rejected before");
+}
+
+#[test]
+fn only_approvers_decide() {
+    let host = host(&json!({"approvers": ["principal:eve", "claim:role=boss"]}));
+    let asked = wait(&host);
+    let (place, reason) = pointer_and_reason(ask(&host, &decision(&asked, "approve"), call(true)));
+    assert_eq!(place, format!("/message/metadata/{}", URI.replace('/', "~1")));
+    assert!(reason.contains("may not decide"), "{reason}");
+    let stranger = Identity { claims: r#"{"role":"clerk"}"#.to_owned(), ..testing::identity("bob") };
+    for caller in [stranger, Identity { principal: None, ..testing::identity("") }] {
+        let host = Host::new().caller(caller.clone());
+        let refused = host.parameters(json!({"approvers": ["principal:eve"]}).to_string());
+        assert!(decide(&refused, &asked, &[]).unwrap_err().1.contains("may not decide"), "{caller:?}");
+    }
+    let boss = Identity { claims: r#"{"role":["boss"]}"#.to_owned(), ..testing::identity("bob") };
+    let host = host.caller(boss).waiting(["task-1"]);
+    assert_eq!(decide(&host, &asked, &[]).unwrap()["resumed"], true);
+    assert_eq!(host.resumed(), ["task-1"]);
+}
+
+#[test]
+fn without_approvers_nobody_decides_but_the_owner() {
+    let host = host(&json!({}));
+    let asked = wait(&host);
+    let anonymous = Identity { presence: annex_sdk::Presence::Anonymous, principal: None, ..testing::identity("") };
+    let hidden = Identity { principal: None, ..testing::identity("") };
+    let earlier = Identity { presence: annex_sdk::Presence::Earlier, ..testing::identity("ada") };
+    let mut host = host;
+    for caller in [testing::identity("bob"), anonymous, hidden.clone(), earlier] {
+        host = host.caller(caller.clone());
+        assert!(decide(&host, &asked, &[]).unwrap_err().1.contains("may not decide"), "{caller:?}");
+    }
+    let host = host.caller(hidden);
+    let error = host.before_tool::<Approval>(call(false)).unwrap_err();
+    assert!(error.contains("principal = true"), "{error}");
+}
+
+#[test]
+fn a_decision_counts_once() {
+    let parameters = json!({"approvers": ["principal:ada", "principal:eve"], "quorum": 2});
+    let host = host(&parameters).waiting(["task-1"]);
+    let asked = wait(&host);
+    let once = decide(&host, &asked, &[]).unwrap();
+    assert_eq!((once["approved"].clone(), once["resumed"].clone()), (json!(1), json!(false)));
+    assert!(decide(&host, &asked, &[]).unwrap_err().1.contains("decides once"));
+    let by_message = pointer_and_reason(ask(&host, &decision(&asked, "reject"), call(true)));
+    assert!(by_message.1.contains("decides once"), "{by_message:?}");
+    assert_eq!(shown(ask(&host, &json!({}), call(true)).unwrap())["approved"], 1);
+    let host = host.caller(testing::identity("eve"));
+    assert_eq!(decide(&host, &asked, &[]).unwrap()["approved"], 2);
+    let host = host.caller(testing::identity("ada"));
+    assert_eq!(ask(&host, &json!({}), call(true)), Ok(ToolVerdict::Pass));
+}
+
+#[test]
+fn an_approval_is_for_the_arguments_that_were_shown() {
+    let host = host(&json!({}));
+    let asked = wait(&host);
+    let other = digest::of_call("pay", &json!({"to": "eve", "amount": 500}));
+    assert_eq!(decide(&host, &asked, &[("digest", json!(other))]).unwrap_err().0, "/digest");
+    decide(&host, &asked, &[]).unwrap();
+    let changed = ToolCall { arguments: r#"{"to":"eve","amount":500}"#.to_owned(), ..call(true) };
+    assert!(denied(ask(&host, &json!({}), changed)).contains("not those that were shown"));
+}
+
+#[test]
+fn an_approval_expires_before_the_decision_and_before_the_release() {
+    let host = host(&json!({"seconds": 60})).waiting(["task-1"]);
+    let asked = wait(&host);
+    decide(&host, &asked, &[]).unwrap();
+    host.advance(Duration::from_secs(60));
+    assert!(denied(ask(&host, &json!({}), call(true))).contains("has expired"));
+    let host = self::host(&json!({"seconds": 60}));
+    let asked = wait(&host);
+    host.advance(Duration::from_secs(60));
+    let (_, reason) = decide(&host, &asked, &[]).unwrap_err();
+    assert_eq!(reason, "is too late: the request expired at 2026-01-01T00:01:00.000Z");
+}
+
+#[test]
+fn a_decision_is_for_one_task_and_one_call() {
+    let host = host(&json!({}));
+    let asked = wait(&host);
+    let refused = decide(&host, &asked, &[("task", json!("task-2"))]).unwrap_err();
+    assert_eq!(refused, ("/task".to_owned(), "has nothing that waits for an approval".to_owned()));
+    assert_eq!(decide(&host, &asked, &[("call", json!("call-9"))]).unwrap_err().0, "/call");
+    // Another call of the task with the digest of the first.
+    let second = ToolCall { id: "call-2".to_owned(), arguments: "{}".to_owned(), ..call(false) };
+    let second = shown(ask(&host, &json!({}), second).unwrap());
+    assert_eq!(decide(&host, &second, &[("digest", asked["digest"].clone())]).unwrap_err().0, "/digest");
+    assert_eq!(decide(&host, &asked, &[]).unwrap_err().1, "is not what the task waits for now");
+    decide(&host, &second, &[]).unwrap();
+}
+
+#[test]
+fn a_released_call_is_not_decided_about_again() {
+    let host = host(&json!({"approvers": ["principal:ada", "principal:eve"]}));
+    let asked = wait(&host);
+    assert_eq!(ask(&host, &decision(&asked, "approve"), call(true)), Ok(ToolVerdict::Pass));
+    let host = host.caller(testing::identity("eve"));
+    assert_eq!(
+        decide(&host, &asked, &[]).unwrap_err(),
+        ("/call".to_owned(), "was approved and released before".to_owned())
+    );
+}
+
+#[test]
+fn a_message_with_a_malformed_decision_is_refused() {
+    let host = host(&json!({}));
+    let asked = wait(&host);
+    for wrong in [
+        json!(true),
+        json!({"decision": "approve"}),
+        json!({"call": "call-1", "digest": asked["digest"], "decision": "yes"}),
+    ] {
+        assert!(pointer_and_reason(ask(&host, &json!({ URI: wrong }), call(true))).1.contains("is no decision"));
+    }
+    let message = json!({"parts": [], "metadata": decision(&asked, "approve")}).to_string();
+    let Err(Rejection::Violations(refused)) = host.check::<Approval>(testing::request(), message) else { panic!() };
+    assert_eq!(refused[0].pointer, "/message/taskId");
+}
+
+#[test]
+fn agentstacks_wire_has_its_own_uri_and_fields() {
+    let host = host(&json!({"wire": "agentstack"}));
+    assert_eq!(host.descriptor::<Approval>().unwrap().uri, AGENTSTACK_URI);
+    assert_eq!(host.declare::<Approval>().unwrap().params.as_deref(), Some("{}"));
+    let asked = shown(ask(&host, &json!({AGENTSTACK_URI: {}}), call(false)).unwrap());
+    let expected = json!({
+        "action": "tool-call", "title": null, "description": null, "name": "pay",
+        "input": {"to": "bob", "amount": 5}, "server": null,
+    });
+    assert_eq!(asked, expected);
+    let approved = json!({AGENTSTACK_URI: {"decision": "approve"}});
+    assert_eq!(ask(&host, &approved, call(true)), Ok(ToolVerdict::Pass));
+    let (place, reason) = pointer_and_reason(ask(&host, &approved, call(true)));
+    assert_eq!((place.as_str(), reason.as_str()), ("/message/taskId", "has nothing that waits for an approval"));
+}
+
+#[test]
+fn a_task_completes_once_its_result_is_accepted() {
+    let host = host(&json!({"acceptance": true, "tools": []}));
+    let turn = |metadata: Value| {
+        let message = json!({"parts": [], "metadata": metadata}).to_string();
+        host.check::<Approval>(request(), message.clone()).unwrap();
+        host.begin::<Approval>(request(), testing::beginning()).unwrap();
+        let answer = host.before_agent::<Approval>(request(), message).unwrap();
+        (answer, host.change::<Approval>(testing::change("TASK_STATE_COMPLETED")).unwrap())
+    };
+    let asked = |ruling: Ruling| -> Value {
+        let Ruling::Interrupt(interruption) = ruling else { panic!("{ruling:?}") };
+        serde_json::from_str(&interruption.metadata[0].1).unwrap()
+    };
+    let (answer, ruling) = turn(json!({}));
+    assert_eq!(answer, None);
+    let first = asked(ruling);
+    assert_eq!((&first["action"], &first["call"]), (&json!("acceptance"), &json!("result-1")));
+    // A message without a decision is for the agent, and its new result is asked about.
+    let (answer, ruling) = turn(json!({}));
+    assert_eq!(answer, None);
+    let second = asked(ruling);
+    assert_eq!(second["call"], "result-2");
+    assert_eq!(decide(&host, &first, &[]).unwrap_err().1, "is not what the task waits for now");
+    let (answer, ruling) = turn(decision(&second, "approve"));
+    assert_eq!(answer.unwrap().outcome, Outcome::Completed);
+    assert_eq!(ruling, Ruling::Pass);
+}
+
+#[test]
+fn a_task_whose_result_is_rejected_ends() {
+    let host = host(&json!({"acceptance": true}));
+    host.begin::<Approval>(request(), testing::beginning()).unwrap();
+    let Ok(Ruling::Interrupt(asked)) = host.change::<Approval>(testing::change("TASK_STATE_COMPLETED")) else {
+        panic!()
+    };
+    let asked: Value = serde_json::from_str(&asked.metadata[0].1).unwrap();
+    decide(&host, &asked, &[("decision", json!("reject"))]).unwrap();
+    let answer = host.before_agent::<Approval>(request(), "{}").unwrap();
+    assert_eq!(answer.unwrap().outcome, Outcome::Rejected);
+}
+
+#[test]
+fn expired_requests_make_room_and_others_stay() {
+    let host = host(&json!({"seconds": 60}));
+    let asked = wait(&host);
+    decide(&host, &asked, &[]).unwrap();
+    let before = host.keys(Bucket::Lasting).len();
+    host.advance(Duration::from_secs(600));
+    let other = ToolCall { id: "call-2".to_owned(), ..call(false) };
+    ask(&host, &json!({}), other).unwrap();
+    assert!(host.keys(Bucket::Lasting).len() > before, "a late decision gets a clear error for ten minutes");
+    host.advance(Duration::from_secs(61));
+    let third = ToolCall { id: "call-3".to_owned(), ..call(false) };
+    ask(&host, &json!({}), third).unwrap();
+    assert_eq!(decide(&host, &asked, &[]).unwrap_err().0, "/call");
+    // Two requests of two keys each, and the key of the task.
+    assert_eq!(host.keys(Bucket::Lasting).len(), 5, "{:?}", host.keys(Bucket::Lasting));
+}
+
+#[test]
+fn nothing_is_called_while_the_store_does_not_work() {
+    let host = host(&json!({}));
+    let asked = wait(&host);
+    let host = host.failing(Bucket::Lasting, "out of reach");
+    assert_eq!(host.before_tool::<Approval>(call(true)), Err("out of reach".to_owned()));
+    assert_eq!(host.before_tool::<Approval>(call(false)), Err("out of reach".to_owned()));
+    assert!(decide(&host, &asked, &[]).unwrap_err().1.contains("out of reach"));
+}
+
+#[test]
+fn parameters_that_cannot_work_stop_the_load() {
+    for (parameters, expected) in [
+        (json!({"quorum": 2}), "needs `approvers`"),
+        (json!({"quorum": 6, "approvers": ["principal:a"]}), "between 1 and 5"),
+        (json!({"seconds": 0}), "between 1 and"),
+        (json!({"approvers": []}), "1 to 100"),
+        (json!({"approvers": ["ada"]}), "write \"principal:ID\""),
+        (json!({"approvers": ["claim:role"]}), "approvers[0]"),
+        (json!({"tools": [""]}), "no empty one"),
+    ] {
+        let error = host(&parameters).descriptor::<Approval>().unwrap_err();
+        assert!(error.contains(expected), "{parameters}: {error}");
+    }
+}

@@ -1,0 +1,100 @@
+//! The extensions of agentstack, with metadata as its SDK reads and writes it.
+
+use annex_test_support::TestConfig;
+use serde_json::{Value, json};
+
+use crate::catalogue::{catalogue, declaration, refusal};
+use crate::durable::state;
+use crate::tools;
+
+fn uri(name: &str) -> String {
+    format!("https://a2a-extensions.agentstack.beeai.dev/{name}/v1")
+}
+
+#[tokio::test]
+async fn the_card_describes_the_agent_for_user_interfaces() {
+    let server = catalogue().await;
+    let entry = declaration(&server, &uri("ui/agent-detail")).await;
+    assert_eq!(entry["params"]["interaction_mode"], "multi-turn", "{entry}");
+    assert_eq!(entry["params"]["tools"][0]["name"], "notes", "{entry}");
+    let entry = declaration(&server, &uri("ui/error")).await;
+    assert_eq!(entry["params"], json!({"include_stacktrace": false}));
+}
+
+#[tokio::test]
+async fn a_link_of_the_answer_is_a_citation() {
+    let server = catalogue().await;
+    let uri = uri("ui/citation");
+    let reply = server.say("Who wrote notes?").extensions(&uri).send().await.expect("a reply");
+    let artifact = &reply.task()["artifacts"][0];
+    let cited = &artifact["metadata"][&uri]["citations"];
+    assert_eq!(cited[0]["url"], "https://example.com/ada", "{}", reply.text);
+    assert_eq!((&cited[0]["start_index"], &cited[0]["end_index"]), (&json!(10), &json!(42)), "{}", reply.text);
+    let other = server.say("Who wrote notes?").send().await.expect("a reply");
+    assert!(other.task()["artifacts"][0].get("metadata").is_none(), "{}", other.text);
+}
+
+#[tokio::test]
+async fn a_new_task_waits_for_a_form_and_the_agent_gets_its_values() {
+    let form = r#"
+        [[extension]]
+        component = "agentstack"
+        [extension.parameters]
+        extension = "form-request"
+        [extension.parameters.form]
+        title = "Who are you?"
+        fields = [{ id = "name", type = "text", label = "Name", required = true }]
+    "#;
+    let server = TestConfig::template("{form?}").with(form).start().await.expect("the server starts");
+    let uri = uri("ui/form_request");
+    let asked = server.say("prompt").extensions(&uri).send().await.expect("a reply");
+    assert_eq!(state(asked.task()), "TASK_STATE_INPUT_REQUIRED", "{}", asked.text);
+    let message = &asked.task()["status"]["message"];
+    assert_eq!(message["metadata"][&uri]["fields"][0]["id"], "name", "{}", asked.text);
+    let task = asked.task()["id"].as_str().expect("an id");
+    let answer =
+        |values: &'static str| server.say("prompt").field("taskId", task).extensions(&uri).metadata(&uri, values);
+    let empty = answer(r#"{"values": {"name": {"type": "text", "value": ""}}}"#).send().await.expect("a reply");
+    let pointer = "/message/metadata/https:~1~1a2a-extensions.agentstack.beeai.dev~1ui~1form_request~1v1/values/name";
+    assert_eq!((empty.code(), empty.violations()), (-32602, vec![pointer.to_owned()]), "{}", empty.text);
+    let done = answer(r#"{"values": {"name": {"type": "text", "value": "Ada"}}}"#).send().await.expect("a reply");
+    assert_eq!(state(done.task()), "TASK_STATE_COMPLETED", "{}", done.text);
+    assert_eq!(serde_json::from_str::<Value>(done.answer()).ok(), Some(json!({"name": "Ada"})), "{}", done.text);
+}
+
+#[tokio::test]
+async fn each_step_of_the_agent_is_shown_while_it_works() {
+    let trajectory = r#"
+        [[extension]]
+        component = "agentstack-trajectory"
+        [extension.grants]
+        agent-steps = { steer = true }
+    "#;
+    let server = tools::config("", trajectory).start().await.expect("the server starts");
+    let uri = uri("ui/trajectory");
+    let stream = server.say("sum 1 2").extensions(&uri).streaming().open().await.expect("a stream");
+    let events = stream.rest().await.expect("events");
+    let step = |event: &Value| {
+        let step = &event["result"]["statusUpdate"]["status"]["message"]["metadata"][&uri];
+        let title = step["title"].as_str()?.to_owned();
+        Some((title, step["content"].as_str().map(str::to_owned)))
+    };
+    let steps: Vec<_> = events.iter().filter_map(step).collect();
+    let tool = "Calls the tool sum".to_owned();
+    let answered = Some("The tool has answered.".to_owned());
+    assert_eq!(steps.get(1..3), Some([(tool.clone(), None), (tool, answered)].as_slice()), "{events:?}");
+    assert!(steps.iter().all(|(title, _)| title.starts_with("Calls the ")), "{steps:?}");
+}
+
+#[tokio::test]
+async fn a_form_that_cannot_be_filled_in_keeps_the_server_from_starting() {
+    let with = |parameters: &str| format!("component = \"agentstack\"\n[extension.parameters]\n{parameters}");
+    for (parameters, named) in [
+        ("extension = \"form\"", "initial_form"),
+        ("extension = \"error\"\ndetail = {}", "detail"),
+        ("extension = \"form-request\"\nform = { fields = [{ id = \"a\", type = \"number\" }] }", "number"),
+    ] {
+        let error = refusal(&with(parameters)).await;
+        assert!(error.contains(named), "{named}: {error}");
+    }
+}
