@@ -1,4 +1,4 @@
-//! Checks forms and the values that clients send for them.
+//! Checks forms, and the values of forms that clients send.
 
 use annex_sdk::{Violation, pointer};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ pub const SETTINGS_TYPES: &[&str] = &["checkbox_group", "singleselect"];
 /// The types of fields that settings of `ui/settings` may have.
 pub const OLD_SETTINGS_TYPES: &[&str] = &["checkbox_group", "single_select"];
 
-/// The largest number of violations that a client is told.
+/// The maximum number of violations in an error for the client.
 const MAX_VIOLATIONS: usize = 20;
 
 /// A field of a form, as far as values are checked against it.

@@ -121,7 +121,7 @@ fn settings_key() -> String {
 }
 
 impl Parameters {
-    /// Checks what the schema cannot express.
+    /// Checks the rules that the schema cannot express.
     ///
     /// # Errors
     /// A parameter is missing, belongs to another extension, or has an invalid value.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::decisions::{self, Choice, Decision, State};
 use crate::digest;
 use crate::parameters::Parameters;
-use crate::record::{Action, Record};
+use crate::record::{self, Action, Record};
 use crate::wire::{self, Subject};
 
 /// The method for a decision.
@@ -48,7 +48,10 @@ const RESULTS: &str = "results";
 /// The key in the bucket of the task that has the id of the result that waits.
 const WAITING_RESULT: &str = "waiting-result";
 
-/// What happens to a call.
+/// Why nothing more can wait for an approval.
+pub const FULL: &str = "too many requests for an approval are stored now";
+
+/// The outcome for a call of a tool.
 pub enum Fate {
     /// The call is made.
     Made,
@@ -58,12 +61,31 @@ pub enum Fate {
     Waits(String, Vec<(String, Json)>),
 }
 
-/// Decides about a call of a tool.
+/// Decides about a call of a tool. `is_first` says that no call of the turn waits so far. A further call that waits is not
+/// shown to the client and is asked about again in a later turn, so no request is opened for it.
 ///
 /// # Errors
 /// The store is not available. The turn fails, and the call is not made.
-pub fn before_call(parameters: &Parameters, task: &str, call: &ToolCall) -> Result<Fate, String> {
-    let denied = |text: &str| Ok(Fate::Denied(format!("The call was not made: {text}.")));
+pub fn before_call(parameters: &Parameters, task: &str, call: &ToolCall, is_first: bool) -> Result<Fate, String> {
+    match course_of(parameters, task, call, is_first) {
+        // An error would count against the extension, and one client could have it switched off for all.
+        Err(error) if record::is_full(&error) => {
+            log::info(&format!("a call is denied: {error}"));
+            Ok(denied(FULL))
+        }
+        fate => fate,
+    }
+}
+
+fn denied(reason: &str) -> Fate {
+    Fate::Denied(format!("The call was not made: {reason}."))
+}
+
+fn course_of(parameters: &Parameters, task: &str, call: &ToolCall, is_first: bool) -> Result<Fate, String> {
+    let denied = |reason: &str| Ok(denied(reason));
+    if !digest::keeps_numbers(&call.arguments) {
+        return denied("its arguments have a number that cannot be shown as it is. Use fewer digits");
+    }
     let input: Value =
         serde_json::from_str(&call.arguments).map_err(|error| format!("arguments cannot be read: {error}"))?;
     let digest = digest::of_call(&call.name, &input);
@@ -76,8 +98,10 @@ pub fn before_call(parameters: &Parameters, task: &str, call: &ToolCall) -> Resu
         }
         record
     } else {
-        let record = new(parameters, task, call.id.clone(), Action::ToolCall, digest)?;
-        record.open(decisions::now())?;
+        let mut record = new(parameters, task, call.id.clone(), Action::ToolCall, digest)?;
+        if is_first {
+            record.open(decisions::now())?;
+        }
         record
     };
     let state = if call.has_waited { decisions::release(parameters, &record)? } else { State::Open };
@@ -86,6 +110,9 @@ pub fn before_call(parameters: &Parameters, task: &str, call: &ToolCall) -> Resu
     }
     match state {
         State::Open => {
+            if is_first && call.has_waited {
+                record.wait()?;
+            }
             let subject = Subject::Call { name: &call.name, origin: &call.origin, input: &input };
             let (text, metadata) = wire::request(parameters, &record, &subject)?;
             Ok(Fate::Waits(text, metadata))
@@ -103,7 +130,16 @@ fn new(parameters: &Parameters, task: &str, call: String, action: Action, digest
         return Err("an approval needs the caller's principal: grant caller = { principal = true }".to_owned());
     }
     let until = decisions::now().saturating_add(parameters.seconds);
-    Ok(Record { task: task.to_owned(), call, action, digest, until, owner: caller.principal, parts: None })
+    Ok(Record {
+        task: task.to_owned(),
+        call,
+        action,
+        digest,
+        until,
+        owner: caller.principal,
+        parts: None,
+        replaced: None,
+    })
 }
 
 /// Asks for the acceptance of a result, in place of the end of the task.
@@ -120,14 +156,14 @@ pub fn ask_for_acceptance(
     let call = format!("result-{}", keys.increment(RESULTS, 1)?);
     let digest = digest::of_result(&change.task_id, &json!([call, parts]));
     let record = new(parameters, &change.task_id, call, Action::Acceptance, digest)?;
-    let record = Record { parts: Some(parts), ..record };
+    let mut record = Record { parts: Some(parts), ..record };
     record.open(decisions::now())?;
     keys.set(WAITING_RESULT, record.call.as_bytes())?;
     wire::request(parameters, &record, &Subject::Result)
 }
 
-/// The answer in place of the agent, if the task waits for the acceptance of a result that is decided about. Without
-/// an answer the agent runs: a message without a decision is for the agent, whose next result is asked about again.
+/// The answer in place of the agent, if the message decides about the result for whose acceptance the task waits. Without
+/// an answer the agent runs: a message without a decision is for the agent, and its next result needs an acceptance too.
 ///
 /// # Errors
 /// The store is not available. The request is refused.
@@ -173,7 +209,7 @@ struct Params {
     decision: Choice,
 }
 
-/// Counts a decision, and resumes the task if the decision settles what the task waits for.
+/// Counts a decision. Resumes the task if the decision settles the request for which the task waits.
 ///
 /// # Errors
 /// The decision does not count. The violations name the places in the parameters.

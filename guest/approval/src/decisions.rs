@@ -1,4 +1,4 @@
-//! Decisions: who decides about what, and what is wrong with a decision.
+//! Checks and counts the decisions of approvers.
 
 use annex_sdk::{Identity, clock};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::parameters::Parameters;
 use crate::record::Record;
 
-/// What an approver says.
+/// The choice of an approver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
@@ -19,14 +19,14 @@ pub enum Choice {
 /// A decision about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The id of the call and the digest that the approver was shown. `None` with agentstack's wire, whose decisions
-    /// are about whatever the task waits for.
+    /// The id of the call, and the digest that the approver saw. `None` with the wire of agentstack: its decisions name no
+    /// call, and apply to the request for which the task waits.
     pub about: Option<(String, String)>,
     /// The choice.
     pub choice: Choice,
 }
 
-/// What is wrong with a decision.
+/// The reason for which a decision does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The member that is wrong: `call`, `digest` or `task`. None for the whole decision.
@@ -50,7 +50,7 @@ pub fn now() -> u64 {
     clock::now_millis() / 1_000
 }
 
-/// Checks a decision about a task, and returns the request that it is about.
+/// Checks a decision about a task. Returns the request to which the decision applies.
 ///
 /// # Errors
 /// The outer error says that the store is not available. The inner error says why the decision does not count.
@@ -96,7 +96,7 @@ fn fault(record: &Record, decision: &Decision, caller: &Identity, is_waiting: bo
         return Ok(Some(Fault::of("digest", "is not the digest of this call: decide about what the task shows")));
     }
     if record.is_released()? {
-        return Ok(Some(Fault::of("call", "was approved and released before")));
+        return Ok(Some(released()));
     }
     if record.is_rejected()? {
         return Ok(Some(Fault::of("call", "was rejected before")));
@@ -112,6 +112,10 @@ fn fault(record: &Record, decision: &Decision, caller: &Identity, is_waiting: bo
         return Ok(Some(Fault::of("call", "is not what the task waits for now")));
     }
     Ok(None)
+}
+
+fn released() -> Fault {
+    Fault::of("call", "was approved and released before")
 }
 
 fn already() -> Fault {
@@ -132,10 +136,14 @@ pub fn cast(
         Ok(record) => record,
         Err(fault) => return Ok(Err(fault)),
     };
-    if !record.cast(caller.principal.as_deref(), decision.choice == Choice::Approve)? {
+    let Some(approvals) = record.cast(caller.principal.as_deref(), decision.choice == Choice::Approve)? else {
         return Ok(Err(already()));
+    };
+    // Between the check and here, others may have approved and the call may have been released without this decision.
+    let is_needed = decision.choice == Choice::Approve && approvals <= parameters.quorum;
+    if !is_needed && record.is_released()? {
+        return Ok(Err(released()));
     }
-    let approvals = record.approvals()?;
     Ok(Ok((record, approvals)))
 }
 
@@ -144,11 +152,11 @@ pub fn cast(
 pub enum State {
     /// Too few have decided.
     Open,
-    /// Somebody has rejected it.
+    /// An approver has rejected the request.
     Rejected,
     /// The time for the decision, and for the use of the approval, is over.
     Expired,
-    /// Enough have approved it, and the approval is used by whoever got this answer.
+    /// Enough approvers have approved the request. The caller that gets this value uses the approval.
     Released,
     /// The approval was used before.
     Used,
@@ -168,5 +176,10 @@ pub fn release(parameters: &Parameters, record: &Record) -> Result<State, String
     if record.approvals()? < parameters.quorum {
         return Ok(State::Open);
     }
-    Ok(if record.release()? { State::Released } else { State::Used })
+    if !record.release()? {
+        return Ok(State::Used);
+    }
+    // A rejection is counted first and looks for the release then. Here the order is the other one, so that of a
+    // rejection and a release at once at least one sees the other.
+    Ok(if record.is_rejected()? { State::Rejected } else { State::Released })
 }

@@ -1,4 +1,4 @@
-//! The digest that binds an approval to what was shown.
+//! The digest that binds an approval to the content that the approver saw.
 
 use annex_sdk::json;
 use hmac_sha256::Hash;
@@ -73,6 +73,57 @@ fn number_text(number: &Number) -> String {
     }
 }
 
+/// True if each number in a JSON text keeps its value when it is read. Other numbers are rounded: what people are shown
+/// would differ from what the tool gets.
+pub fn keeps_numbers(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(start) = rest.find(|letter: char| letter == '"' || letter == '-' || letter.is_ascii_digit()) {
+        let (_, from) = rest.split_at(start);
+        rest = match from.strip_prefix('"') {
+            Some(string) => after_string(string),
+            None => {
+                let is_over = |letter: char| !letter.is_ascii_digit() && !"+-.eE".contains(letter);
+                let (number, after) = from.split_at(from.find(is_over).unwrap_or(from.len()));
+                let read = serde_json::from_str::<Number>(number).map(|number| decimal(&number.to_string()));
+                if read.ok().flatten().is_none_or(|read| decimal(number) != Some(read)) {
+                    return false;
+                }
+                after
+            }
+        };
+    }
+    true
+}
+
+/// The text after the quotation mark that ends a string.
+fn after_string(text: &str) -> &str {
+    let mut is_escaped = false;
+    let end = text.find(|letter: char| {
+        let is_end = letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        is_end
+    });
+    end.and_then(|end| text.get(end + 1..)).unwrap_or_default()
+}
+
+/// The value of a number, one for all ways to write it: whether it is negative, its digits without zeros at the ends, and
+/// the power of ten of the last digit. `None` if the exponent is out of all bounds.
+fn decimal(number: &str) -> Option<(bool, String, i64)> {
+    let (is_negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    let zeros = i64::try_from(digits.len() - significant.len()).ok()?;
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
+        return Some((false, String::new(), 0));
+    }
+    let places = i64::try_from(fraction.len()).ok()?;
+    let power = exponent.parse::<i64>().ok()?.checked_sub(places)?.checked_add(zeros)?;
+    Some((is_negative, significant.to_owned(), power))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +146,28 @@ mod tests {
             assert_ne!(digest(other), first, "{other}");
         }
         assert_ne!(of_call("payout", &json!({"a": 1, "b": "c"})), first);
+    }
+
+    #[test]
+    fn numbers_that_are_rounded_are_found() {
+        for kept in [
+            "{}",
+            r#"{"a":[0,-0,-0.0,1.50,1e2,1E+2,1.0e-7,0.1,120e-1],"b":-5}"#,
+            r#"{"a":9223372036854775807,"b":18446744073709551615,"c":-9223372036854775808}"#,
+            r#"{"a":"12345678901234567890123","1.00000000000000000001":"\\","c\"0.10000000000000000001":"é 1-2"}"#,
+        ] {
+            assert!(keeps_numbers(kept), "{kept}");
+        }
+        for rounded in [
+            r#"{"a":18446744073709551617}"#,
+            r#"{"a":{"b":[1,0.10000000000000000001]}}"#,
+            r#"{"a":"x","b":-12345678901234567890}"#,
+            r#"{"a":1e-400}"#,
+            r#"{"a":1e400}"#,
+            r#"{"\\":100000000000000000000001}"#,
+        ] {
+            assert!(!keeps_numbers(rounded), "{rounded}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Approvals: a call of a tool waits until people allow it, and a task completes once its result is accepted.
 //!
-//! This file has the hooks. [`record`] stores what waits, [`decisions`] counts who decides, [`wire`] reads and writes
-//! metadata, [`digest`] binds a decision to what was shown, and [`course`] has the course of calls and results.
+//! This file has the hooks. [`record`] stores requests, [`decisions`] counts decisions, [`wire`] reads and writes metadata,
+//! [`digest`] binds a decision to the content that the approver saw, and [`course`] has the course of calls and results.
 
 pub mod course;
 pub mod decisions;
@@ -23,6 +23,10 @@ use annex_sdk::{
 
 use crate::decisions::Decision;
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
+use crate::record::Record;
+
+/// The states in which a task ends.
+const FINAL: [&str; 4] = ["TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"];
 
 /// The extension. The type has no data: each hook gets the parameters as an argument.
 #[derive(Debug)]
@@ -35,8 +39,10 @@ struct Turn {
     task: String,
     /// The decision in the message.
     decision: Option<Decision>,
-    /// True if the result of the task is accepted, or refused for good.
+    /// True if an approver has accepted the result of the task, or has rejected the result.
     is_settled: bool,
+    /// True if the turn has a request that waits. The client is shown the first one of a turn and no other.
+    has_request: bool,
 }
 
 thread_local! {
@@ -94,16 +100,22 @@ impl Transition for Approval {
         let decision = TURN.with_borrow_mut(|turn| {
             turn.task.clone_from(&beginning.task_id);
             turn.is_settled = false;
+            turn.has_request = false;
             turn.decision.take()
         });
         if let Some(decision) = decision {
             let caller = caller::current()?;
             // The decision of a turn that is made again was counted in its first run.
-            if caller.presence != Presence::Earlier
-                && let Err(fault) = decisions::cast(parameters, &caller, &beginning.task_id, &decision)?
-            {
-                // Between the check and here, somebody else was faster.
-                log::info(&format!("a decision does not count: it {}", fault.reason));
+            if caller.presence != Presence::Earlier {
+                match decisions::cast(parameters, &caller, &beginning.task_id, &decision) {
+                    Ok(Ok(_)) => {}
+                    // Between the check and here, somebody else was faster.
+                    Ok(Err(fault)) => log::info(&format!("a decision does not count: it {}", fault.reason)),
+                    Err(error) if record::is_full(&error) => {
+                        log::info(&format!("a decision does not count: {error}"));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(Entry::Proceed)
@@ -111,11 +123,24 @@ impl Transition for Approval {
 
     fn change(parameters: &Parameters, change: StateChange) -> Result<Ruling, String> {
         let is_settled = TURN.with_borrow(|turn| turn.is_settled);
-        if !parameters.acceptance || change.next != "TASK_STATE_COMPLETED" || is_settled {
-            return Ok(Ruling::Pass);
+        if parameters.acceptance && change.next == "TASK_STATE_COMPLETED" && !is_settled {
+            return match course::ask_for_acceptance(parameters, &change) {
+                Ok((text, metadata)) => Ok(Ruling::Interrupt(Interruption { waiting: Waiting::Input, text, metadata })),
+                Err(error) if record::is_full(&error) => {
+                    log::info(&format!("a result is not asked about: {error}"));
+                    Ok(Ruling::Veto(format!("The result was not accepted: {}.", course::FULL)))
+                }
+                Err(error) => Err(error),
+            };
         }
-        let (text, metadata) = course::ask_for_acceptance(parameters, &change)?;
-        Ok(Ruling::Interrupt(Interruption { waiting: Waiting::Input, text, metadata }))
+        // Tasks that are begun and cancelled must not fill the keys.
+        if FINAL.contains(&change.next.as_str()) {
+            // The task ends in any case. What stays is removed once it has expired.
+            if let Err(error) = Record::remove_waiting(&change.task_id) {
+                log::info(&format!("the request of a task that has ended is not removed: {error}"));
+            }
+        }
+        Ok(Ruling::Pass)
     }
 }
 
@@ -135,8 +160,12 @@ impl Steering for Approval {
         if !parameters.covers(&call.name) && !call.has_waited {
             return Ok((ToolVerdict::Pass, None));
         }
-        let task = TURN.with_borrow(|turn| turn.task.clone());
-        let verdict = match course::before_call(parameters, &task, &call)? {
+        let (task, is_first) = TURN.with_borrow(|turn| (turn.task.clone(), !turn.has_request));
+        let fate = course::before_call(parameters, &task, &call, is_first)?;
+        if matches!(fate, course::Fate::Waits(..)) {
+            TURN.with_borrow_mut(|turn| turn.has_request = true);
+        }
+        let verdict = match fate {
             course::Fate::Made => ToolVerdict::Pass,
             course::Fate::Denied(text) => ToolVerdict::Deny(text),
             course::Fate::Waits(text, metadata) => ToolVerdict::Wait(Pause { authorization: false, text, metadata }),

@@ -60,7 +60,7 @@ pub struct Parameters {
     /// The seconds for which a request is open.
     #[serde(default = "hour")]
     pub seconds: u64,
-    /// Whether results must be accepted.
+    /// True if the results of tasks need an acceptance.
     #[serde(default)]
     pub acceptance: bool,
     /// The text for the client.
@@ -165,7 +165,7 @@ fn names(approvers: &[String], caller: &Identity) -> bool {
         })
 }
 
-/// True if the claim has this value, or is a list with it. The claim `scope` is a list of words.
+/// True if the claim has this value, or is a list that contains this value. The claim `scope` is a list of words.
 fn has_claim(claims: &str, name: &str, value: &str) -> bool {
     let claim = Members::of(claims).and_then(|claims| serde_json::from_str::<Value>(claims.get(name)?).ok());
     match claim {
@@ -213,6 +213,7 @@ fn default_text() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_star_stands_for_any_text() {
@@ -242,6 +243,22 @@ mod tests {
             ("{}", "role", false),
         ] {
             assert_eq!(has_claim(claims, name, "boss"), expected, "{claims}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_cannot_work_stop_the_load() {
+        for (parameters, expected) in [
+            (json!({"quorum": 2}), "needs `approvers`"),
+            (json!({"quorum": 6, "approvers": ["principal:a"]}), "between 1 and 5"),
+            (json!({"seconds": 0}), "between 1 and"),
+            (json!({"approvers": []}), "1 to 100"),
+            (json!({"approvers": ["ada"]}), "write \"principal:ID\""),
+            (json!({"approvers": ["claim:role"]}), "approvers[0]"),
+            (json!({"tools": [""]}), "no empty one"),
+        ] {
+            let error = serde_json::from_value::<Parameters>(parameters.clone()).unwrap().check().unwrap_err();
+            assert!(error.contains(expected), "{parameters}: {error}");
         }
     }
 }

@@ -18,6 +18,10 @@ fn call(has_waited: bool) -> ToolCall {
     ToolCall { arguments: ARGUMENTS.to_owned(), has_waited, ..testing::tool_call("pay") }
 }
 
+fn second_call(has_waited: bool) -> ToolCall {
+    ToolCall { id: "call-2".to_owned(), arguments: "{}".to_owned(), ..call(has_waited) }
+}
+
 fn request() -> Request {
     Request { task_id: Some("task-1".to_owned()), ..testing::request() }
 }
@@ -191,12 +195,36 @@ fn a_decision_is_for_one_task_and_one_call() {
     let refused = decide(&host, &asked, &[("task", json!("task-2"))]).unwrap_err();
     assert_eq!(refused, ("/task".to_owned(), "has nothing that waits for an approval".to_owned()));
     assert_eq!(decide(&host, &asked, &[("call", json!("call-9"))]).unwrap_err().0, "/call");
-    // Another call of the task with the digest of the first.
-    let second = ToolCall { id: "call-2".to_owned(), arguments: "{}".to_owned(), ..call(false) };
-    let second = shown(ask(&host, &json!({}), second).unwrap());
+    // A later turn shows another call of the task. The digest of the first is not for it.
+    let second = shown(ask(&host, &json!({}), second_call(false)).unwrap());
     assert_eq!(decide(&host, &second, &[("digest", asked["digest"].clone())]).unwrap_err().0, "/digest");
     assert_eq!(decide(&host, &asked, &[]).unwrap_err().1, "is not what the task waits for now");
-    decide(&host, &second, &[]).unwrap();
+    // A turn that shows the first call again lets the task wait for it again.
+    assert_eq!(shown(ask(&host, &json!({}), call(true)).unwrap()), asked);
+    assert_eq!(decide(&host, &second, &[]).unwrap_err().1, "is not what the task waits for now");
+    decide(&host, &asked, &[]).unwrap();
+}
+
+#[test]
+fn of_two_calls_in_one_turn_the_first_is_decided_about_first() {
+    for (wire, uri) in [("own", URI), ("agentstack", AGENTSTACK_URI)] {
+        let host = host(&json!({"wire": wire}));
+        let decided = |asked: &Value| match wire {
+            "own" => decision(asked, "approve"),
+            _ => json!({ uri: {"decision": "approve"} }),
+        };
+        let first = shown(ask(&host, &json!({ uri: {} }), call(false)).unwrap());
+        // The host shows the wait of the first call alone.
+        shown(host.before_tool::<Approval>(second_call(false)).unwrap().0);
+        // A message without a decision changes nothing.
+        assert_eq!(shown(ask(&host, &json!({ uri: {} }), call(true)).unwrap()), first);
+        shown(host.before_tool::<Approval>(second_call(false)).unwrap().0);
+        assert_eq!(ask(&host, &decided(&first), call(true)), Ok(ToolVerdict::Pass), "{wire}");
+        // The decision about the first call is none about the second.
+        let second = shown(host.before_tool::<Approval>(second_call(false)).unwrap().0);
+        assert_eq!(second["input"], json!({}));
+        assert_eq!(ask(&host, &decided(&second), second_call(true)), Ok(ToolVerdict::Pass), "{wire}");
+    }
 }
 
 #[test]
@@ -315,17 +343,48 @@ fn nothing_is_called_while_the_store_does_not_work() {
 }
 
 #[test]
-fn parameters_that_cannot_work_stop_the_load() {
-    for (parameters, expected) in [
-        (json!({"quorum": 2}), "needs `approvers`"),
-        (json!({"quorum": 6, "approvers": ["principal:a"]}), "between 1 and 5"),
-        (json!({"seconds": 0}), "between 1 and"),
-        (json!({"approvers": []}), "1 to 100"),
-        (json!({"approvers": ["ada"]}), "write \"principal:ID\""),
-        (json!({"approvers": ["claim:role"]}), "approvers[0]"),
-        (json!({"tools": [""]}), "no empty one"),
-    ] {
-        let error = host(&parameters).descriptor::<Approval>().unwrap_err();
-        assert!(error.contains(expected), "{parameters}: {error}");
+fn a_task_that_ends_leaves_no_request_that_waits() {
+    for end in ["TASK_STATE_CANCELED", "TASK_STATE_FAILED", "TASK_STATE_COMPLETED", "TASK_STATE_REJECTED"] {
+        let host = host(&json!({"approvers": ["principal:ada", "principal:eve"], "quorum": 2}));
+        let asked = wait(&host);
+        decide(&host, &asked, &[]).unwrap();
+        assert_eq!(host.change::<Approval>(testing::change("TASK_STATE_WORKING")), Ok(Ruling::Pass));
+        assert!(!host.keys(Bucket::Lasting).is_empty());
+        assert_eq!(host.change::<Approval>(testing::change(end)), Ok(Ruling::Pass));
+        assert!(host.keys(Bucket::Lasting).is_empty(), "{end}: {:?}", host.keys(Bucket::Lasting));
+        assert_eq!(decide(&host, &asked, &[]).unwrap_err().0, "/task");
     }
+}
+
+#[test]
+fn nothing_more_waits_once_the_keys_are_full() {
+    for full in ["there are 9 keys, and no more are allowed", "keys and values would be larger than 9 bytes together"] {
+        let host = host(&json!({"acceptance": true})).failing(Bucket::Lasting, full);
+        assert!(denied(Ok(host.before_tool::<Approval>(call(false)).unwrap().0)).contains("too many requests"));
+        let ruling = host.change::<Approval>(testing::change("TASK_STATE_COMPLETED"));
+        assert!(matches!(&ruling, Ok(Ruling::Veto(reason)) if reason.contains("too many requests")), "{ruling:?}");
+    }
+}
+
+#[test]
+fn a_call_that_is_asked_about_again_at_once_starts_without_votes() {
+    let host = host(&json!({"approvers": ["principal:ada", "principal:eve"], "quorum": 2}));
+    let asked = wait(&host);
+    let keys = host.keys(Bucket::Lasting).len();
+    assert_eq!(decide(&host, &asked, &[]).unwrap()["approved"], 1);
+    for _ in 0..2 {
+        assert_eq!(wait(&host)["approved"], 0);
+        assert_eq!(host.keys(Bucket::Lasting).len(), keys, "{:?}", host.keys(Bucket::Lasting));
+        assert_eq!(decide(&host, &asked, &[]).unwrap()["approved"], 1);
+    }
+}
+
+#[test]
+fn a_call_with_a_number_that_cannot_be_shown_is_not_made() {
+    let host = host(&json!({}));
+    for amount in ["12345678901234567890123", "0.10000000000000000001", "1e400"] {
+        let call = ToolCall { arguments: format!(r#"{{"to":"bob","amount":{amount}}}"#), ..call(false) };
+        assert!(denied(ask(&host, &json!({}), call)).contains("cannot be shown"), "{amount}");
+    }
+    assert!(host.keys(Bucket::Lasting).is_empty());
 }

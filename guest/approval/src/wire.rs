@@ -47,7 +47,7 @@ pub fn read(parameters: &Parameters, message: &str) -> Result<Option<Decision>, 
     }))
 }
 
-/// What a request is about, for the client.
+/// The subject of a request, for the client.
 pub enum Subject<'a> {
     /// A call of a tool.
     Call {
@@ -104,7 +104,7 @@ pub fn request(
     Ok((text, vec![(parameters.uri().to_owned(), json::text(&value)?)]))
 }
 
-/// Adds what a decision in our own form needs.
+/// Adds the data that a decision in our own form needs.
 fn own(parameters: &Parameters, record: &Record, mut value: Value) -> Result<Value, String> {
     let expires = clock::text(record.until.saturating_mul(1_000));
     let approved = record.approvals()?;

@@ -69,6 +69,7 @@ impl RequestHandler {
             message: &incoming.request.message,
             metadata: &incoming.request.metadata,
             accepted_output_modes: &incoming.request.configuration.accepted_output_modes,
+            asked: incoming.asked,
         };
         serde_json::to_string(&request).ok().map(Into::into)
     }
@@ -109,7 +110,9 @@ impl RequestHandler {
         if !lost.may_go_on() {
             return Err(NotHere::Over);
         }
-        let (request, requested) = serde_json::from_str::<StoredRequest>(text)?.into_request();
+        let stored: StoredRequest = serde_json::from_str(text)?;
+        let asked = stored.asked;
+        let (request, requested) = stored.into_request();
         tell(lost);
         let owner = lost.key.owner().clone();
         let record = self.process.tasks.open(&owner, &lost.task).await?;
@@ -120,7 +123,7 @@ impl RequestHandler {
         let permit = self.permit_of(lost).await?;
         let principal = &incoming.call.owner.principal;
         let steps = self.counted(crate::send_message::steps_for(&active), principal);
-        let incoming = Incoming { lasting: requested, steps, ..incoming };
+        let incoming = Incoming { lasting: requested, asked, steps, ..incoming };
         let (queued, counted) = (Box::new(self.resumed(lost, &record)), self.process.running.token());
         self.forward(&record).await;
         self.wait_again(Accepted { incoming, extensions, active, permit, queued, counted })?;

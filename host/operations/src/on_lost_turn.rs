@@ -34,6 +34,9 @@ pub(crate) struct RequestToStore<'a> {
     pub(crate) message: &'a Message,
     pub(crate) metadata: &'a Metadata,
     pub(crate) accepted_output_modes: &'a [String],
+    /// The question of the task when the message came. `None` for a new task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) asked: Option<u64>,
 }
 
 /// A stored [`RequestToStore`], as another process reads it.
@@ -43,12 +46,14 @@ pub(crate) struct StoredRequest {
     message: Message,
     metadata: Metadata,
     accepted_output_modes: Vec<String>,
+    #[serde(default)]
+    pub(crate) asked: Option<u64>,
 }
 
 impl StoredRequest {
     /// The request of the client, and the URIs that activate the extensions of the turn.
     pub(crate) fn into_request(self) -> (SendMessageRequest, Vec<ExtensionUri>) {
-        let Self { requested, message, metadata, accepted_output_modes } = self;
+        let Self { requested, message, metadata, accepted_output_modes, asked: _ } = self;
         let configuration = SendMessageConfiguration { accepted_output_modes, ..SendMessageConfiguration::default() };
         (SendMessageRequest { message, metadata, configuration, ..SendMessageRequest::default() }, requested)
     }

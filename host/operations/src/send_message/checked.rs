@@ -11,6 +11,7 @@ use annex_runtime::{Extension, Installed};
 
 use crate::activation::{self, Occasion};
 use crate::extension_set::ExtensionSet;
+use crate::fault;
 use crate::request_handler::RequestHandler;
 use crate::send_message::incoming::Incoming;
 use crate::send_message::request_check;
@@ -70,7 +71,12 @@ impl RequestHandler {
         message: &Message,
     ) -> Result<Option<Arc<TaskRecord>>, A2aError> {
         let Some(task_id) = &message.task_id else { return Ok(None) };
-        self.process.tasks.open(&call.owner, task_id).await.map(Some)
+        let record = self.process.tasks.open(&call.owner, task_id).await?;
+        // The entries of another process do not say which extension has interrupted the task. The task in the store does.
+        if self.process.tasks.process().is_shared() && !record.is_running() {
+            record.refresh_all().await.map_err(fault::of_store)?;
+        }
+        Ok(Some(record))
     }
 
     /// Checks that the message leaves room in its task for an answer.

@@ -18,6 +18,7 @@ use crate::request_handler::RequestHandler;
 use crate::send_message::asked::Refused;
 use crate::send_message::claimed::{Claimed, check_task};
 use crate::send_message::incoming::Incoming;
+use crate::tasks::Tasks;
 use crate::tasks::record::{self, TaskRecord};
 
 /// A message whose turn runs.
@@ -130,6 +131,7 @@ impl RequestHandler {
             // The task may have changed before the turn entered. From now on nobody else changes it.
             entered.follow_task(record).await?;
             check_task(Some(record))?;
+            Tasks::check_question(record, entered.incoming.asked)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use tracing::field::display;
 
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
+use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 use crate::views::VisibleTurn;
 use crate::views::turn_task::TurnTask;
@@ -26,6 +27,9 @@ pub(crate) struct Incoming {
     pub(crate) task_id: TaskId,
     /// The task that the message continues. `None` for a new task.
     pub(crate) record: Option<Arc<TaskRecord>>,
+    /// The question of the task when the message came: the result of [`Tasks::question`]. `None` for a new task, and for a
+    /// turn without a new message.
+    pub(crate) asked: Option<u64>,
     /// True if this server has just made the context id. No other client can know such a context.
     pub(crate) is_new: bool,
     /// How this turn starts if it has no message of the client and uses the last message of the task again. `None` for a turn
@@ -67,6 +71,7 @@ impl RequestHandler {
                     turn_task: TurnTask::new(task_id.clone(), context_id),
                     task_id,
                     record: None,
+                    asked: None,
                     is_new,
                     again: None,
                     steps: Steps::default(),
@@ -92,7 +97,7 @@ impl RequestHandler {
         let steps = self.counted(Steps::default(), &call.owner.principal);
         let lasting = call.requested.clone();
         let incoming = Incoming::of_task((call, "SendMessage", request), Arc::clone(record));
-        Ok(Incoming { again: Some(starts), lasting, steps, ..incoming })
+        Ok(Incoming { again: Some(starts), asked: None, lasting, steps, ..incoming })
     }
 }
 
@@ -107,9 +112,10 @@ impl Incoming {
         let turn_task = TurnTask::new(task_id.clone(), key.context.clone());
         let snapshot = record.snapshot();
         turn_task.show(snapshot.state(), snapshot.status_at());
+        let asked = Some(Tasks::question(&record));
         let (record, is_new, again, steps) = (Some(record), false, None, Steps::default());
         let lasting = Vec::new();
-        Self { call, lasting, operation, request, key, task_id, record, is_new, again, turn_task, steps }
+        Self { call, lasting, operation, request, key, task_id, record, asked, is_new, again, turn_task, steps }
     }
 
     pub(crate) fn context_id(&self) -> &ContextId {

@@ -23,6 +23,7 @@ use crate::fault;
 use crate::request_handler::RequestHandler;
 use crate::send_message::asked::Refused;
 use crate::send_message::entered::{Accepted, Entered};
+use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 use crate::tasks::running_turn::RunningTurn;
 use crate::turn::{Outcome, Running, TaskOutcome, TurnResult, closing_event};
@@ -155,7 +156,10 @@ impl RequestHandler {
     /// Runs a turn whose message was accepted before. If the turn is refused now, its task ends.
     pub(crate) async fn run_entered(&self, entered: Entered) -> TurnResult {
         let checked = match &entered.incoming.record {
-            Some(record) if record.numbered().1 > 0 => entered.follow_task(record).await,
+            Some(record) if record.numbered().1 > 0 => {
+                let followed = entered.follow_task(record).await;
+                followed.and_then(|()| Tasks::check_question(record, entered.incoming.asked))
+            }
             _ => Ok(()),
         };
         let begun = match checked.and_then(|()| self.check_removed()) {

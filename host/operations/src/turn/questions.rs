@@ -126,11 +126,12 @@ impl Turn {
         Ok(settled)
     }
 
-    /// True if the last status that is ready to be stored has a message of the extension.
+    /// True if the last status that is ready to be stored has a message of the extension. The first extension of a message
+    /// has placed the message. Other extensions of the message have only added metadata.
     fn tells_of(&self, by: &ExtensionUri) -> bool {
         let Some(Entry::Update(update)) = self.pending.last() else { return false };
         let StreamResponse::StatusUpdate(update) = update.as_ref() else { return false };
-        update.status.message.iter().any(|message| message.extensions.contains(by))
+        update.status.message.iter().any(|message| message.extensions.first() == Some(by))
     }
 
     /// Sends the remarks, each as a status of the working task. Returns the state if an extension settles the task instead.

@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use annex_conversation::{
-    Append, Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Departure, Entry, LostTurn, Position,
-    StateDelta, Submission,
+    Append, Arrival, Beginning, Conversation, ConversationKey, ConversationStore, Departure, Entry, LostTurn, Note,
+    Position, StateDelta, Submission,
 };
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_protocol::{
@@ -162,4 +162,71 @@ async fn a_message_that_waits_fails_when_it_was_taken_over_too_often() {
     let stream = door.subscribe(&anonymous(), &"t-2".into()).await.expect("a stream");
     let stopped = "FAILED: The server stopped while the task ran; send the message again.";
     assert_eq!(rest(stream).await, ["task SUBMITTED", stopped]);
+}
+
+/// Lets the task wait with a question of an extension, as a turn of another process does.
+async fn ask(door: &Door, task: &Task, number: u64) {
+    let interruption = format!(r#"{{"by":"https://example.com/asks","requested":[],"number":{number}}}"#);
+    let pins = format!(r#"{{"versions":[],"interruption":{interruption}}}"#);
+    let stored = door.store.task(&task.id).await.expect("a store that answers").expect("a stored task");
+    let entries = [Entry::Note(Note::Pins(pins.into()))];
+    let (at, task) = (Position::of_task(task.id.clone(), stored.number), stored.decode().expect("a task"));
+    let task = task.with(&entries);
+    let append = Append { entries: &entries, task: Some(&task), ..Append::default() };
+    door.store.append(&stored.key, &at, append).await.expect("a stored question");
+}
+
+/// The message waits for a permit while the task asks the next question.
+#[tokio::test(start_paused = true)]
+async fn a_message_does_not_answer_a_question_that_its_task_has_asked_since() {
+    let mut settings = Settings::default();
+    settings.turns.in_all = 1;
+    let door = door_with(settings).await;
+    let task = door.task(say("ask").context("c")).await;
+    door.turns_over().await;
+    ask(&door, &task, 1).await;
+    door.waiting_turn(say("work, wait").context("d")).await;
+    let (other, said) = (door.clone(), say("work").task(&task));
+    let late = tokio::spawn(async move { other.refusal(said).await });
+    for _ in 0..8 {
+        yield_now().await;
+    }
+    ask(&door, &task, 2).await;
+    door.agent.go_on();
+    let error = late.await.expect("an error").to_string();
+    assert!(error.contains("has asked something else"), "{error}");
+    door.turns_over().await;
+    assert_eq!(door.agent.heard(), ["ask", "work, wait"]);
+    assert_eq!(status(&door.task(say("work").task(&task)).await), "COMPLETED", "the message is sent again");
+}
+
+/// Another process has accepted the message. Its stored data has the question that the task had then.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_was_taken_over_answers_only_the_question_that_it_was_accepted_for() {
+    for (asked, expected) in [(r#","asked":1"#, "INPUT_REQUIRED"), (r#","asked":2"#, "COMPLETED"), ("", "COMPLETED")] {
+        let door = door_with(Settings::default()).await;
+        let task = door.task(say("ask").context("c")).await;
+        door.turns_over().await;
+        ask(&door, &task, 2).await;
+        let Arrival::Runs(first) = enter(&door, "c", Submission::of_process("two".into(), "t-1".into())).await else {
+            panic!("another turn runs")
+        };
+        let message = serde_json::to_string(&Message::user_text("work")).expect("JSON");
+        let more = format!(r#""metadata":{{}},"accepted_output_modes":[]{asked}"#);
+        let request = format!(r#"{{"requested":[],"message":{message},{more}}}"#);
+        let submission = Submission::of_process("two".into(), task.id.clone());
+        let waits = Submission { request: Some(request.into()), max_waiting: 1, ..submission };
+        let Arrival::Waits(waits) = enter(&door, "c", waits).await else { panic!("no other turn runs") };
+        let departure = Departure::HandedOver { has_begun: false };
+        door.store.leave(&key("c"), waits.fence(), departure).await.expect("a departure");
+        let lost = door.handler.process.tasks.take_lost().await.expect("a lost turn").remove(0);
+        door.handler.go_on_with(lost);
+        first.leave(Departure::Refused).await.expect("a departure");
+        door.turns_over().await;
+        let task = door.get(&anonymous(), &task.id).await.expect("a task");
+        let status = status(&task);
+        assert!(status.starts_with(expected), "{asked}: {status}");
+        assert_eq!(status.contains("has asked something else"), expected == "INPUT_REQUIRED", "{asked}: {status}");
+        assert_eq!(door.agent.turns(), if expected == "COMPLETED" { 2 } else { 1 }, "{asked}");
+    }
 }

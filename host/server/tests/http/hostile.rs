@@ -88,6 +88,8 @@ fn test_extension() -> String {
 
 /// Filled before the CPU time is used up, on a busy machine too.
 const LITTLE_MEMORY: &str = "[extension.limits]\nmemory_mib = 12";
+/// A further limit, reached before the CPU time is used up, on a busy machine too.
+const FEW_CALLS: &str = "host_calls = 500";
 
 /// May send requests to `port` of this machine, were it not for the screen.
 fn capable(uri: &str, port: u16) -> String {

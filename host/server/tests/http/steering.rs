@@ -240,13 +240,20 @@ async fn the_answer_to_the_question_of_another_extension_does_not_allow_a_call()
     let folder = tempfile::tempdir().expect("a folder");
     let touched = folder.path().join("touched");
     let other = steering_as("urn:other", r#"change = "interrupt-wait""#, "");
-    let waits = steering(r#"before-tool = "wait""#);
-    let server = tools::config("", &format!("{waits}{other}")).start().await.expect("the server starts");
-    let mut waiting = say(&server, &format!("sleep 0 {}", touched.display())).await;
-    for _ in 0..3 {
-        assert_eq!(question(&waiting), "Send money?");
-        assert!(!touched.exists());
-        waiting = again(&server, &waiting, "yes").await;
+    // The second one adds metadata to the question of the other extension, and is listed in its message.
+    for (behaviour, listed) in [
+        (r#"before-tool = "wait""#, json!(["urn:other"])),
+        (r#"before-tool = "wait", respond = "caller""#, json!(["urn:other", STEERING])),
+    ] {
+        let config = tools::config("", &format!("{}{other}", steering(behaviour)));
+        let server = config.start().await.expect("the server starts");
+        let mut waiting = say(&server, &format!("sleep 0 {}", touched.display())).await;
+        for _ in 0..3 {
+            assert_eq!(question(&waiting), "Send money?");
+            assert_eq!(waiting.task()["status"]["message"]["extensions"], listed, "{}", waiting.text);
+            assert!(!touched.exists());
+            waiting = again(&server, &waiting, "yes").await;
+        }
     }
 }
 

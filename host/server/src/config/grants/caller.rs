@@ -24,7 +24,7 @@ impl CallerGrantConfig {
     pub(super) fn to_grant(&self) -> Result<CallerGrant, (&'static str, String)> {
         let Self { principal, claims, headers, hide } = self;
         if !principal && claims.is_empty() && headers.is_empty() {
-            return Err(("grants.caller", "shows nothing; leave caller out".to_owned()));
+            return Err(("grants.caller", "shows nothing; set principal = true, or list claims or headers".to_owned()));
         }
         for (key, names) in [("grants.caller.claims", claims), ("grants.caller.headers", headers)] {
             if names.len() > CallerGrant::MAX_NAMES {

@@ -235,8 +235,8 @@ async fn grants_that_show_credentials_or_nothing_keep_the_server_from_starting()
     let headers = format!("{{ headers = {many:?} }}");
     let claims = format!("{{ claims = {many:?} }}");
     for (caller, expected) in [
-        ("{}", "shows nothing; leave caller out"),
-        ("{ hide = true }", "shows nothing; leave caller out"),
+        ("{}", "shows nothing; set principal = true, or list claims or headers"),
+        ("{ hide = true }", "shows nothing; set principal = true, or list claims or headers"),
         ("{ headers = [\"a b\"] }", "\"a b\" is no name of a header field"),
         (headers.as_str(), "names 17; at most 16 are allowed"),
         (claims.as_str(), "names 17; at most 16 are allowed"),

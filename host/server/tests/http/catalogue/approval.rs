@@ -12,6 +12,13 @@ const DECIDE: &str = "approval.decide";
 /// SHA-256 of `{"arguments":{"a":1,"b":2},"name":"sum"}`.
 const DIGEST: &str = "1e98fd14941c511e3ef0a6b25b83645010202684e7799e2c91386e864de1a553";
 
+/// A model that calls the tool twice in one answer.
+const BOTH: &str = r#"
+[[agent.model.scripted.rules]]
+when = "^both$"
+call = [{ tool = "sum", arguments = '{"a": 1, "b": 2}' }, { tool = "sum", arguments = '{"a": 3, "b": 4}' }]
+"#;
+
 /// An agent with tools, whose calls wait for an approval.
 async fn serve(auth: &str, parameters: &str) -> TestServer {
     let extension = format!(
@@ -72,6 +79,27 @@ fn approval(asked: &Reply) -> Value {
 async fn decide(server: &TestServer, key: &str, params: &Value) -> Reply {
     let call = server.call(DECIDE, params.to_string()).extensions(URI);
     call.header("x-api-key", key).send().await.expect("a reply")
+}
+
+/// Sends a message over A2A 0.3, as clients of agentstack do.
+async fn send_as_agentstack(server: &TestServer, message: &Value) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}});
+    let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).json(&body);
+    let answer: Value = request.send().await.expect("an answer").json().await.expect("JSON");
+    answer["result"].clone()
+}
+
+async fn ask_as_agentstack(server: &TestServer, text: &str) -> Value {
+    let parts = json!([{"kind": "text", "text": text}]);
+    let message = json!({"kind": "message", "messageId": "m-1", "role": "user", "parts": parts,
+                         "metadata": {AGENTSTACK: {}}});
+    send_as_agentstack(server, &message).await
+}
+
+async fn decide_as_agentstack(server: &TestServer, asked: &Value, decision: &str) -> Value {
+    let message = json!({"kind": "message", "messageId": format!("m-{decision}"), "role": "user", "parts": [],
+                         "taskId": asked["id"], "metadata": {AGENTSTACK: {"decision": decision}}});
+    send_as_agentstack(server, &message).await
 }
 
 /// The task once it waits no longer and works no longer.
@@ -165,21 +193,40 @@ async fn a_result_is_accepted_before_the_task_completes() {
 #[tokio::test]
 async fn a_client_of_agentstack_approves_by_a_message_without_parts() {
     let server = serve("", r#"wire = "agentstack""#).await;
-    let send = async |message: Value| -> Value {
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}});
-        let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).json(&body);
-        request.send().await.expect("an answer").json().await.expect("JSON")
-    };
-    let text = json!([{"kind": "text", "text": "sum 1 2"}]);
-    let first = json!({"kind": "message", "messageId": "m-1", "role": "user", "parts": text,
-                       "metadata": {AGENTSTACK: {}}});
-    let asked = send(first).await["result"].clone();
+    let asked = ask_as_agentstack(&server, "sum 1 2").await;
     assert_eq!(asked["status"]["state"], "input-required", "{asked}");
     let expected = json!({"action": "tool-call", "title": null, "description": null, "name": "sum",
                           "input": {"a": 1, "b": 2}, "server": null});
     assert_eq!(asked["status"]["message"]["metadata"][AGENTSTACK], expected);
-    let decision = json!({"kind": "message", "messageId": "m-2", "role": "user", "parts": [], "taskId": asked["id"],
-                          "metadata": {AGENTSTACK: {"decision": "approve"}}});
-    let done = send(decision).await;
-    assert_eq!(done["result"]["status"]["state"], "completed", "{done}");
+    let done = decide_as_agentstack(&server, &asked, "approve").await;
+    assert_eq!(done["status"]["state"], "completed", "{done}");
+}
+
+#[tokio::test]
+async fn of_two_calls_in_one_answer_each_is_approved_on_its_own() {
+    let server = serve(&format!("{}\n{BOTH}", api_keys()), r#"tools = ["sum"]"#).await;
+    let first = server.say("both").context("c").header("x-api-key", ADA).send().await.expect("a reply");
+    assert_eq!(shown(&first)["input"], json!({"a": 1, "b": 2}));
+    let second = say(&server, &first, "approve").await;
+    assert_eq!(shown(&second)["input"], json!({"a": 3, "b": 4}));
+    assert_eq!(decide(&server, ADA, &approval(&first)).await.violations(), ["/call"]);
+    let done = say(&server, &second, "approve").await;
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{}", done.text);
+    // The scripted model tells of the first result.
+    assert_eq!(done.answer(), r#"{"total":3} with  "#, "{}", done.text);
+}
+
+#[tokio::test]
+async fn a_client_of_agentstack_decides_about_the_call_that_is_shown() {
+    let server = serve(BOTH, r#"wire = "agentstack""#).await;
+    let input = |task: &Value| task["status"]["message"]["metadata"][AGENTSTACK]["input"].clone();
+    let first = ask_as_agentstack(&server, "both").await;
+    assert_eq!(input(&first), json!({"a": 1, "b": 2}), "{first}");
+    let second = decide_as_agentstack(&server, &first, "approve").await;
+    assert_eq!(second["status"]["state"], "input-required", "{second}");
+    assert_eq!(input(&second), json!({"a": 3, "b": 4}), "{second}");
+    let done = decide_as_agentstack(&server, &second, "reject").await;
+    assert_eq!(done["status"]["state"], "completed", "{done}");
+    // The rejection is about the second call. The scripted model tells of the first result.
+    assert_eq!(done["artifacts"][0]["parts"][0]["text"], r#"{"total":3} with  "#, "{done}");
 }

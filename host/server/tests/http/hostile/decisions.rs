@@ -6,7 +6,7 @@ use annex_test_support::{Reply, Request, TestConfig, TestServer, component};
 use serde_json::{Value, json};
 
 use super::attack::greet;
-use super::{LITTLE_MEMORY, log, neighbour};
+use super::{FEW_CALLS, LITTLE_MEMORY, log, neighbour};
 use crate::tools;
 
 /// The URIs of the attacker. No other test uses them, so their log lines can be distinguished.
@@ -141,7 +141,7 @@ struct Field {
 impl Field {
     async fn open(uri: &'static str, keys: &str) -> Self {
         let attacker = format!(
-            "[[extension]]\ncomponent = {:?}\n{keys}\n{LITTLE_MEMORY}\n{GRANTS}\n[extension.parameters]\nuri = {uri:?}\n",
+            "[[extension]]\ncomponent = {:?}\n{keys}\n{LITTLE_MEMORY}\n{FEW_CALLS}\n{GRANTS}\n[extension.parameters]\nuri = {uri:?}\n",
             component("test-steering")
         );
         let extensions = format!("{attacker}{}", neighbour());

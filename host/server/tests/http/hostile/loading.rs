@@ -8,7 +8,7 @@ use annex_test_support::TestServer;
 use tempfile::TempDir;
 
 use super::decisions::GRANTS;
-use super::{LITTLE_MEMORY, Row, hand_made};
+use super::{FEW_CALLS, LITTLE_MEMORY, Row, hand_made};
 use crate::agent;
 
 const MINIMAL: &str = r#"
@@ -38,7 +38,12 @@ fn module(case: &'static str, module: &str, expected: &'static str) -> Suspect {
 /// The test extension, told what to do in a hook that runs at load.
 fn told(case: &'static str, behaviour: &str, expected: &'static str) -> Suspect {
     let bytes = fs::read(annex_test_support::component("test-extension")).expect("the component was built");
-    Suspect { case, bytes, config: format!("{LITTLE_MEMORY}\n[extension.parameters.behaviour]\n{behaviour}"), expected }
+    Suspect {
+        case,
+        bytes,
+        config: format!("{LITTLE_MEMORY}\n{FEW_CALLS}\n[extension.parameters.behaviour]\n{behaviour}"),
+        expected,
+    }
 }
 
 fn malformed() -> Vec<Suspect> {
@@ -106,7 +111,7 @@ fn live(case: &'static str, command: &str, expected: &'static str) -> Suspect {
     Suspect {
         case,
         bytes,
-        config: format!("{LITTLE_MEMORY}\n{GRANTS}\n[extension.parameters]\nlive = {command:?}"),
+        config: format!("{LITTLE_MEMORY}\n{FEW_CALLS}\n{GRANTS}\n[extension.parameters]\nlive = {command:?}"),
         expected,
     }
 }

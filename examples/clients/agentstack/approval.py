@@ -1,6 +1,6 @@
 """Approves and rejects calls of tools with agentstack's client, over A2A 0.3.
 
-    python client.py [URL]
+    python approval.py [URL]
 """
 
 import asyncio
