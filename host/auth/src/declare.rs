@@ -11,7 +11,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use crate::AuthConfigError;
-use crate::url::is_on_this_machine;
+use crate::url::{UNSAFE, is_safe};
 
 const MAX_URL_BYTES: usize = 2048;
 const MAX_SCOPES: usize = 100;
@@ -176,8 +176,8 @@ fn wrong_url(text: &str) -> Option<&'static str> {
         return Some("is longer than 2048 bytes");
     }
     let Ok(url) = Url::parse(text) else { return Some("is not a URL") };
-    if url.scheme() != "https" && !(url.scheme() == "http" && is_on_this_machine(&url)) {
-        return Some("must be https, or http on this machine");
+    if !is_safe(&url) {
+        return Some(UNSAFE);
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Some("has a user or a password, which everybody could read on the card; leave it out");

@@ -12,21 +12,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use annex_egress::{AllowedDestination, InvalidDestination, ReadError, Screen, ScreenConfig};
+use annex_egress::{AllowedDestination, InvalidDestination, Screen, ScreenConfig};
 use annex_protocol::{Json, JsonObject, Secret};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, Url};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::answer::{self, AnswerError};
 use crate::api_key::{Digest, sha256};
 use crate::config::IntrospectionConfig;
 use crate::jwt::{MAX_TOKEN_BYTES, TokenError};
 use crate::token_cache::{Bounds, TokenCache};
-use crate::url::is_on_this_machine;
+use crate::url::{UNSAFE, is_on_this_machine, is_safe};
 use crate::{AuthConfigError, INTROSPECTION_SCHEME, Principal, principal};
 
 mod places;
@@ -205,13 +206,7 @@ impl Introspector {
         let request = self.client.post(self.url.clone()).header(AUTHORIZATION, self.credentials.clone());
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         let request = request.header(ACCEPT, "application/json").body(body);
-        let mut response = request.send().await.map_err(AskError::http)?;
-        if response.status() != StatusCode::OK {
-            return Err(AskError::Status(response.status()));
-        }
-        let read = annex_egress::whole(&mut response, MAX_ANSWER_BYTES).await;
-        let body = read.map_err(|error| AskError::Read(error.map_broken(reqwest::Error::without_url)))?;
-        String::from_utf8(body).map_err(AskError::NotText)
+        answer::text_of(request, MAX_ANSWER_BYTES).await.map_err(AskError::Answer)
     }
 
     /// Decides about a token by the answer of the authorization server.
@@ -271,10 +266,10 @@ fn seconds(claims: &JsonObject, name: &'static str) -> Result<Option<u64>, AskEr
 fn screened(config: &IntrospectionConfig) -> Result<(Url, Screen), AuthConfigError> {
     let wrong = |field, problem: String| AuthConfigError::Introspection { field, problem };
     let url = Url::parse(&config.url).map_err(|_| wrong("url", "is not a URL".to_owned()))?;
-    let local = is_on_this_machine(&url);
-    if url.scheme() != "https" && !(url.scheme() == "http" && local) {
-        return Err(wrong("url", "must be https, or http on this machine".to_owned()));
+    if !is_safe(&url) {
+        return Err(wrong("url", UNSAFE.to_owned()));
     }
+    let local = is_on_this_machine(&url);
     let own = url.host_str().filter(|_| local).map(|host| host.trim_start_matches('[').trim_end_matches(']'));
     let allowed = config.allow_private.iter().map(String::as_str).chain(own).map(AllowedDestination::from_str);
     let allow = allowed
@@ -317,23 +312,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 enum AskError {
     #[error("too many tokens are asked about at the same time")]
     Busy,
-    #[error("no answer")]
-    Http(#[source] reqwest::Error),
-    #[error("unexpected status {0}")]
-    Status(StatusCode),
     #[error(transparent)]
-    Read(ReadError<reqwest::Error>),
-    #[error("the answer is not UTF-8")]
-    NotText(#[source] std::string::FromUtf8Error),
+    Answer(AnswerError),
     #[error("the answer is not a JSON object")]
     NotJson(#[source] serde_json::Error),
     #[error("the member `{0}` of the answer is missing or of another type")]
     Member(&'static str),
-}
-
-impl AskError {
-    /// Converts an error, and removes the URL, which may contain a credential.
-    fn http(error: reqwest::Error) -> Self {
-        Self::Http(error.without_url())
-    }
 }

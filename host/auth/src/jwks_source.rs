@@ -4,13 +4,13 @@ use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use annex_egress::ReadError;
 use reqwest::header::ACCEPT;
-use reqwest::{Client, StatusCode, Url, redirect};
+use reqwest::{Client, Url, redirect};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::url::is_on_this_machine;
+use crate::answer::{self, AnswerError};
+use crate::url::{UNSAFE, is_on_this_machine, is_safe};
 use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
 /// The shortest time between two fetches of the key set, also if the first one failed. All tokens share this limit.
@@ -73,9 +73,8 @@ struct JwksState {
 impl RemoteJwks {
     pub(crate) fn new(url: &str) -> Result<Arc<Self>, AuthConfigError> {
         let url = Url::parse(url).map_err(|_| AuthConfigError::Jwt { field: "jwks_url", problem: "is not a URL" })?;
-        let local = is_on_this_machine(&url);
-        if url.scheme() != "https" && !(url.scheme() == "http" && local) {
-            return Err(AuthConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
+        if !is_safe(&url) {
+            return Err(AuthConfigError::Jwt { field: "jwks_url", problem: UNSAFE });
         }
         // Fails if the process has installed a provider already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -85,7 +84,7 @@ impl RemoteJwks {
             // A redirect could lead to plain HTTP or into the local network.
             .redirect(redirect::Policy::none());
         // A proxy would look for the issuer on its own machine.
-        if local {
+        if is_on_this_machine(&url) {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(AuthConfigError::HttpClient)?;
@@ -140,14 +139,8 @@ impl RemoteJwks {
 
     async fn fetch(&self) -> Result<Jwks, FetchError> {
         let request = self.client.get(self.url.clone()).header(ACCEPT, "application/jwk-set+json, application/json");
-        let mut response = request.send().await.map_err(FetchError::http)?;
-        if response.status() != StatusCode::OK {
-            return Err(FetchError::Status(response.status()));
-        }
-        let read = annex_egress::whole(&mut response, MAX_BODY_BYTES).await;
-        let body = read.map_err(|error| FetchError::Read(error.map_broken(reqwest::Error::without_url)))?;
-        let text = std::str::from_utf8(&body).map_err(FetchError::NotText)?;
-        Jwks::parse(text).map_err(FetchError::Keys)
+        let text = answer::text_of(request, MAX_BODY_BYTES).await.map_err(FetchError::Answer)?;
+        Jwks::parse(&text).map_err(FetchError::Keys)
     }
 
     fn state(&self) -> JwksState {
@@ -172,21 +165,8 @@ impl JwksState {
 
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
-    #[error("no answer")]
-    Http(#[source] reqwest::Error),
-    #[error("unexpected status {0}")]
-    Status(StatusCode),
     #[error(transparent)]
-    Read(ReadError<reqwest::Error>),
-    #[error("the answer is not UTF-8")]
-    NotText(#[source] std::str::Utf8Error),
+    Answer(AnswerError),
     #[error("the answer is not a key set")]
     Keys(#[source] KeyError),
-}
-
-impl FetchError {
-    /// Converts an error, and removes the URL, which may contain a credential.
-    fn http(error: reqwest::Error) -> Self {
-        Self::Http(error.without_url())
-    }
 }

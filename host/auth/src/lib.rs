@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod algorithm;
+mod answer;
 mod api_key;
 mod authenticator;
 mod config;
