@@ -2,7 +2,7 @@
 
 use annex_agent::AgentEvent;
 use annex_conversation::Entry;
-use annex_protocol::{A2aError, ArtifactId, StreamResponse, TaskArtifactUpdateEvent, TaskState};
+use annex_protocol::{A2aError, ArtifactId, StreamResponse, TaskState};
 use tokio::sync::mpsc;
 
 use super::{EVENTS_IN_FLIGHT, Ending, Progress, Settled, Turn};
@@ -61,14 +61,7 @@ impl Turn {
             }
             AgentEvent::Question(question) => Box::pin(self.answer_question(*question)).await,
             AgentEvent::Artifact { artifact, append, last_chunk } => {
-                let update = TaskArtifactUpdateEvent {
-                    task_id: self.context.task_id.clone(),
-                    context_id: self.context.context_id.clone(),
-                    artifact,
-                    append,
-                    last_chunk,
-                    ..TaskArtifactUpdateEvent::default()
-                };
+                let update = self.artifact_update(artifact, append, last_chunk);
                 self.respond(StreamResponse::ArtifactUpdate(update)).await.map(|()| Progress::GoesOn)
             }
         }

@@ -1,7 +1,7 @@
 //! Runs the output hooks on the events of a turn, and amends the session to match the content that the client saw.
 
 use annex_conversation::{Entry, Event};
-use annex_protocol::{A2aError, Artifact, ArtifactId, Parts, StreamResponse, TaskArtifactUpdateEvent};
+use annex_protocol::{A2aError, Artifact, ArtifactId, Parts, StreamResponse};
 use annex_runtime::{Fault, OutputOutcome};
 use tokio::sync::oneshot;
 
@@ -41,13 +41,7 @@ impl Turn {
     pub(super) async fn answer_unsent(&mut self, parts: Parts, answer: oneshot::Sender<Parts>) -> Result<(), A2aError> {
         // Under an id of its own, because it is no chunk of an artifact that the client gets.
         let artifact = Artifact { artifact_id: ArtifactId::generate(), parts, ..Artifact::default() };
-        let update = TaskArtifactUpdateEvent {
-            task_id: self.context.task_id.clone(),
-            context_id: self.context.context_id.clone(),
-            artifact,
-            last_chunk: true,
-            ..TaskArtifactUpdateEvent::default()
-        };
+        let update = self.artifact_update(artifact, false, true);
         let left = match self.output(StreamResponse::ArtifactUpdate(update)).await? {
             Some(StreamResponse::ArtifactUpdate(update)) => update.artifact.parts,
             _ => Parts::default(),

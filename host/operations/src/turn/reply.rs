@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annex_agent::AgentError;
 use annex_conversation::{Event, StateDelta};
-use annex_protocol::{A2aError, Artifact, ArtifactId, Message, Parts, StreamResponse, TaskArtifactUpdateEvent};
+use annex_protocol::{A2aError, Artifact, ArtifactId, Message, Parts, StreamResponse};
 use annex_runtime::ReadyAnswer;
 
 use super::{Ending, Settled, Turn};
@@ -45,13 +45,7 @@ impl Turn {
                     extensions: vec![by.clone()],
                     ..Artifact::default()
                 };
-                let update = TaskArtifactUpdateEvent {
-                    task_id: self.context.task_id.clone(),
-                    context_id: self.context.context_id.clone(),
-                    artifact,
-                    last_chunk: true,
-                    ..TaskArtifactUpdateEvent::default()
-                };
+                let update = self.artifact_update(artifact, false, true);
                 self.respond(StreamResponse::ArtifactUpdate(update)).await?;
             }
             None => {

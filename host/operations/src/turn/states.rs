@@ -2,7 +2,8 @@
 
 use annex_conversation::{Entry, Note};
 use annex_protocol::{
-    A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+    A2aError, Artifact, ExtensionUri, Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    TaskStatusUpdateEvent, Timestamp,
 };
 use annex_runtime::ChangeOutcome;
 
@@ -72,6 +73,23 @@ impl Turn {
             context_id: self.context.context_id.clone(),
             status: self.task_status(state, message),
             ..TaskStatusUpdateEvent::default()
+        }
+    }
+
+    /// A chunk of an artifact of this task.
+    pub(super) fn artifact_update(
+        &self,
+        artifact: Artifact,
+        append: bool,
+        last_chunk: bool,
+    ) -> TaskArtifactUpdateEvent {
+        TaskArtifactUpdateEvent {
+            task_id: self.context.task_id.clone(),
+            context_id: self.context.context_id.clone(),
+            artifact,
+            append,
+            last_chunk,
+            ..TaskArtifactUpdateEvent::default()
         }
     }
 
