@@ -220,7 +220,7 @@ impl<'a> CartVerification<'a> {
 
 /// The current time in seconds since 1970.
 pub(crate) fn seconds_now() -> f64 {
-    duration(clock::now_millis() / 1_000)
+    duration(clock::now_seconds())
 }
 
 /// Converts whole seconds to a floating-point number. Dates in tokens are such numbers, because they may have

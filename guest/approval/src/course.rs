@@ -61,8 +61,8 @@ pub enum Fate {
     Waits(String, Vec<(String, Json)>),
 }
 
-/// Decides about a call of a tool. `is_first` says that no call of the turn waits so far. A further call that waits is not
-/// shown to the client and is asked about again in a later turn, so no request is opened for it.
+/// Decides about a call of a tool. `is_first` is true if no call of the turn waits so far. The client sees only the first
+/// call that waits, so only the first one gets a request. The host asks about the others again in a later turn.
 ///
 /// # Errors
 /// The store is not available. The turn fails, and the call is not made.
@@ -100,7 +100,7 @@ fn course_of(parameters: &Parameters, task: &str, call: &ToolCall, is_first: boo
     } else {
         let mut record = new(parameters, task, call.id.clone(), Action::ToolCall, digest)?;
         if is_first {
-            record.open(decisions::now())?;
+            record.open(clock::now_seconds())?;
         }
         record
     };
@@ -129,7 +129,7 @@ fn new(parameters: &Parameters, task: &str, call: String, action: Action, digest
     if caller.presence == Presence::Authenticated && caller.principal.is_none() {
         return Err("an approval needs the caller's principal: grant caller = { principal = true }".to_owned());
     }
-    let until = decisions::now().saturating_add(parameters.seconds);
+    let until = clock::now_seconds().saturating_add(parameters.seconds);
     Ok(Record {
         task: task.to_owned(),
         call,
@@ -157,7 +157,7 @@ pub fn ask_for_acceptance(
     let digest = digest::of_result(&change.task_id, &json!([call, parts]));
     let record = new(parameters, &change.task_id, call, Action::Acceptance, digest)?;
     let mut record = Record { parts: Some(parts), ..record };
-    record.open(decisions::now())?;
+    record.open(clock::now_seconds())?;
     keys.set(WAITING_RESULT, record.call.as_bytes())?;
     wire::request(parameters, &record, &Subject::Result)
 }

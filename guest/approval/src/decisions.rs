@@ -45,11 +45,6 @@ impl Fault {
     }
 }
 
-/// The present time in seconds.
-pub fn now() -> u64 {
-    clock::now_millis() / 1_000
-}
-
 /// Checks a decision about a task. Returns the request to which the decision applies.
 ///
 /// # Errors
@@ -101,7 +96,7 @@ fn fault(record: &Record, decision: &Decision, caller: &Identity, is_waiting: bo
     if record.is_rejected()? {
         return Ok(Some(Fault::of("call", "was rejected before")));
     }
-    if record.is_expired(now()) {
+    if record.is_expired(clock::now_seconds()) {
         let until = clock::text(record.until.saturating_mul(1_000));
         return Ok(Some(Fault::whole(format!("is too late: the request expired at {until}"))));
     }
@@ -170,7 +165,7 @@ pub fn release(parameters: &Parameters, record: &Record) -> Result<State, String
     if record.is_rejected()? {
         return Ok(State::Rejected);
     }
-    if record.is_expired(now()) {
+    if record.is_expired(clock::now_seconds()) {
         return Ok(State::Expired);
     }
     if record.approvals()? < parameters.quorum {

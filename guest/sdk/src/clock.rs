@@ -14,6 +14,11 @@ pub fn now() -> String {
     rfc3339(now.seconds, now.nanoseconds)
 }
 
+/// The current time in whole seconds since 1970-01-01T00:00:00Z, without leap seconds.
+pub fn now_seconds() -> u64 {
+    wall_clock::now().seconds
+}
+
 /// The current time in milliseconds since 1970-01-01T00:00:00Z, without leap seconds.
 pub fn now_millis() -> u64 {
     let now = wall_clock::now();

@@ -32,7 +32,7 @@ pub fn begin(
 ) -> Result<Entry, String> {
     match record.status {
         Status::Completed => return Ok(Entry::Proceed),
-        Status::Verified if is_valid_for_long_enough(parameters, pending_until(record), now()) => {
+        Status::Verified if is_valid_for_long_enough(parameters, pending_until(record), clock::now_seconds()) => {
             return Ok(Entry::Proceed);
         }
         Status::Verified => {
@@ -100,7 +100,7 @@ pub fn settle_pending(parameters: &Parameters, record: &mut Record) -> Result<()
 
 /// Checks and verifies a payment, and settles it unless it is settled later.
 fn pay(parameters: &Parameters, record: &mut Record, payment: &Payment) -> Result<(), Failure> {
-    let now = now();
+    let now = clock::now_seconds();
     let requirement = chosen(record.offer.as_ref(), payment, now)?;
     let until = check(parameters, payment, &requirement, now)?;
     facilitator::verify(parameters, payment, &requirement).inspect_err(log_failure)?;
@@ -145,7 +145,7 @@ fn once(payment: &Payment, receipt: Receipt) -> Result<Receipt, Failure> {
     if matches!(payment.signed, Signed::Authorization(_)) {
         return Ok(receipt);
     }
-    match nonces::claim_settled(&receipt, now().saturating_add(TRANSACTION_SECONDS)) {
+    match nonces::claim_settled(&receipt, clock::now_seconds().saturating_add(TRANSACTION_SECONDS)) {
         Ok(true) => Ok(receipt),
         Ok(false) => Err(Failure::new(Code::DuplicateNonce, "the transaction has paid for another task")),
         Err(reason) => Err(Failure::unknown(format!("the settled transaction cannot be recorded: {reason}"))),
@@ -206,7 +206,7 @@ fn interrupt(record: &Record, text: String) -> Result<Entry, String> {
 
 fn offer(parameters: &Parameters, record: &mut Record, task_id: &str) {
     let (accepts, seconds) = parameters.requirements(task_id);
-    record.offer = Some(Offer { accepts, until: now().saturating_add(seconds) });
+    record.offer = Some(Offer { accepts, until: clock::now_seconds().saturating_add(seconds) });
 }
 
 /// The requirement that the client has chosen from the stored offer.
@@ -284,8 +284,4 @@ fn pending_until(record: &Record) -> u64 {
 
 fn text<'a>(requirement: &'a Value, name: &str) -> &'a str {
     requirement.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn now() -> u64 {
-    clock::now_millis() / 1_000
 }
