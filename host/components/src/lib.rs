@@ -62,6 +62,10 @@ pub const AUTHORS_EXAMPLES: [(&str, &str); 3] = [
     ("acme", concat!(env!("OUT_DIR"), "/acme-extension.wasm")),
 ];
 
+/// The grants that [`TEST_STEERING`] needs, as TOML, but for `caller` and `live-card`, which have settings.
+pub const STEERING_GRANTS: &str = "agent-steps = { steer = true }\nanswer = true\nkeyvalue = {}\nreads = true\n\
+                                   rewrite-answer = true\ntask-metadata = true";
+
 /// The shipped components: the name and the absolute path of each.
 pub fn shipped() -> Vec<(&'static str, &'static Path)> {
     let shipped = [

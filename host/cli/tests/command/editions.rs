@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use annex_components::STEERING_GRANTS;
 use anyhow::{Context, Result, ensure};
 use reqwest::{Client, Response};
 use rustix::process::Signal;
@@ -377,11 +378,10 @@ async fn replicas_show_one_declaration_with_one_signature() -> Result<()> {
     let signing = format!("[card.signing]\nkid = \"k1\"\nkey_file = {P256:?}");
     let start = || fleet.start_at(server, &signing);
     let [one, other] = [start()?, start()?];
-    let counting = settings(
-        "[parameters]\nlive = \"counter\"\n[grants]\nagent-steps = { steer = true }\ncaller = { principal = true }\n\
-         task-metadata = true\nrewrite-answer = true\nanswer = true\nreads = true\nkeyvalue = {}\n\
-         live-card = { at_least_seconds = 1 }\n",
-    )?;
+    let counting = settings(&format!(
+        "[parameters]\nlive = \"counter\"\n[grants]\ncaller = {{ principal = true }}\n\
+         live-card = {{ at_least_seconds = 1 }}\n{STEERING_GRANTS}\n"
+    ))?;
     one.changed(&["add", annex_components::TEST_STEERING, "--settings", path(&counting)?])?;
     let card = async |member: &Member| {
         let text = fleet.get(member, "/.well-known/agent-card.json").await?.text().await?;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use annex_components::STEERING_GRANTS;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
@@ -44,14 +45,9 @@ fn agent() -> String {
         activate = "always"
         parameters = {{ behaviour = {{ before-tool = "wait" }} }}
         [extension.grants]
-        keyvalue = {{}}
-        agent-steps = {{ steer = true }}
         caller = {{ principal = true }}
-        task-metadata = true
-        rewrite-answer = true
-        answer = true
-        reads = true
         live-card = {{}}
+        {STEERING_GRANTS}
         "#
     )
 }

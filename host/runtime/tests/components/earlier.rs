@@ -7,11 +7,11 @@ use annex_protocol::{
 };
 use annex_runtime::{
     BeginOutcome, ChangeOutcome, ClientCall, ClientCallRequest, Comparison, Extension, MethodAnswer, MethodCall,
-    NoTurn, OutputOutcome, StepResult, TurnRequest, replay,
+    OutputOutcome, StepResult, replay,
 };
 
 use crate::recording::RecordedTurns;
-use crate::support::{Turn, artifact, installation, respond, runtime};
+use crate::support::{Turn, artifact, installation, outside_of_turns, respond, runtime};
 
 /// The component. `data/README.md` describes its origin.
 const COMPONENT: &[u8] = include_bytes!("data/contract_0_1_0.wasm");
@@ -75,16 +75,8 @@ async fn a_component_from_before_the_new_hooks_loads_and_answers() {
 async fn a_component_from_before_the_new_hooks_serves_its_method_and_extends_calls_of_clients() {
     let extension = earlier().await;
     let requested = [extension.uri().clone()];
-    let request = TurnRequest {
-        operation: "earlier/echo",
-        context_id: None,
-        task_id: None,
-        requested: &requested,
-        message: &Message::default(),
-        request: &Metadata::new(),
-        view: Arc::new(NoTurn),
-        resumed: false,
-    };
+    let (message, metadata) = (Message::default(), Metadata::new());
+    let request = outside_of_turns("earlier/echo", &requested, (&message, &metadata));
     let params = Json::parse(r#"{"a":1.0}"#.to_owned()).expect("JSON");
     match MethodCall::start(&extension, &request, &params).await {
         Ok(MethodAnswer::Value(answered)) => assert_eq!(answered.get(), params.get()),

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, Json, JsonObject, Message, Metadata};
 use annex_runtime::{
-    Extension, Fault, Hook, HookError, Installation, Installed, LoadError, MethodAnswer, MethodCall, NoTurn, Runtime,
-    TurnRequest,
+    Extension, Fault, Hook, HookError, Installation, Installed, LoadError, MethodAnswer, MethodCall, Runtime,
 };
 
-use crate::support::{component, installation, refused, runtime, test_extension};
+use crate::support::{component, installation, outside_of_turns, refused, runtime, test_extension};
 
 /// The test extension with these methods.
 fn with_methods(methods: &str) -> Installation {
@@ -22,16 +21,8 @@ fn parameters(parameters: &str) -> Installation {
 
 async fn call(extension: &Arc<Extension>, name: &str, params: &str) -> Result<MethodAnswer, HookError> {
     let requested = [extension.uri().clone()];
-    let request = TurnRequest {
-        operation: name,
-        context_id: None,
-        task_id: None,
-        requested: &requested,
-        message: &Message::default(),
-        request: &Metadata::new(),
-        view: Arc::new(NoTurn),
-        resumed: false,
-    };
+    let (message, metadata) = (Message::default(), Metadata::new());
+    let request = outside_of_turns(name, &requested, (&message, &metadata));
     MethodCall::start(extension, &request, &Json::parse(params.to_owned()).expect("JSON")).await
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use annex_protocol::{ExtensionUri, Message, Metadata, TaskState};
 use annex_runtime::{
-    Comparison, Extension, GrantNeeded, Grants, Hook, Installation, LoadError, NoTurn, OnFailure, Runtime, ShownTasks,
-    StepInput, StepResult, TaskToShow, TurnRequest, replay, show_tasks,
+    Comparison, Extension, GrantNeeded, Grants, Hook, Installation, LoadError, OnFailure, Runtime, ShownTasks,
+    StepInput, StepResult, TaskToShow, replay, show_tasks,
 };
 
 use crate::recording::RecordedTurns;
 use crate::steering::{all_grants, steering};
-use crate::support::{component, log_of, refused, runtime};
+use crate::support::{component, log_of, outside_of_turns, refused, runtime};
 
 /// The key under which the extension adds.
 const RESULT: &str = "steering/result";
@@ -40,16 +40,8 @@ fn tasks(count: usize) -> Vec<TaskToShow> {
 
 async fn read(extensions: &[Arc<Extension>], tasks: &[TaskToShow]) -> ShownTasks {
     let requested: Vec<ExtensionUri> = extensions.iter().map(|extension| extension.uri().clone()).collect();
-    let request = TurnRequest {
-        operation: "ListTasks",
-        context_id: None,
-        task_id: None,
-        requested: &requested,
-        message: &Message::default(),
-        request: &Metadata::new(),
-        view: Arc::new(NoTurn),
-        resumed: false,
-    };
+    let (message, metadata) = (Message::default(), Metadata::new());
+    let request = outside_of_turns("ListTasks", &requested, (&message, &metadata));
     show_tasks(extensions, &request, tasks).await
 }
 

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use annex_protocol::{Json, JsonObject, ListTasksResponse, Message, Metadata, StreamResponse, TaskState};
 use annex_runtime::{
     Comparison, Extension, Hide, HttpGrant, MethodAnswer, MethodCall, NoTurn, RecordedTurn, RecordingLine, Runtime,
-    Scope, ScopeKind, StepInput, StepResult, TurnIds, TurnObserver, TurnRequest, TurnView, replay,
+    Scope, ScopeKind, StepInput, StepResult, TurnIds, TurnObserver, TurnView, replay,
 };
 use async_trait::async_trait;
 
 use crate::capabilities::{capable, http, load, rule, served};
 use crate::peer::Peer;
 use crate::support::{
-    Turn, artifact, component, config, installation, reading_the_session, respond, runtime, test_extension,
-    with_parameters,
+    Turn, artifact, component, config, installation, outside_of_turns, reading_the_session, respond, runtime,
+    test_extension, with_parameters,
 };
 
 /// Stores the recorded turns of an extension.
@@ -351,16 +351,8 @@ async fn methods_are_noted_and_played_result_by_result() {
     let extension = test_extension(&runtime, with_parameters(r#"{"methods":["test/stream"]}"#)).await;
     let kept = RecordedTurns::on(&extension);
     let requested = [extension.uri().clone()];
-    let request = TurnRequest {
-        operation: "test/stream",
-        context_id: None,
-        task_id: None,
-        requested: &requested,
-        message: &Message::default(),
-        request: &Metadata::new(),
-        view: Arc::new(NoTurn),
-        resumed: false,
-    };
+    let (message, metadata) = (Message::default(), Metadata::new());
+    let request = outside_of_turns("test/stream", &requested, (&message, &metadata));
     let params = Json::parse("{}".to_owned()).expect("JSON");
     let Ok(MethodAnswer::Results(mut call)) = MethodCall::start(&extension, &request, &params).await else {
         unreachable!("it streams");

@@ -187,3 +187,13 @@ impl Write for LogOfThread {
         Ok(())
     }
 }
+
+/// A request that no turn belongs to: a call of a method, or a read. Its message and metadata are empty.
+pub(crate) fn outside_of_turns<'a>(
+    operation: &'a str,
+    requested: &'a [ExtensionUri],
+    (message, request): (&'a Message, &'a Metadata),
+) -> TurnRequest<'a> {
+    let view = Arc::new(NoTurn);
+    TurnRequest { operation, context_id: None, task_id: None, requested, message, request, view, resumed: false }
+}

@@ -1,6 +1,7 @@
 //! Cards with entries that extensions declare again.
 
 use annex_auth::{Jwks, signature};
+use annex_components::STEERING_GRANTS;
 use annex_test_support::{TestConfig, TestServer, until};
 use serde_json::{Value, json};
 
@@ -20,14 +21,9 @@ fn declaring(live: &str, behaviour: &str) -> String {
         activate = "always"
         parameters = {{ live = {live}, behaviour = {{ {behaviour} }} }}
         [extension.grants]
-        agent-steps = {{ steer = true }}
         caller = {{ principal = true }}
-        task-metadata = true
-        rewrite-answer = true
-        answer = true
-        reads = true
-        keyvalue = {{}}
         live-card = {{ at_least_seconds = 1 }}
+        {STEERING_GRANTS}
         "#,
         annex_test_support::component("test-steering"),
     )

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_components::STEERING_GRANTS;
 use annex_conversation::{ConversationKey, ConversationStore, Event, Limits, SqliteStore, Window};
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
@@ -35,13 +36,8 @@ pub(crate) fn steering_as(uri: &str, behaviour: &str, more: &str) -> String {
         parameters = {{ uri = "{uri}", behaviour = {{ {behaviour} }}, owns_keys = {} }}
         [extension.grants]
         caller = {{ principal = true }}
-        task-metadata = true
-        rewrite-answer = true
-        answer = true
-        agent-steps = {{ steer = true }}
-        reads = true
         live-card = {{}}
-        keyvalue = {{}}
+        {STEERING_GRANTS}
         "#,
         component("test-steering"),
         uri == STEERING,

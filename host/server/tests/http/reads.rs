@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use annex_components::STEERING_GRANTS;
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_test_support::{Reply, Request, TestConfig, TestServer, component};
@@ -41,14 +42,9 @@ fn showing(parameters: &str, more: &str) -> String {
         component = {:?}
         {more}
         [extension.grants]
-        answer = true
-        rewrite-answer = true
-        agent-steps = {{ steer = true }}
-        reads = true
-        live-card = {{}}
         caller = {{ principal = true }}
-        task-metadata = true
-        keyvalue = {{}}
+        live-card = {{}}
+        {STEERING_GRANTS}
         [extension.parameters]
         {parameters}
         "#,

@@ -1,5 +1,6 @@
 //! The grants `caller` and `task-metadata` of an extension that is always active.
 
+use annex_components::STEERING_GRANTS;
 use annex_grpc::pb::extension::CallRequest;
 use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
 use annex_test_support::{Reply, TestServer};
@@ -25,13 +26,8 @@ fn steering(caller: &str, behaviour: &str) -> String {
         activate = "always"
         [extension.grants]
         caller = {caller}
-        task-metadata = true
-        rewrite-answer = true
-        answer = true
-        agent-steps = {{ steer = true }}
-        reads = true
         live-card = {{}}
-        keyvalue = {{}}
+        {STEERING_GRANTS}
         [extension.parameters]
         behaviour = {behaviour}
         "#

@@ -2,6 +2,7 @@
 //! attack is made by an extension that requests must not skip, and by one that they may skip. The commands are those of
 //! `guest/test-steering`.
 
+use annex_components::STEERING_GRANTS;
 use annex_test_support::{Reply, Request, TestConfig, TestServer, component};
 use serde_json::{Value, json};
 
@@ -16,16 +17,9 @@ const SKIPPED: &str = "https://annex.example/hostile/decisions/v2";
 const COMMAND_KEY: &str = "steering/command";
 
 /// The grants that the attacker needs.
-pub(super) const GRANTS: &str = "[extension.grants]
-    caller = { principal = true }
-    task-metadata = true
-    rewrite-answer = true
-    answer = true
-    agent-steps = { steer = true }
-    reads = true
-    live-card = {}
-    keyvalue = {}
-    ";
+pub(super) fn grants() -> String {
+    format!("[extension.grants]\ncaller = {{ principal = true }}\nlive-card = {{}}\n{STEERING_GRANTS}\n")
+}
 
 /// The hooks that get commands in a request, each with its functions.
 const FUNCTIONS: [(&str, &[&str]); 4] = [
@@ -141,8 +135,9 @@ struct Field {
 impl Field {
     async fn open(uri: &'static str, keys: &str) -> Self {
         let attacker = format!(
-            "[[extension]]\ncomponent = {:?}\n{keys}\n{LITTLE_MEMORY}\n{FEW_CALLS}\n{GRANTS}\n[extension.parameters]\nuri = {uri:?}\n",
-            component("test-steering")
+            "[[extension]]\ncomponent = {:?}\n{keys}\n{LITTLE_MEMORY}\n{FEW_CALLS}\n{}\n[extension.parameters]\nuri = {uri:?}\n",
+            component("test-steering"),
+            grants()
         );
         let extensions = format!("{attacker}{}", neighbour());
         Self {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use annex_test_support::TestServer;
 use tempfile::TempDir;
 
-use super::decisions::GRANTS;
+use super::decisions::grants;
 use super::{FEW_CALLS, LITTLE_MEMORY, Row, hand_made};
 use crate::agent;
 
@@ -111,7 +111,7 @@ fn live(case: &'static str, command: &str, expected: &'static str) -> Suspect {
     Suspect {
         case,
         bytes,
-        config: format!("{LITTLE_MEMORY}\n{FEW_CALLS}\n{GRANTS}\n[extension.parameters]\nlive = {command:?}"),
+        config: format!("{LITTLE_MEMORY}\n{FEW_CALLS}\n{}\n[extension.parameters]\nlive = {command:?}", grants()),
         expected,
     }
 }
