@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use crate::lost;
 use crate::proxy::{Proxy, Way};
-use crate::replicas::{LEASE_AND_LOOK, Replicas, last_state, said};
+use crate::replicas::{LEASE_AND_LOOK, Replicas, last_state, rename, said};
 use crate::stopped::{STOPS, is_waited_for};
 use crate::support::Server;
 use crate::table;
@@ -346,9 +346,9 @@ async fn unstored(replicas: &Replicas, server: &Server, stored: &mut DatabaseObs
     sent["message"]["contextId"] = json!(id);
     let task = replicas.begin_by(server, sent).await?;
     stored.until(&task, 2).await?;
-    sqlx::query("ALTER TABLE log_entry RENAME TO lost").execute(&mut stored.0).await?;
+    rename(&mut stored.0, "ALTER TABLE log_entry RENAME TO lost").await?;
     let events = replicas.stream(server, "SubscribeToTask", json!({"id": task})).await;
-    sqlx::query("ALTER TABLE lost RENAME TO log_entry").execute(&mut stored.0).await?;
+    rename(&mut stored.0, "ALTER TABLE lost RENAME TO log_entry").await?;
     let last = events?.pop().context("an event")?;
     ensure!(last["error"].is_object(), "its end was stored: {last}");
     Ok(task)

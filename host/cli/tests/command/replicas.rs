@@ -405,6 +405,19 @@ async fn a_server_whose_store_does_not_answer_is_not_ready_until_it_does() -> Re
     Ok(())
 }
 
+/// Renames a table to which a server writes. PostgreSQL breaks off one of two transactions that wait for each other, and
+/// that may be this one.
+pub(crate) async fn rename(connection: &mut PgConnection, sql: &'static str) -> Result<()> {
+    const DEADLOCK: &str = "40P01";
+    for _ in 0..5 {
+        match sqlx::query(sql).execute(&mut *connection).await {
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(DEADLOCK) => {}
+            renamed => return renamed.map(drop).with_context(|| sql),
+        }
+    }
+    anyhow::bail!("each attempt ended in a deadlock: {sql}")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
@@ -413,7 +426,7 @@ async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Res
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut connection = PgConnection::connect(replicas.url()).await?;
         // Nothing can be appended any more.
-        sqlx::query("ALTER TABLE log_entry RENAME TO lost").execute(&mut connection).await?;
+        rename(&mut connection, "ALTER TABLE log_entry RENAME TO lost").await?;
         connection.close().await?;
         anyhow::Ok(())
     };
