@@ -27,10 +27,14 @@ impl LongWork {
     /// Waits for a permit to work on `bytes`. Tenants get permits round robin. `None` for small work, which needs no
     /// permit.
     pub(crate) async fn begin(bytes: usize) -> Option<Self> {
+        Self::begin_in(&PERMITS, bytes).await
+    }
+
+    async fn begin_in(permits: &FairPlaces, bytes: usize) -> Option<Self> {
         if bytes <= SHORT {
             return None;
         }
-        let permit = PERMITS.take(&current_tenant()).await;
+        let permit = permits.take(&current_tenant()).await;
         // Releasing the permit schedules this task before all others. Yielding lets the others run first.
         tokio::task::yield_now().await;
         Some(Self { _permit: permit })
@@ -39,16 +43,23 @@ impl LongWork {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use annex_fairness::FairPlaces;
     use futures::FutureExt;
 
-    use super::{LongWork, PERMITS, SHORT, permits};
+    use super::{LongWork, SHORT};
 
     #[tokio::test]
     async fn little_work_begins_while_long_work_waits_for_a_permit() {
-        let held: Vec<_> = (0..permits()).map_while(|_| PERMITS.try_take()).collect();
-        let mut long = Box::pin(LongWork::begin(SHORT + 1));
-        assert!(long.as_mut().now_or_never().is_none(), "all permits are taken");
-        assert!(LongWork::begin(SHORT).await.is_none());
+        let permits = FairPlaces::new(1);
+        let held = permits.try_take().expect("a free permit");
+        let mut long = pin!(LongWork::begin_in(&permits, SHORT + 1));
+        // With a free permit, the second poll would end: the first yields to other tasks.
+        for _ in 0..3 {
+            assert!(long.as_mut().now_or_never().is_none(), "the only permit is taken");
+        }
+        assert!(matches!(LongWork::begin_in(&permits, SHORT).now_or_never(), Some(None)), "little work waits");
         drop(held);
         assert!(long.await.is_some());
     }
