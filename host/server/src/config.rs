@@ -248,6 +248,9 @@ impl Config {
         for key in zero.chain(self.stored_tenants.iter().filter_map(StoredTenantsConfig::zero)) {
             wrong(key, "must be at least 1");
         }
+        if let Err((key, reason)) = self.sessions.check() {
+            wrong(key, &reason);
+        }
         if let Some(key) = self.server.budget_below_a_body() {
             let reason = format!("is less than server.max_body_bytes ({})", self.server.max_body_bytes);
             wrong(key, &format!("{reason}: the largest request would never be served; raise it"));

@@ -28,8 +28,8 @@ pub struct SessionsConfig {
     pub max_state_bytes: usize,
     /// The maximum number of keys of one scope of a session's state. Default 1,000.
     pub max_state_keys: usize,
-    /// The maximum depth to which arrays and objects nest in a value of the state. Default 35. A higher number counts
-    /// as 35.
+    /// The maximum depth to which arrays and objects nest in a value of the state, from 0 to 35. With 0 a value is
+    /// neither an array nor an object. Default 35.
     pub max_state_depth: usize,
     /// The maximum number of artifacts per session. The artifacts that were written longest ago are dropped first.
     /// Default 100.
@@ -47,6 +47,18 @@ pub struct SessionsConfig {
 }
 
 impl SessionsConfig {
+    /// Checks that stored values nest less deeply than JSON may. Returns the key that is wrong, with the reason.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        const MOST: usize = annex_conversation::Limits::MAX_STATE_DEPTH;
+        let given = self.max_state_depth;
+        if given > MOST {
+            let reason =
+                format!("is {given}; it must be between 0 and {MOST}: JSON may not nest more deeply in a message");
+            return Err(("sessions.max_state_depth", reason));
+        }
+        Ok(())
+    }
+
     /// Makes the redaction that hides values from operators.
     pub(crate) fn redaction(&self) -> Redaction {
         self.hide.clone().map_or_else(Redaction::default, Redaction::new)

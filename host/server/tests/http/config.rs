@@ -37,6 +37,11 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
     check("[server]\nlisten = \"nowhere\"", &["test.toml:12:10: server.listen: is no address", "127.0.0.1"]).await;
     check("[server]\nmax_body_bytes = \"big\"", &["test.toml:12:18:", "is the text \"big\"", "a whole number"]).await;
     check("[sessions]\nmax_sessions = 0", &["sessions.max_sessions", "at least 1"]).await;
+    check(
+        "[sessions]\nmax_state_depth = 36",
+        &["test.toml:12:19: sessions.max_state_depth: is 36; it must be between 0 and 35"],
+    )
+    .await;
     check("[postgres]\nmax_connections = 0", &["postgres.max_connections", "at least 1"]).await;
     for key in ["compile_seconds", "compile_memory_bytes", "compile_processes"] {
         check(&format!("[runtime]\n{key} = 0"), &[&format!("runtime.{key}"), "at least 1"]).await;
