@@ -1,9 +1,11 @@
 //! The claim of a message. A message may be delivered several times, but only one delivery is processed (A2A 1.0
 //! section 3.1.1).
 
+use annex_leases::Replica;
 use annex_protocol::{ContextId, Message, MessageId, Owner, TaskId};
 
 use crate::key::{InvalidName, check_key, check_name};
+use crate::numbering::next_number;
 
 /// The key by which a client's message is recognised when it comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,27 @@ pub struct MessageKey {
     pub message: MessageId,
     /// A digest of the request. Another message under the same id has another digest.
     pub digest: [u8; 32],
+}
+
+/// The holder of one claim. Two claims of the same message by the same process have different holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    pub(crate) replica: Replica,
+    pub(crate) number: u64,
+}
+
+impl Claimant {
+    /// The holder of the next claim of the process `replica`.
+    #[must_use]
+    pub fn new(replica: Replica) -> Self {
+        Self { replica, number: next_number() }
+    }
+
+    /// The process that decides about the message.
+    #[must_use]
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
 }
 
 /// Checks the names of a claim. Clients choose all these names except the task id.

@@ -20,7 +20,7 @@ use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use crate::admin::{ConversationAdmin, ConversationQuery, Holdings};
-use crate::claim::{self, Claim, MessageKey};
+use crate::claim::{self, Claim, Claimant, MessageKey};
 use crate::configs::{ConfigError, ConfigStore};
 use crate::entry::StoredEntry;
 use crate::error::{AppendError, StoreError};
@@ -90,13 +90,13 @@ impl ConversationStore for MemoryStore {
         owner: &Owner,
         message: &MessageKey,
         task: &TaskId,
-        by: &Replica,
+        by: &Claimant,
     ) -> Result<Claim, AppendError> {
         claim::check_names(owner, message, task)?;
         Ok(self.lock().claims.claim(owner, message, task, (by, self.leases.as_ref())))
     }
 
-    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Replica) -> Result<(), StoreError> {
+    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Claimant) -> Result<(), StoreError> {
         self.lock().claims.release(owner, message, by);
         Ok(())
     }

@@ -26,13 +26,14 @@ use annex_protocol::{Message, TaskId, Timestamp};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use crate::claim::{self, Claim, MessageKey};
+use crate::claim::{self, Claim, Claimant, MessageKey};
 use crate::entry::StoredEntry;
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
 use crate::history::{ConversationSnapshot, StoredArtifact, Window};
 use crate::key::{ConversationKey, Owner, check_key, check_name};
 use crate::limits::Limits;
+use crate::numbering::next_number;
 use crate::page::{TaskPage, TaskQuery};
 use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
@@ -41,7 +42,7 @@ use crate::stored_task::StoredTask;
 use annex_leases::Replica;
 use append::Write;
 use leased::Leased;
-use values::{message as message_names, next_number};
+use values::message as message_names;
 
 /// Conversations and tasks in a SQL database.
 pub struct SqlStore<D> {
@@ -106,16 +107,23 @@ impl<D: Leased> SqlStore<D> {
 
 /// Takes back a claim after an error that does not tell whether the database has made the claim. While this process
 /// lives, no other process would remove the claim. Later claims of the same message have other numbers and stay.
-fn give_claim_back<D: Leased>(database: Arc<D>, (owner, message): (Owner, MessageKey), (by, number): (Replica, u64)) {
-    late::undo(by.clone(), move || {
+fn give_claim_back<D: Leased>(database: Arc<D>, (owner, message): (Owner, MessageKey), by: Claimant) {
+    late::undo(by.replica.clone(), move || {
         let (database, owner, message, by) = (Arc::clone(&database), owner.clone(), message.clone(), by.clone());
-        async move {
-            let [tenant, principal, context, id] = message_names(&owner, &message);
-            let values = [tenant, principal, context, id, Value::Text(by.id()), Value::count(number)];
-            database.change(statements::TAKE_CLAIM_BACK, &values).await?;
-            Ok(())
-        }
+        async move { release_claim(database.as_ref(), (&owner, &message), &by).await }
     });
+}
+
+/// Deletes this claim. A later claim of the same message has another number, and stays.
+async fn release_claim<D: Leased>(
+    database: &D,
+    (owner, message): (&Owner, &MessageKey),
+    by: &Claimant,
+) -> Result<(), StoreError> {
+    let [tenant, principal, context, id] = message_names(owner, message);
+    let values = [tenant, principal, context, id, Value::Text(by.replica.id()), Value::count(by.number)];
+    database.change(statements::RELEASE_CLAIM, &values).await?;
+    Ok(())
 }
 
 #[async_trait]
@@ -125,11 +133,10 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
         owner: &Owner,
         message: &MessageKey,
         task: &TaskId,
-        by: &Replica,
+        by: &Claimant,
     ) -> Result<Claim, AppendError> {
         claim::check_names(owner, message, task)?;
         let [tenant, principal, context, id] = message_names(owner, message);
-        let number = next_number();
         let values = [
             tenant,
             principal,
@@ -138,12 +145,12 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
             Value::Bytes(&message.digest),
             Value::Text(task.as_str()),
             Value::Int(Timestamp::now().as_millis()),
-            Value::Text(by.id()),
-            Value::count(number),
+            Value::Text(by.replica.id()),
+            Value::count(by.number),
         ];
         let rows = self.database.change(D::STATEMENTS.claim, &values).await.inspect_err(|_| {
             let (database, owner, message, by) = (&self.database, owner.clone(), message.clone(), by.clone());
-            give_claim_back(Arc::clone(database), (owner, message), (by, number));
+            give_claim_back(Arc::clone(database), (owner, message), by);
         })?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let (task, replica, answer) = (TaskId::from(row.text(1)?), row.text(2)?, row.text(4)?);
@@ -159,19 +166,18 @@ impl<D: Leased> ConversationStore for SqlStore<D> {
         Ok(match replica.as_str() {
             "" => Claim::Repeated(task),
             // The claim that holds is this very one: the statement has made it.
-            other if other == by.id() && annex_database::from_sql::<u64>(row.int(3)?) == number => Claim::New(task),
+            other if other == by.replica.id() && annex_database::from_sql::<u64>(row.int(3)?) == by.number => {
+                Claim::New(task)
+            }
             _ => Claim::Open(task),
         })
     }
 
-    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Replica) -> Result<(), StoreError> {
+    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Claimant) -> Result<(), StoreError> {
         if check_key("message id", message.message.as_str()).is_err() {
             return Ok(());
         }
-        let [tenant, principal, context, id] = message_names(owner, message);
-        let values = [tenant, principal, context, id, Value::Bytes(&message.digest), Value::Text(by.id())];
-        self.database.change(statements::RELEASE_CLAIM, &values).await?;
-        Ok(())
+        release_claim(self.database.as_ref(), (owner, message), by).await
     }
 
     async fn enter(

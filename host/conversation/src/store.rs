@@ -8,7 +8,7 @@ use annex_protocol::{Message, TaskId};
 use async_trait::async_trait;
 
 use crate::admin::ConversationAdmin;
-use crate::claim::{Claim, MessageKey};
+use crate::claim::{Claim, Claimant, MessageKey};
 use crate::configs::ConfigStore;
 use crate::entry::{Entry, StoredEntry};
 use crate::error::{AppendError, StoreError};
@@ -92,15 +92,15 @@ pub trait ConversationStore: Send + Sync + 'static {
         owner: &Owner,
         message: &MessageKey,
         task: &TaskId,
-        by: &Replica,
+        by: &Claimant,
     ) -> Result<Claim, AppendError>;
 
-    /// Deletes the claim of a message that was refused. A claim of another process stays, and so does the claim of an
-    /// accepted or answered message.
+    /// Deletes the claim of a message that was refused. The claim of another holder stays, also of another one in the
+    /// same process. So does the claim of an accepted or answered message.
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Replica) -> Result<(), StoreError>;
+    async fn release(&self, owner: &Owner, message: &MessageKey, by: &Claimant) -> Result<(), StoreError>;
 
     /// Enters the queue of a conversation, and reads the conversation if the turn runs at once. If the turn has to wait,
     /// its message is accepted: the task is stored as SUBMITTED, and any process can run the turn.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_conversation::{Claim, ConversationStore, MessageKey};
+use annex_conversation::{Claim, Claimant, ConversationStore, MessageKey};
 use annex_fairness::of_same_tenant;
 use annex_leases::Replica;
 use annex_leases::wake::Wake;
@@ -60,7 +60,7 @@ pub(crate) struct HeldClaim {
     key: MessageKey,
     /// The task that the message begins or joins.
     task: TaskId,
-    by: Replica,
+    by: Claimant,
     is_held: bool,
 }
 
@@ -139,7 +139,7 @@ impl Claims {
             owner: owner.clone(),
             key: key.clone(),
             task: task.clone(),
-            by: by.clone(),
+            by: Claimant::new(by.clone()),
             is_held: false,
         };
         completed(async move {
@@ -215,7 +215,7 @@ impl HeldClaim {
     /// process can take over the claim from then on.
     async fn release(&self) {
         for attempt in 0..RETRIES {
-            if self.by.is_over() {
+            if self.by.replica().is_over() {
                 return;
             }
             match self.claims.store.release(&self.owner, &self.key, &self.by).await {

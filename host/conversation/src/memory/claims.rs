@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use annex_protocol::{ContextId, Message, MessageId, TaskId, Timestamp};
 
-use crate::claim::{Claim, MessageKey};
+use crate::claim::{Claim, Claimant, MessageKey};
 use crate::fence::Leases;
 use crate::key::Owner;
 use crate::retention::Keep;
-use annex_leases::Replica;
 
 type ClaimKey = (Owner, ContextId, MessageId);
 
@@ -30,8 +29,8 @@ struct KeptClaim {
     digest: [u8; 32],
     task: TaskId,
     at: i64,
-    /// The process that decides about the message; `None` once the message is accepted or answered.
-    open: Option<Replica>,
+    /// Who decides about the message; `None` once the message is accepted or answered.
+    open: Option<Claimant>,
     answer: Option<KeptAnswer>,
     number: u64,
 }
@@ -68,7 +67,7 @@ impl Claims {
         owner: &Owner,
         message: &MessageKey,
         task: &TaskId,
-        (by, leases): (&Replica, &dyn Leases),
+        (by, leases): (&Claimant, &dyn Leases),
     ) -> Claim {
         let key = key(owner, message);
         if let Some(claim) = self.claims.get_mut(&key) {
@@ -92,8 +91,8 @@ impl Claims {
         Claim::New(task.clone())
     }
 
-    /// Deletes the claim of a message, if the process `by` has it and the message was not accepted.
-    pub(super) fn release(&mut self, owner: &Owner, message: &MessageKey, by: &Replica) {
+    /// Deletes the claim of a message, if `by` holds it and the message was not accepted.
+    pub(super) fn release(&mut self, owner: &Owner, message: &MessageKey, by: &Claimant) {
         let key = key(owner, message);
         let is_open = |claim: &KeptClaim| claim.digest == message.digest && claim.open.as_ref() == Some(by);
         if self.claims.get(&key).is_some_and(is_open) {
@@ -210,8 +209,8 @@ impl Claims {
 }
 
 impl KeptClaim {
-    /// The result for a process `by` that claims a message which already has this claim.
-    fn again(&mut self, message: &MessageKey, (by, leases): (&Replica, &dyn Leases)) -> Claim {
+    /// The result for `by`, who claims a message which already has this claim.
+    fn again(&mut self, message: &MessageKey, (by, leases): (&Claimant, &dyn Leases)) -> Claim {
         if self.digest != message.digest {
             return Claim::Different;
         }
@@ -220,7 +219,7 @@ impl KeptClaim {
         }
         match &self.open {
             None => Claim::Repeated(self.task.clone()),
-            Some(replica) if leases.is_alive(replica) => Claim::Open(self.task.clone()),
+            Some(holder) if leases.is_alive(&holder.replica) => Claim::Open(self.task.clone()),
             // The process that had the claim is gone. The claim keeps its task id, so that only one of the two
             // processes can create the task.
             Some(_) => {

@@ -8,12 +8,13 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::leased::Leased;
-use super::values::{member, members, named, next_number, replica_of};
+use super::values::{member, members, named, replica_of};
 use super::{late, read, statements};
 use crate::error::{AppendError, StoreError};
 use crate::fence::Fence;
 use crate::history::Window;
 use crate::key::ConversationKey;
+use crate::numbering::next_number;
 use crate::queue::{Departure, Entrance, Submission};
 use crate::task::TaskSnapshot;
 

@@ -5,10 +5,11 @@ use annex_protocol::TaskId;
 
 use super::leased::Leased;
 use super::statements;
-use super::values::{member, named, next_number};
+use super::values::{member, named};
 use crate::error::StoreError;
 use crate::fence::Fence;
 use crate::key::{ConversationKey, check_key};
+use crate::numbering::next_number;
 use crate::queue::{LostTurn, TurnOfTask};
 use annex_leases::Replica;
 

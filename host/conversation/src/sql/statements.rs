@@ -279,10 +279,6 @@ pub(super) const COUNT_OF_CONTEXT: &str = "
     WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND context_id = $5";
 
 pub(super) const RELEASE_CLAIM: &str = "
-    DELETE FROM message WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5
-        AND replica = $6";
-
-pub(super) const TAKE_CLAIM_BACK: &str = "
     DELETE FROM message WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND replica = $5
         AND claim = $6";
 

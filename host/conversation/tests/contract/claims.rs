@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use annex_conversation::{
-    Append, AppendError, Claim, Departure, Entrance, MessageKey, Outcome, Owner, Position, Submission, TaskSnapshot,
-    Window,
+    Append, AppendError, Claim, Claimant, Departure, Entrance, MessageKey, Outcome, Owner, Position, Submission,
+    TaskSnapshot, Window,
 };
 use annex_protocol::{Message, Part, TaskState};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Backend, Store, WritesTasks, event, ids, key_of, next_millisecond, owner, submission, sweep_tasks, update, working,
+    Backend, Store, WritesTasks, event, holder, ids, key_of, next_millisecond, owner, submission, sweep_tasks, update,
+    working,
 };
 
 on_every_store!(
@@ -18,6 +19,7 @@ on_every_store!(
     another_message_under_the_same_id_is_told_apart,
     messages_of_others_are_others,
     a_message_that_was_released_is_new_again,
+    a_late_release_leaves_the_next_claim_of_the_message,
     of_concurrent_claims_one_is_new,
     a_message_goes_to_its_task_once_it_is_appended,
     a_message_is_accepted_once_its_turn_waits,
@@ -35,7 +37,11 @@ fn message(id: &str, content: u8) -> MessageKey {
 }
 
 async fn claim(store: &Store, id: &str, task: &str) -> Claim {
-    store.claim(&owner("ada"), &message(id, 1), &task.into(), &"one".into()).await.unwrap()
+    claim_by(store, (id, task), &holder("one")).await
+}
+
+async fn claim_by(store: &Store, (id, task): (&str, &str), by: &Claimant) -> Claim {
+    store.claim(&owner("ada"), &message(id, 1), &task.into(), by).await.unwrap()
 }
 
 fn with_message(id: &str, task: &str) -> Submission {
@@ -82,7 +88,7 @@ async fn a_message_is_new_once(backend: Backend) {
 async fn another_message_under_the_same_id_is_told_apart(backend: Backend) {
     let store = backend.store().await;
     claim(&store, "m-1", "t-1").await;
-    let other = store.claim(&owner("ada"), &message("m-1", 2), &"t-2".into(), &"one".into()).await.unwrap();
+    let other = store.claim(&owner("ada"), &message("m-1", 2), &"t-2".into(), &holder("one")).await.unwrap();
     assert_eq!(other, Claim::Different);
     assert_eq!(claim(&store, "m-1", "t-3").await, Claim::Open("t-1".into()));
 }
@@ -99,19 +105,31 @@ async fn messages_of_others_are_others(backend: Backend) {
         (owner("ada"), elsewhere),
     ];
     for (owner, message) in cases {
-        let claimed = store.claim(&owner, &message, &"t-1".into(), &"one".into()).await.unwrap();
+        let claimed = store.claim(&owner, &message, &"t-1".into(), &holder("one")).await.unwrap();
         assert_eq!(claimed, Claim::New("t-1".into()), "{owner:?} {message:?}");
     }
 }
 
 async fn a_message_that_was_released_is_new_again(backend: Backend) {
     let store = backend.store().await;
-    claim(&store, "m-1", "t-1").await;
-    // Neither another's nor another content.
-    store.release(&owner("bob"), &message("m-1", 1), &"one".into()).await.unwrap();
-    store.release(&owner("ada"), &message("m-1", 2), &"one".into()).await.unwrap();
+    let by = holder("one");
+    claim_by(&store, ("m-1", "t-1"), &by).await;
+    store.release(&owner("bob"), &message("m-1", 1), &by).await.unwrap();
+    store.release(&owner("ada"), &message("m-2", 1), &by).await.unwrap();
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Open("t-1".into()));
-    store.release(&owner("ada"), &message("m-1", 1), &"one".into()).await.unwrap();
+    store.release(&owner("ada"), &message("m-1", 1), &by).await.unwrap();
+    assert_eq!(claim(&store, "m-1", "t-2").await, Claim::New("t-2".into()));
+}
+
+async fn a_late_release_leaves_the_next_claim_of_the_message(backend: Backend) {
+    let store = backend.store().await;
+    let (first, second) = (holder("one"), holder("one"));
+    claim_by(&store, ("m-1", "t-1"), &first).await;
+    store.release(&owner("ada"), &message("m-1", 1), &first).await.unwrap();
+    assert_eq!(claim_by(&store, ("m-1", "t-1"), &second).await, Claim::New("t-1".into()));
+    store.release(&owner("ada"), &message("m-1", 1), &first).await.unwrap();
+    assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Open("t-1".into()), "the second claim holds");
+    store.release(&owner("ada"), &message("m-1", 1), &second).await.unwrap();
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::New("t-2".into()));
 }
 
@@ -134,7 +152,8 @@ async fn of_concurrent_claims_one_is_new(backend: Backend) {
 async fn a_message_goes_to_its_task_once_it_is_appended(backend: Backend) {
     let store = backend.store().await;
     let ada = owner("ada");
-    claim(&store, "m-1", "t-1").await;
+    let by = holder("one");
+    claim_by(&store, ("m-1", "t-1"), &by).await;
     let (entered, task) = enter(&store, &ada, "m-1", "t-1").await;
     let Entrance::Runs(fence, _) = entered else { panic!("another turn runs") };
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Open("t-1".into()));
@@ -144,7 +163,7 @@ async fn a_message_goes_to_its_task_once_it_is_appended(backend: Backend) {
     let append = Append { by: Some(&fence), submission, entries: &entries, task: Some(&task), ..Append::default() };
     store.append(&key_of(&ada, &task), &Position::of_task("t-1".into(), 0), append).await.unwrap();
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Repeated("t-1".into()));
-    store.release(&ada, &message("m-1", 1), &"one".into()).await.unwrap();
+    store.release(&ada, &message("m-1", 1), &by).await.unwrap();
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Repeated("t-1".into()), "it was accepted");
 }
 
@@ -166,14 +185,15 @@ async fn a_message_is_accepted_once_its_turn_waits(backend: Backend) {
 async fn a_refused_turn_leaves_nothing(backend: Backend) {
     let store = backend.store().await;
     let ada = owner("ada");
-    claim(&store, "m-1", "t-1").await;
+    let by = holder("one");
+    claim_by(&store, ("m-1", "t-1"), &by).await;
     let (entered, task) = enter(&store, &ada, "m-1", "t-1").await;
     let Entrance::Runs(fence, _) = entered else { panic!("another turn runs") };
     let key = key_of(&ada, &task);
     for _ in 0..2 {
         store.leave(&key, &fence, Departure::Refused).await.unwrap();
     }
-    store.release(&ada, &message("m-1", 1), &"one".into()).await.unwrap();
+    store.release(&ada, &message("m-1", 1), &by).await.unwrap();
     assert!(store.task(&"t-1".into()).await.unwrap().is_none());
     assert!(!store.conversation(&key, Window::NONE).await.unwrap().exists());
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::New("t-2".into()));
@@ -205,7 +225,7 @@ async fn the_claim_of_a_process_that_is_gone_goes_over_with_its_task(backend: Ba
     let store = backend.store().await;
     claim(&store, "m-1", "t-1").await;
     let by_two =
-        async |task: &str| store.claim(&owner("ada"), &message("m-1", 1), &task.into(), &"two".into()).await.unwrap();
+        async |task: &str| store.claim(&owner("ada"), &message("m-1", 1), &task.into(), &holder("two")).await.unwrap();
     assert_eq!(by_two("t-2").await, Claim::Open("t-1".into()));
     backend.end_lease("one").await;
     assert_eq!(by_two("t-2").await, Claim::New("t-1".into()), "only one of the two can create the task");
@@ -215,7 +235,7 @@ async fn the_claim_of_a_process_that_is_gone_goes_over_with_its_task(backend: Ba
 async fn a_process_releases_its_own_claims_only(backend: Backend) {
     let store = backend.store().await;
     claim(&store, "m-1", "t-1").await;
-    store.release(&owner("ada"), &message("m-1", 1), &"two".into()).await.unwrap();
+    store.release(&owner("ada"), &message("m-1", 1), &holder("two")).await.unwrap();
     assert_eq!(claim(&store, "m-1", "t-2").await, Claim::Open("t-1".into()));
 }
 
@@ -227,7 +247,7 @@ async fn an_answer_is_given_to_whoever_repeats_the_message(backend: Backend) {
     for _ in 0..2 {
         assert_eq!(claim(&store, "m-1", "t-9").await, Claim::Answered(Box::new(hello.clone())));
     }
-    let other = store.claim(&owner("ada"), &message("m-1", 2), &"t-1".into(), &"one".into()).await.unwrap();
+    let other = store.claim(&owner("ada"), &message("m-1", 2), &"t-1".into(), &holder("one")).await.unwrap();
     assert_eq!(other, Claim::Different);
     assert!(store.task(&"task of m-1 of acme".into()).await.unwrap().is_none(), "an answer without a task");
 }
@@ -250,7 +270,7 @@ async fn answers_are_counted_by_tenant(backend: Backend) {
     let store = backend.store().await;
     let of = |tenant: &str| Owner { tenant: tenant.to_owned(), principal: "ada".to_owned() };
     let claim = async |tenant: &str, id: &str| -> Result<Claim, AppendError> {
-        store.claim(&of(tenant), &message(id, 1), &"t-1".into(), &"one".into()).await
+        store.claim(&of(tenant), &message(id, 1), &"t-1".into(), &holder("one")).await
     };
     for (tenant, id) in [("globex", "m-1"), ("initech", "m-1"), ("initech", "m-2"), ("initech", "m-3")] {
         claim(tenant, id).await.unwrap();

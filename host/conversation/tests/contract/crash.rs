@@ -10,7 +10,7 @@ use annex_conversation::{
 use annex_protocol::{Message, Part, TaskState, Timestamp};
 
 use crate::program::{Program, answer};
-use crate::support::{Backend, Store, arrive, beginning, delta, find, key, numbers, submission, update};
+use crate::support::{Backend, Store, arrive, beginning, delta, find, holder, key, numbers, submission, update};
 
 const PLACE: &str = "ANNEX_CONVERSATION_CRASH_PLACE";
 const REPLICA: &str = "ANNEX_CONVERSATION_CRASH_REPLICA";
@@ -44,7 +44,7 @@ const SAID: usize = 3;
 
 async fn run(store: &Store, replica: &str, number: usize) {
     let task = task(replica, number);
-    let claim = store.claim(key("s").owner(), &message(&task), &task.as_str().into(), &replica.into()).await.unwrap();
+    let claim = store.claim(key("s").owner(), &message(&task), &task.as_str().into(), &holder(replica)).await.unwrap();
     assert_eq!(claim, Claim::New(task.as_str().into()));
     answer("a claim");
     let submission = Submission { message: Some(message(&task)), ..submission(replica, &task) };
@@ -149,7 +149,7 @@ async fn a_killed_process_loses_nothing_that_it_acknowledged(backend: Backend) {
 async fn check_claims(store: &Store, replica: &str, (acknowledged, stored): (usize, usize)) {
     for number in 0..acknowledged.div_ceil(STEPS) {
         let task = task(replica, number);
-        let claim = store.claim(key("s").owner(), &message(&task), &"another".into(), &"four".into()).await.unwrap();
+        let claim = store.claim(key("s").owner(), &message(&task), &"another".into(), &holder("four")).await.unwrap();
         let is_accepted = stored >= STEPS * number + ASKED;
         let expected = if is_accepted { Claim::Repeated } else { Claim::New };
         assert_eq!(claim, expected(task.as_str().into()));

@@ -10,8 +10,8 @@ use annex_protocol::{Message, Part, TaskPushNotificationConfig, TaskState};
 
 use crate::concurrency::at_once;
 use crate::support::{
-    Backend, Says, Store, WritesTasks, add, arrive, at, beginning, change, create, event, events, find, ids, key,
-    next_millisecond, numbers, open, owner, state_of, submission, sweep_conversations, sweep_tasks, task, working,
+    Backend, Says, Store, WritesTasks, add, arrive, at, beginning, change, create, event, events, find, holder, ids,
+    key, next_millisecond, numbers, open, owner, state_of, submission, sweep_conversations, sweep_tasks, task, working,
 };
 
 on_every_database!(
@@ -42,7 +42,7 @@ async fn everything_outlives_the_store(backend: Backend) {
     turn.write(&[said.into(), note(Note::Pins), note(Note::UpstreamContext)], false).await.unwrap();
     turn.end(TaskState::InputRequired, at(2_000)).await.unwrap();
     store.put_config(&"t-1".into(), &config).await.unwrap();
-    store.claim(&ada, &message, &"t-1".into(), &"one".into()).await.unwrap();
+    store.claim(&ada, &message, &"t-1".into(), &holder("one")).await.unwrap();
     let answered = MessageKey { message: "m-2".into(), ..message.clone() };
     let turn_that_answers = open_for(&store, &answered).await;
     let answer = Message::agent("answered".into(), None, vec![Part::text("Hello")]);
@@ -70,9 +70,9 @@ async fn everything_outlives_the_store(backend: Backend) {
     assert_eq!(asked.decode().unwrap().state(), TaskState::InputRequired);
     assert_eq!(numbers(&store.entries_after(&"t-1".into(), 0, (10, usize::MAX)).await.unwrap()), [1, 2, 3, 4, 5]);
     assert_eq!(store.configs(&"t-1".into(), "", 10).await.unwrap().configs, [config]);
-    let repeated = store.claim(&ada, &message, &"t-9".into(), &"one".into()).await.unwrap();
+    let repeated = store.claim(&ada, &message, &"t-9".into(), &holder("one")).await.unwrap();
     assert_eq!(repeated, Claim::Open("t-1".into()));
-    let repeated = store.claim(key("answered").owner(), &answered, &"t-9".into(), &"one".into()).await.unwrap();
+    let repeated = store.claim(key("answered").owner(), &answered, &"t-9".into(), &holder("one")).await.unwrap();
     assert_eq!(repeated, Claim::Answered(Box::new(answer)));
     assert!(waiting.is_worked_on, "the queue is as it was");
     let third = store.enter(&key("queue"), submission("two", "t-4"), Window::NONE).await.unwrap();
@@ -83,7 +83,7 @@ async fn everything_outlives_the_store(backend: Backend) {
 async fn open_for(store: &Store, message: &MessageKey) -> Conversation {
     let any: Arc<dyn ConversationStore> = store.clone();
     let submission = Submission { message: Some(message.clone()), ..submission("one", "answered") };
-    store.claim(key("answered").owner(), message, &submission.task, &submission.replica).await.unwrap();
+    store.claim(key("answered").owner(), message, &submission.task, &holder("one")).await.unwrap();
     match Conversation::enter(&any, key("answered"), submission, beginning(0)).await.unwrap() {
         Arrival::Runs(turn) => turn,
         Arrival::Waits(_) => panic!("another turn runs"),

@@ -10,7 +10,7 @@ use annex_protocol::{
 };
 use std::sync::Arc;
 
-use crate::support::{Store, WritesTasks, at, change, key_of, memory, owner, submission, task, working};
+use crate::support::{Store, WritesTasks, at, change, holder, key_of, memory, owner, submission, task, working};
 
 fn store(max_tasks: usize, max_task_bytes: usize) -> Store {
     memory(MemoryBounds { max_tasks, max_task_bytes, ..MemoryBounds::default() })
@@ -119,7 +119,7 @@ fn message(id: &str) -> MessageKey {
 }
 
 async fn claim(store: &Store, owner: &Owner, id: &str) -> Claim {
-    store.claim(owner, &message(id), &"t-0".into(), &"one".into()).await.unwrap()
+    store.claim(owner, &message(id), &"t-0".into(), &holder("one")).await.unwrap()
 }
 
 /// Claims a message and answers it with so many letters. Returns what its next delivery gets.

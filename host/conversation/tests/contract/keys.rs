@@ -5,7 +5,7 @@ use annex_conversation::{
 };
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 
-use crate::support::{Backend, WritesTasks, create, key, owner, working};
+use crate::support::{Backend, WritesTasks, create, holder, key, owner, working};
 
 on_every_store! {
     ids_that_no_store_could_keep_are_refused,
@@ -40,7 +40,7 @@ async fn ids_that_no_store_could_keep_are_refused(backend: Backend) {
         let config = TaskPushNotificationConfig { id: Some(id.clone()), ..TaskPushNotificationConfig::default() };
         assert_config_invalid(store.put_config(&"t-1".into(), &config).await);
         let message = MessageKey { context: "c-1".into(), message: id.as_str().into(), digest: [0; 32] };
-        assert_invalid(store.claim(&owner("ada"), &message, &"t-1".into(), &"one".into()).await);
+        assert_invalid(store.claim(&owner("ada"), &message, &"t-1".into(), &holder("one")).await);
     }
     assert_invalid(store.begin(&owner("ada"), &working("")).await);
     assert_config_invalid(store.put_config(&"t-1".into(), &TaskPushNotificationConfig::default()).await);
@@ -88,7 +88,7 @@ async fn names_that_no_store_could_keep_find_nothing(backend: Backend) {
         assert_eq!(store.sweep_tenant(&name, 0).await.unwrap(), 0);
         assert!(store.cancel(&name.as_str().into()).await.unwrap().is_none());
         let message = MessageKey { context: "c-1".into(), message: name.as_str().into(), digest: [0; 32] };
-        store.release(&owner("ada"), &message, &"one".into()).await.unwrap();
+        store.release(&owner("ada"), &message, &holder("one")).await.unwrap();
     }
 }
 
@@ -118,5 +118,5 @@ async fn the_longest_ids_are_stored_and_found(backend: Backend) {
     store.put_config(&task.id, &config).await.unwrap();
     assert_eq!(store.configs(&task.id, "", 10).await.unwrap().configs, [config]);
     let message = MessageKey { context: task.context_id.clone(), message: long(6).into(), digest: [0; 32] };
-    store.claim(&owner, &message, &task.id, &"one".into()).await.unwrap();
+    store.claim(&owner, &message, &task.id, &holder("one")).await.unwrap();
 }

@@ -13,7 +13,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::backend::{Backend, on_postgres};
 use crate::statement_counter::Counter;
-use crate::support::{Store, beginning, delta, event, events, ids, key, numbers, submission, update};
+use crate::support::{Store, beginning, delta, event, events, holder, ids, key, numbers, submission, update};
 use crate::trips::open;
 
 /// A store over connections that can break.
@@ -87,7 +87,7 @@ fn message(path: &str) -> MessageKey {
 
 /// A turn that has stored a message of the user.
 async fn begun(store: &Store, path: &str, task: &str) -> Conversation {
-    let claim = store.claim(key(path).owner(), &message(path), &task.into(), &"one".into()).await.unwrap();
+    let claim = store.claim(key(path).owner(), &message(path), &task.into(), &holder("one")).await.unwrap();
     assert_eq!(claim, Claim::New(task.into()));
     let submission = Submission { message: Some(message(path)), ..submission("one", task) };
     let any: Arc<dyn ConversationStore> = store.clone();
@@ -152,7 +152,7 @@ async fn end(wired: &Wired, place: &str, end: End, last: Vec<Entry>) {
     assert_eq!(ids(&events(store, place).await)[1..], expected);
     let stored = store.task(&place.into()).await.unwrap();
     assert_eq!(stored.map(|stored| stored.is_worked_on), (end == End::Task).then_some(false));
-    let claim = store.claim(key(place).owner(), &message(place), &"next".into(), &"one".into()).await.unwrap();
+    let claim = store.claim(key(place).owner(), &message(place), &"next".into(), &holder("one")).await.unwrap();
     let expected = match end {
         End::Task => Claim::Repeated(place.into()),
         End::Answer => Claim::Answered(Box::new(answer)),

@@ -7,7 +7,7 @@ use annex_conversation::{
 };
 use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
 
-use crate::support::{Backend, Store, WritesTasks, at, change, owner, submission, sweep_tasks, task, working};
+use crate::support::{Backend, Store, WritesTasks, at, change, holder, owner, submission, sweep_tasks, task, working};
 
 on_every_store! {
     finished_tasks_go_when_they_are_old,
@@ -120,7 +120,7 @@ async fn what_belongs_to_a_task_goes_with_it(backend: Backend) {
     let ada = owner("ada");
     let message = |id: &str| MessageKey { context: "c-1".into(), message: id.into(), digest: [1; 32] };
     let claim =
-        async |id: &str, task: &str| store.claim(&ada, &message(id), &task.into(), &"one".into()).await.unwrap();
+        async |id: &str, task: &str| store.claim(&ada, &message(id), &task.into(), &holder("one")).await.unwrap();
     let config = TaskPushNotificationConfig { id: Some("p-1".to_owned()), ..TaskPushNotificationConfig::default() };
     for id in ["gone", "kept"] {
         assert_eq!(claim(id, id).await, Claim::New(id.into()));

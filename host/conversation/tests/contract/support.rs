@@ -5,13 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annex_conversation::{
-    Append, AppendError, Appended, Arrival, Beginning, Conversation, ConversationKey, ConversationQuery,
+    Append, AppendError, Appended, Arrival, Beginning, Claimant, Conversation, ConversationKey, ConversationQuery,
     ConversationSnapshot, ConversationStore, Entrance, Entry, Event, Fence, Keep, Owner, Position, Retention,
     StateDelta, StoredEntry, StoredTask, Submission, Swept, TaskLimits, TaskSnapshot, Window,
 };
 use annex_protocol::{Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 
 pub(crate) use crate::backend::{Backend, Store, memory};
+
+/// The holder of a new claim of a process.
+pub(crate) fn holder(replica: &str) -> Claimant {
+    Claimant::new(replica.into())
+}
 
 /// Waits until the clock shows the next millisecond: stores keep times in milliseconds.
 pub(crate) async fn next_millisecond() {

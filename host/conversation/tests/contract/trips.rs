@@ -12,7 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::backend::{Backend, on_postgres};
 use crate::statement_counter::Counter;
-use crate::support::{beginning, delta, key, submission, update};
+use crate::support::{beginning, delta, holder, key, submission, update};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_takes_four_trips_to_postgresql() {
@@ -43,7 +43,7 @@ pub(crate) async fn open(url: String) -> Arc<PostgresStore> {
 /// One turn of a common kind: a message with a change of state, an answer of the agent with another one, and the end.
 async fn run(store: &Arc<dyn ConversationStore>, id: &str, counter: &Counter) -> [u64; 4] {
     let message = MessageKey { context: "s".into(), message: format!("m-{id}").into(), digest: [1; 32] };
-    let claimed = store.claim(key("s").owner(), &message, &id.into(), &"one".into()).await.unwrap();
+    let claimed = store.claim(key("s").owner(), &message, &id.into(), &holder("one")).await.unwrap();
     assert_eq!(claimed, Claim::New(id.into()));
     let claim = counter.take();
 

@@ -5,6 +5,7 @@ use annex_protocol::{Message, StreamResponse, Task, TaskState, TaskStatus, TaskS
 
 use super::*;
 use crate::SqliteStore;
+use crate::claim::Claimant;
 use crate::history::Window;
 use crate::queue::{Entrance, Submission};
 use crate::store::ConversationStore as _;
@@ -25,7 +26,7 @@ async fn the_appends_of_a_common_turn_are_steps_that_go_in_one_trip() {
     let store = SqliteStore::open(&folder.path().join("c"), Some(&"one".into()), limits).await.unwrap();
     let key = ConversationKey::new("", "agent", "user", "c");
     let message = MessageKey { context: "c".into(), message: "m".into(), digest: [0; 32] };
-    store.claim(key.owner(), &message, &"t".into(), &"one".into()).await.unwrap();
+    store.claim(key.owner(), &message, &"t".into(), &Claimant::new("one".into())).await.unwrap();
     let submission = Submission {
         replica: "one".into(),
         task: "t".into(),
