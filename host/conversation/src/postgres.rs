@@ -12,7 +12,10 @@ pub type PostgresStore = SqlStore<PostgresDatabase>;
 /// The migrations of the tables of conversations and tasks.
 pub const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_conversation_migrations",
-    files: &[(1, "conversations", include_str!("../migrations/postgres/1_conversations.sql"))],
+    files: &[
+        (1, "conversations", include_str!("../migrations/postgres/1_conversations.sql")),
+        (2, "retention", include_str!("../migrations/postgres/2_retention.sql")),
+    ],
 };
 
 impl SqlStore<PostgresDatabase> {

@@ -13,7 +13,10 @@ pub type SqliteStore = SqlStore<SqliteDatabase>;
 
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_conversation_migrations",
-    files: &[(1, "conversations", include_str!("../migrations/sqlite/1_conversations.sql"))],
+    files: &[
+        (1, "conversations", include_str!("../migrations/sqlite/1_conversations.sql")),
+        (2, "retention", include_str!("../migrations/sqlite/2_retention.sql")),
+    ],
 };
 
 impl SqlStore<SqliteDatabase> {

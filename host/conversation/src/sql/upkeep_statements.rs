@@ -50,15 +50,21 @@ pub(super) const COUNT_HOLDINGS: &str = "
         (SELECT count(*) FROM task WHERE tenant = $1),
         (SELECT count(*) FROM task WHERE tenant = $1 AND replica IS NOT NULL)";
 
-/// Selects conversations without a turn that a sweep deletes, of all tenants. A conversation is selected if it is too old, or
-/// if its tenant has too many newer conversations.
+/// Selects conversations without a turn that are too old, of all tenants.
 pub(super) const OLD_CONVERSATIONS: &str = "
-    SELECT tenant, app, user_id, context_id, changed_at FROM (
-        SELECT tenant, app, user_id, context_id, turns, changed_at,
-            row_number() OVER (PARTITION BY tenant ORDER BY changed_at DESC, id DESC) AS position
-        FROM conversation WHERE number > 0) AS kept
-    WHERE turns = '' AND (position > $1 OR changed_at < $2)
-    ORDER BY changed_at LIMIT CAST($3 AS BIGINT)";
+    SELECT tenant, app, user_id, context_id, changed_at FROM conversation
+    WHERE number > 0 AND turns = '' AND changed_at < $1
+    ORDER BY changed_at LIMIT CAST($2 AS BIGINT)";
+
+/// Selects the tenants with too many conversations. Reads all entries of one index, and no table.
+pub(super) const TENANTS_WITH_SURPLUS_CONVERSATIONS: &str = "
+    SELECT tenant FROM conversation WHERE number > 0 GROUP BY tenant HAVING count(*) > $1";
+
+/// Selects conversations without a turn, of a tenant that has too many newer conversations.
+pub(super) const SURPLUS_CONVERSATIONS: &str = "
+    SELECT tenant, app, user_id, context_id, changed_at FROM conversation WHERE turns = '' AND id IN (
+        SELECT id FROM conversation WHERE tenant = $1 AND number > 0
+        ORDER BY changed_at DESC, id DESC LIMIT CAST($3 AS BIGINT) OFFSET CAST($2 AS BIGINT))";
 
 /// Selects the queues of conversations in which nobody has said anything, and whose turns have no task yet.
 pub(super) const IDLE_QUEUES: &str = "
@@ -74,19 +80,19 @@ pub(super) const DELETE_EMPTY: &str = "
     DELETE FROM conversation WHERE number = 0 AND turns = '' AND changed_at < $1
         AND NOT EXISTS (SELECT 1 FROM task WHERE task.conversation_id = conversation.id)";
 
+/// Selects finished tasks that are too old, of all tenants.
 pub(super) const OLD_TASKS: &str = "
-    SELECT id, conversation_id FROM (
-        SELECT id, conversation_id, finished_at,
-            row_number() OVER (PARTITION BY tenant ORDER BY finished_at DESC, id DESC) AS position
-        FROM task WHERE finished_at IS NOT NULL) AS kept
-    WHERE position > $1 OR finished_at < $2
-    ORDER BY finished_at, id LIMIT CAST($3 AS BIGINT)";
+    SELECT id FROM task WHERE finished_at IS NOT NULL AND finished_at < $1
+    ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT)";
 
-pub(super) const OLD_TASKS_OF_TENANT: &str = "
-    SELECT id, conversation_id FROM (
-        SELECT id, conversation_id, finished_at, row_number() OVER (ORDER BY finished_at DESC, id DESC) AS position
-        FROM task WHERE finished_at IS NOT NULL AND tenant = $3) AS kept
-    WHERE position > $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT)";
+/// Selects the tenants with too many finished tasks. Reads all entries of one index, and no table.
+pub(super) const TENANTS_WITH_SURPLUS_TASKS: &str = "
+    SELECT tenant FROM task WHERE finished_at IS NOT NULL GROUP BY tenant HAVING count(*) > $1";
+
+/// Selects finished tasks of a tenant that has too many newer ones.
+pub(super) const SURPLUS_TASKS: &str = "
+    SELECT id FROM task WHERE finished_at IS NOT NULL AND tenant = $1
+    ORDER BY finished_at DESC, id DESC LIMIT CAST($3 AS BIGINT) OFFSET CAST($2 AS BIGINT)";
 
 /// Deletes the entries of a task. Entries in the history of the conversation stay.
 pub(super) const DELETE_ENTRIES_OF_TASK: &str = "

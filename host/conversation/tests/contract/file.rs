@@ -85,6 +85,24 @@ async fn a_file_of_a_later_version_is_refused_and_unchanged() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_first_migration_gets_the_indexes_of_retention() {
+    let folder = Folder::create();
+    let store = folder.open(Some("one")).await.unwrap();
+    create(&store, "s", r#"{"a":1}"#).await;
+    store.close().await;
+    let back = "DROP INDEX conversation_kept; DROP INDEX conversation_empty; DROP INDEX task_ended;
+        DROP INDEX conversation_of_tenant; CREATE INDEX conversation_changed ON conversation (tenant, changed_at, id);
+        DELETE FROM _sqlx_conversation_migrations WHERE version = 2";
+    folder.backend().execute(back).await;
+    let store = folder.open(Some("two")).await.unwrap();
+    assert_eq!(state_of(&store, "s").await, r#"{"a":1}"#);
+    let indexes = "SELECT name FROM sqlite_schema
+        WHERE type = 'index' AND tbl_name = 'conversation' AND sql IS NOT NULL ORDER BY name";
+    let expected = ["conversation_empty", "conversation_kept", "conversation_of_tenant"];
+    assert_eq!(folder.backend().rows(indexes).await, expected);
+}
+
+#[tokio::test]
 async fn a_process_that_opens_the_file_takes_it_from_the_process_before() {
     let folder = Folder::create();
     let mut first = Program::with_turn(&folder.0.path().join("conversations.db"), ":");
