@@ -4,8 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_conversation::{ConversationKey, Departure, EndOfLostTurn, Fence, LostTurn, StoreError, end_lost_turn};
+use annex_conversation::{
+    AppendError, ConversationKey, Departure, EndOfLostTurn, Fence, LostTurn, StoreError, end_lost_turn,
+};
+use annex_fairness::of_same_tenant;
 use annex_protocol::TaskId;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
@@ -17,6 +21,10 @@ use crate::tasks::{Tasks, queues};
 const LOOK: Duration = Duration::from_millis(500);
 /// The maximum number of turns in one query.
 const AT_ONCE: usize = 100;
+/// The number of attempts to end a lost turn until an operator is told. The pauses between them double.
+const ATTEMPTS: u64 = 6;
+/// The pause between further attempts.
+const REST: Duration = Duration::from_secs(60 * 60);
 /// The status message of a task whose process has ended.
 const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
@@ -56,7 +64,7 @@ impl Tasks {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, StoreError> {
+    pub async fn end_turns_of_others(self: &Arc<Self>) -> Result<Vec<LostTurn>, StoreError> {
         let mut all = Vec::new();
         loop {
             let lost = self.take_lost().await?;
@@ -73,29 +81,54 @@ impl Tasks {
         Ok(others)
     }
 
-    /// Ends a turn that this process has taken over and cannot continue: its task fails, or is cancelled.
-    pub async fn end_lost_turn(&self, lost: &LostTurn) {
-        match end_lost_turn(self.store.as_ref(), lost, STOPPED).await {
-            Ok(Some(EndOfLostTurn { entries, number, task })) => {
-                let state = task.state();
-                let record = self.live().records.get(&lost.task).cloned();
-                match record {
-                    Some(record) => {
-                        record.show(&entries, number, task);
-                        self.leave_if_finished(&record);
-                    }
-                    None => self.wake.tell(lost.task.as_str(), number),
-                }
-                self.tell_queue(&lost.key);
-                tracing::warn!(target: crate::LOG_TARGET, task = %lost.task, state = state.name(), "ended the task of a process that has ended");
+    /// Ends a turn that this process has taken over and cannot continue: its task fails, or is cancelled. If the store
+    /// fails, other processes may take the turn. If the turn cannot be ended for another reason, this process keeps it.
+    pub async fn end_lost_turn(self: &Arc<Self>, lost: &LostTurn) {
+        let Err(error) = self.try_to_end(lost).await else { return };
+        fault::log(&error);
+        if matches!(error, AppendError::Store(StoreError::Database(_))) {
+            return self.hand_on(lost).await;
+        }
+        let (tasks, lost) = (Arc::clone(self), lost.clone());
+        tokio::spawn(of_same_tenant(async move { tasks.keep_ending(&lost).await }));
+    }
+
+    /// Tries again to end a turn, with longer and longer pauses, until the lease of this process ends. Another process
+    /// would meet the same error, for example a task that cannot be read.
+    async fn keep_ending(&self, lost: &LostTurn) {
+        let mut pause = LOOK;
+        for attempt in 2_u64.. {
+            sleep(pause).await;
+            if lost.fence.replica.is_over() {
+                return;
             }
-            // Another process has taken the turn.
-            Ok(None) => {}
-            Err(error) => {
-                fault::log(&error);
-                self.hand_on(lost).await;
+            let Err(error) = self.try_to_end(lost).await else { return };
+            pause = if attempt < ATTEMPTS { pause * 2 } else { REST };
+            if attempt == ATTEMPTS {
+                let error = fault::text(&error);
+                tracing::error!(target: crate::LOG_TARGET, task = %lost.task, error, "the task of a process that has ended cannot be failed, so its conversation runs no turn; mend the stored task: the server tries again each hour");
             }
         }
+    }
+
+    async fn try_to_end(&self, lost: &LostTurn) -> Result<(), AppendError> {
+        // Without an end, another process has taken the turn.
+        let Some(EndOfLostTurn { entries, number, task }) = end_lost_turn(self.store.as_ref(), lost, STOPPED).await?
+        else {
+            return Ok(());
+        };
+        let state = task.state();
+        let record = self.live().records.get(&lost.task).cloned();
+        match record {
+            Some(record) => {
+                record.show(&entries, number, task);
+                self.leave_if_finished(&record);
+            }
+            None => self.wake.tell(lost.task.as_str(), number),
+        }
+        self.tell_queue(&lost.key);
+        tracing::warn!(target: crate::LOG_TARGET, task = %lost.task, state = state.name(), "ended the task of a process that has ended");
+        Ok(())
     }
 
     /// Hands a turn on to other processes. This process has taken the turn over but has not begun it.

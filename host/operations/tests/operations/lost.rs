@@ -14,7 +14,7 @@ use annex_protocol::{
     ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::NAME;
@@ -162,6 +162,39 @@ async fn a_message_that_waits_fails_when_it_was_taken_over_too_often() {
     let stream = door.subscribe(&anonymous(), &"t-2".into()).await.expect("a stream");
     let stopped = "FAILED: The server stopped while the task ran; send the message again.";
     assert_eq!(rest(stream).await, ["task SUBMITTED", stopped]);
+}
+
+#[tokio::test]
+async fn a_lost_turn_whose_task_cannot_be_read_stays_with_its_process_and_ends_once_it_can_be() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("conversations.db");
+    let door = door_in_file(&file).await;
+    let tasks = &door.handler.process.tasks;
+    let (task, context_id) = (TaskId::new("t-1"), ContextId::new("c"));
+    let submission = Submission::of_process("one".into(), task.clone());
+    let opens = Some(submission.since);
+    let Arrival::Runs(turn) = enter(&door, "c", submission).await else { panic!("another turn runs") };
+    let hello = Entry::said_by_user(Message::user_text("work"), task.clone(), StateDelta::new(), opens);
+    let working = TaskStatus { state: TaskState::Working, message: None, timestamp: Some(Timestamp::now()) };
+    let task_id = task.clone();
+    let update = TaskStatusUpdateEvent { task_id, context_id, status: working, ..TaskStatusUpdateEvent::default() };
+    turn.append([hello, StreamResponse::StatusUpdate(update).into()]).await.expect("stored entries");
+    turn.leave(Departure::HandedOver { has_begun: true }).await.expect("a turn without a process");
+
+    let database = rusqlite::Connection::open(&file).expect("a database");
+    let stored: String = database.query_row("SELECT json FROM task", [], |row| row.get(0)).expect("a stored task");
+    let write = |json: &str| database.execute("UPDATE task SET json = ?1", [json]).expect("a changed task");
+    write("{");
+    let lost = tasks.take_lost().await.expect("a lost turn").remove(0);
+    tasks.end_lost_turn(&lost).await;
+    assert!(tasks.take_lost().await.expect("lost turns").is_empty(), "the turn was handed on");
+    write(&stored);
+    let fails = async {
+        while !status(&door.get(&anonymous(), &task).await.expect("a task")).starts_with("FAILED") {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), fails).await.expect("a task that fails");
 }
 
 /// Lets the task wait with a question of an extension, as a turn of another process does.
