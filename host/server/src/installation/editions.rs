@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::{Agreement, HINT, Installer, Peers};
-use crate::tenants::Installers;
 
 /// The pause between two queries for new proposals and editions. One query covers all agents. A hint from another
 /// process ends the pause early.
@@ -25,20 +24,21 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// because the agent may be loading. Afterwards this process reports that it does not serve the agent.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
-/// Follows the editions of the other processes until `stop` is cancelled.
-pub(crate) async fn follow(installers: Arc<Installers>, peers: Peers, stop: CancellationToken) {
+/// Follows the editions of the other processes until `stop` is cancelled. `serving` returns the installers of all agents
+/// that this process serves.
+pub(crate) async fn follow(serving: impl Fn() -> Vec<Arc<Installer>>, peers: Peers, stop: CancellationToken) {
     let mut hints = peers.wake.hints();
     let mut swept = Instant::now();
     let mut is_well = true;
     let mut unknown = HashMap::new();
     loop {
-        let awaits = installers.serving().iter().filter_map(|installer| installer.agreement()).any(|one| one.awaits());
+        let awaits = serving().iter().filter_map(|installer| installer.agreement()).any(|one| one.awaits());
         tokio::select! {
             () = stop.cancelled() => return,
             () = hints.of(HINT) => {}
             () = sleep(if awaits { SOON } else { LOOK }) => {}
         }
-        let mut looked = look(&installers, &peers, &mut unknown).await;
+        let mut looked = look(&serving(), &peers, &mut unknown).await;
         if looked.is_ok() && swept.elapsed() >= SWEEP {
             swept = Instant::now();
             looked = peers.editions.sweep().await;
@@ -53,13 +53,12 @@ pub(crate) async fn follow(installers: Arc<Installers>, peers: Peers, stop: Canc
 }
 
 async fn look(
-    installers: &Installers,
+    serving: &[Arc<Installer>],
     peers: &Peers,
     unknown: &mut HashMap<String, Instant>,
 ) -> Result<(), EditionsError> {
     let editions = &peers.editions;
     let replica = editions.lease().replica();
-    let serving = installers.serving();
     let agreed: Vec<(&Arc<Installer>, &Arc<Agreement>)> =
         serving.iter().filter_map(|installer| Some((installer, installer.agreement()?))).collect();
     // After a lapse of its lease this process has a new replica id, which no proposal has asked yet.

@@ -181,7 +181,8 @@ fn keep_house(app: &App, lost: Vec<LostTurn>) -> DropGuard {
     let installers = Arc::clone(app.installers());
     tokio::spawn(live_cards::follow(move || installers.without_debt(), stop.clone()));
     if let Some(peers) = app.peers.clone() {
-        tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
+        let installers = Arc::clone(app.installers());
+        tokio::spawn(editions::follow(move || installers.serving(), peers, stop.clone()));
     }
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();
