@@ -69,17 +69,22 @@ pub fn check(
             (Some(waiting), Some(_)) if parameters.allows(caller, waiting.owner.as_deref()) => {
                 Fault::of("call", "is not a call of this task that waits for an approval")
             }
-            _ => Fault::of("task", "has nothing that waits for an approval"),
+            _ => nothing_waits(),
         }));
     };
+    // Whoever does not own the task must not learn that it waits.
     if !parameters.allows(caller, record.owner.as_deref()) {
-        return Ok(Err(stranger()));
+        return Ok(Err(nothing_waits()));
     }
     let is_waiting = waiting.is_some_and(|waiting| waiting.call == record.call);
     Ok(match fault(&record, decision, caller, is_waiting)? {
         Some(fault) => Err(fault),
         None => Ok(record),
     })
+}
+
+fn nothing_waits() -> Fault {
+    Fault::of("task", "has nothing that waits for a decision of this caller")
 }
 
 fn stranger() -> Fault {

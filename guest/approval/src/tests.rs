@@ -139,7 +139,10 @@ fn without_approvers_nobody_decides_but_the_owner() {
     let mut host = host;
     for caller in [testing::identity("bob"), anonymous, hidden.clone(), earlier] {
         host = host.caller(caller.clone());
-        assert!(decide(&host, &asked, &[]).unwrap_err().1.contains("may not decide"), "{caller:?}");
+        let refused = decide(&host, &asked, &[]).unwrap_err();
+        // The same as for a task that does not wait: who does not own the task must not learn that it does.
+        assert_eq!(refused, decide(&host, &asked, &[("task", json!("task-9"))]).unwrap_err(), "{caller:?}");
+        assert_eq!(refused.1, "has nothing that waits for a decision of this caller");
     }
     let host = host.caller(hidden);
     let error = host.before_tool::<Approval>(call(false)).unwrap_err();
@@ -193,7 +196,7 @@ fn a_decision_is_for_one_task_and_one_call() {
     let host = host(&json!({}));
     let asked = wait(&host);
     let refused = decide(&host, &asked, &[("task", json!("task-2"))]).unwrap_err();
-    assert_eq!(refused, ("/task".to_owned(), "has nothing that waits for an approval".to_owned()));
+    assert_eq!(refused, ("/task".to_owned(), "has nothing that waits for a decision of this caller".to_owned()));
     assert_eq!(decide(&host, &asked, &[("call", json!("call-9"))]).unwrap_err().0, "/call");
     // A later turn shows another call of the task. The digest of the first is not for it.
     let second = shown(ask(&host, &json!({}), second_call(false)).unwrap());
@@ -269,7 +272,10 @@ fn agentstacks_wire_has_its_own_uri_and_fields() {
     let approved = json!({AGENTSTACK_URI: {"decision": "approve"}});
     assert_eq!(ask(&host, &approved, call(true)), Ok(ToolVerdict::Pass));
     let (place, reason) = pointer_and_reason(ask(&host, &approved, call(true)));
-    assert_eq!((place.as_str(), reason.as_str()), ("/message/taskId", "has nothing that waits for an approval"));
+    assert_eq!(
+        (place.as_str(), reason.as_str()),
+        ("/message/taskId", "has nothing that waits for a decision of this caller")
+    );
 }
 
 #[test]
