@@ -1,11 +1,12 @@
 //! The digest that binds an approval to the content that the approver saw.
 
-use annex_sdk::json;
+use annex_sdk::{json, pointer};
 use hmac_sha256::Hash;
 use serde_json::{Map, Number, Value, json};
 
 /// The largest integer up to which each integer is a double.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
 /// The digest of a call: SHA-256 of the canonical text of `{"arguments": …, "name": …}`, in hexadecimal.
 pub fn of_call(name: &str, arguments: &Value) -> String {
@@ -95,6 +96,33 @@ pub fn keeps_numbers(text: &str) -> bool {
     true
 }
 
+/// The integers above 2^53, each as the JSON Pointer of its place and its digits. A client that reads numbers as doubles,
+/// as in JavaScript, shows other digits.
+pub fn large_integers(value: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    find_large(value, "", &mut found);
+    found
+}
+
+fn find_large(value: &Value, place: &str, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(members) => {
+            members.iter().for_each(|(name, value)| find_large(value, &pointer::child(place, name), found));
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, item)| find_large(item, &pointer::child(place, &index.to_string()), found));
+        }
+        Value::Number(number) => {
+            let size = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+            if size.is_some_and(|size| size > MAX_EXACT_INTEGER) {
+                found.push((place.to_owned(), number.to_string()));
+            }
+        }
+        Value::String(_) | Value::Bool(_) | Value::Null => {}
+    }
+}
+
 /// The text after the quotation mark that ends a string.
 fn after_string(text: &str) -> &str {
     let mut is_escaped = false;
@@ -168,6 +196,16 @@ mod tests {
         ] {
             assert!(!keeps_numbers(rounded), "{rounded}");
         }
+    }
+
+    #[test]
+    fn integers_that_doubles_do_not_hold_are_found_with_their_places() {
+        let value =
+            json!({"a": [1, 9_007_199_254_740_993_u64], "b/c": {"d": -9_007_199_254_740_993_i64}, "e": 1.5e300});
+        let found = large_integers(&value);
+        let expected = [("/a/1", "9007199254740993"), ("/b~1c/d", "-9007199254740993")];
+        assert_eq!(found, expected.map(|(place, digits)| (place.to_owned(), digits.to_owned())));
+        assert!(large_integers(&json!([9_007_199_254_740_992_u64, -9_007_199_254_740_992_i64])).is_empty());
     }
 
     #[test]

@@ -386,6 +386,16 @@ fn a_call_that_is_asked_about_again_at_once_starts_without_votes() {
 }
 
 #[test]
+fn the_text_repeats_integers_that_a_client_in_javascript_would_change() {
+    for wire in ["own", "agentstack"] {
+        let host = host(&json!({"wire": wire}));
+        let call = ToolCall { arguments: r#"{"to":"bob","amount":9007199254740993}"#.to_owned(), ..call(false) };
+        let ToolVerdict::Wait(pause) = ask(&host, &json!({}), call).unwrap() else { panic!("the call does not wait") };
+        assert!(pause.text.contains("the tool pay, with /amount = 9007199254740993. "), "{}", pause.text);
+    }
+}
+
+#[test]
 fn a_call_with_a_number_that_cannot_be_shown_is_not_made() {
     let host = host(&json!({}));
     for amount in ["12345678901234567890123", "0.10000000000000000001", "1e400"] {

@@ -6,8 +6,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::decisions::{Choice, Decision};
+use crate::digest;
 use crate::parameters::{Parameters, Wire};
 use crate::record::Record;
+
+/// The maximum number of integers that the text of a request repeats.
+const MAX_EXACT_SHOWN: usize = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,7 +94,7 @@ pub fn request(
                     })
                 }
             };
-            (format!("the tool {name}"), value)
+            (format!("the tool {name}{}", exact(input)), value)
         }
         Subject::Result => {
             let value = match parameters.wire {
@@ -102,6 +106,18 @@ pub fn request(
     };
     let text = format!("{} It is about {what}. Digest: {}.", parameters.text, record.digest);
     Ok((text, vec![(parameters.uri().to_owned(), json::text(&value)?)]))
+}
+
+/// The arguments whose digits a client in JavaScript would change, as a part of a sentence.
+fn exact(input: &Value) -> String {
+    let mut numbers = digest::large_integers(input);
+    let more = numbers.len().saturating_sub(MAX_EXACT_SHOWN);
+    numbers.truncate(MAX_EXACT_SHOWN);
+    let mut text: String = numbers.iter().map(|(place, digits)| format!(", with {place} = {digits}")).collect();
+    if more > 0 {
+        text.push_str(&format!(", and {more} more numbers above 2^53"));
+    }
+    text
 }
 
 /// Adds the data that a decision in our own form needs.
