@@ -24,7 +24,7 @@ const MAX_STEPS: u32 = 60_000;
 const HOST_STEPS: usize = 100;
 /// The length of a pointer for which a schema takes one step more, in bytes.
 const POINTER_OF_A_STEP: usize = 256;
-/// The number of literals or names that a step compares.
+/// The number of literals or names that a step compares or copies.
 const NAMES_OF_A_STEP: usize = 16;
 /// Maximum number of violations of one walk.
 const MAX_VIOLATIONS: usize = 64;
@@ -125,24 +125,44 @@ impl<'a> Walk<'a> {
             }
             let inner = Node { root: node.root, schema: argument };
             match keyword.as_str() {
-                "$ref" => evaluated.extend(self.reference(inner, value, depth + 1)),
+                "$ref" => {
+                    let names = self.reference(inner, value, depth + 1);
+                    self.adopt(&mut evaluated, names);
+                }
                 "allOf" => {
                     for schema in argument.as_array().into_iter().flatten() {
-                        evaluated.extend(self.check(Node { schema, ..inner }, value, depth + 1));
+                        let names = self.check(Node { schema, ..inner }, value, depth + 1);
+                        self.adopt(&mut evaluated, names);
                     }
                 }
-                "anyOf" | "oneOf" => evaluated.extend(self.alternatives(keyword, inner, value, depth + 1)),
+                "anyOf" | "oneOf" => {
+                    let names = self.alternatives(keyword, inner, value, depth + 1);
+                    self.adopt(&mut evaluated, names);
+                }
                 "not" if self.fits(inner, value, depth + 1).is_some() => self.wrong("has a form that is not allowed"),
-                "if" => evaluated.extend(self.condition(schema, inner, value, depth + 1)),
+                "if" => {
+                    let names = self.condition(schema, inner, value, depth + 1);
+                    self.adopt(&mut evaluated, names);
+                }
                 "items" => self.items(inner, value, depth + 1),
                 "propertyNames" => self.names(inner, value, depth + 1),
                 _ => {}
             }
         }
-        if let Value::Object(members) = value {
+        // Each schema looks at all names again, however many schemas apply to the value.
+        if let Value::Object(members) = value
+            && self.take(members.len() / NAMES_OF_A_STEP)
+        {
             self.members((node, schema), members, &mut evaluated, depth + 1);
         }
         evaluated
+    }
+
+    /// Adds the names that a schema within another one has evaluated to those of the outer schema.
+    pub(super) fn adopt<'v>(&mut self, evaluated: &mut Evaluated<'v>, names: Evaluated<'v>) {
+        if self.take(names.len() / NAMES_OF_A_STEP) {
+            evaluated.extend(names);
+        }
     }
 
     /// `properties`, `patternProperties`, `additionalProperties` and `unevaluatedProperties`.

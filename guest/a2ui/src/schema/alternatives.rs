@@ -22,7 +22,7 @@ impl<'a> Walk<'a> {
             match self.attempt(Node { schema, ..node }, value, depth) {
                 Ok(found) => {
                     fitting += 1;
-                    evaluated.extend(found);
+                    self.adopt(&mut evaluated, found);
                 }
                 Err(violations) => {
                     let reach = violations.iter().map(|violation| violation.pointer.len()).min().unwrap_or_default();
@@ -57,7 +57,8 @@ impl<'a> Walk<'a> {
         let branch = schema.get(if fits.is_some() { "then" } else { "else" });
         let mut evaluated = fits.unwrap_or_default();
         if let Some(schema) = branch {
-            evaluated.extend(self.check(Node { schema, ..node }, value, depth));
+            let names = self.check(Node { schema, ..node }, value, depth);
+            self.adopt(&mut evaluated, names);
         }
         evaluated
     }

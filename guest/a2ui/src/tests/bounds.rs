@@ -67,6 +67,30 @@ fn patterns_of_a_client_are_matched_a_bounded_number_of_times() {
 }
 
 #[test]
+fn many_names_under_many_schemas_take_too_long() {
+    let wide = json!({"A": {"allOf": vec![json!({}); 1_000]}});
+    let mut nested = json!({"A": {"$ref": "#/components/B35"}, "B0": {"unevaluatedProperties": true}});
+    for level in 1..=35 {
+        nested[format!("B{level}")] = json!({"allOf": [{"$ref": format!("#/components/B{}", level - 1)}]});
+    }
+    for (count, components) in [(5_000, wide), (12_000, nested)] {
+        let catalogue = json!({"catalogId": "own", "components": components});
+        let host = host(&json!({"accepts_inline_catalogs": true}));
+        let offer =
+            json!({"a2uiClientCapabilities": {"v0.9": {"supportedCatalogIds": [], "inlineCatalogs": [catalogue]}}});
+        assert!(pointers(&host, &message(&json!([{"text": "x"}]), &offer)).is_empty());
+        let mut component = json!({"component": "A"});
+        for number in 0..count {
+            component[format!("n{number}")] = json!(1);
+        }
+        let mut messages = surface("s", &component);
+        messages[0]["createSurface"]["catalogId"] = json!("own");
+        let reason = refusal(revise(&host, &json!([part(&messages)])));
+        assert!(reason.contains("too long"), "{reason}");
+    }
+}
+
+#[test]
 fn long_names_cannot_make_a_check_expensive() {
     let host = host(&json!({}));
     let calls = vec![calls(1); 1_000];
