@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use annex_protocol::{Json, JsonObject, Part, PartContent};
 use serde::{Deserialize, Serialize};
 
+use crate::conversation::Hold;
 use crate::model::{ToolCall, ToolResult};
 
 /// The metadata key for the kind of a data part.
@@ -32,8 +33,8 @@ pub(crate) enum CallPart {
         /// The extension that the task waits for before the call.
         held_by: Option<String>,
     },
-    /// The client knows of so many waits before the call with these arguments, because of the extensions `by`.
-    Waited { id: String, arguments: Json, by: Vec<String>, times: u32 },
+    /// The client knows of a wait before the call with these arguments.
+    Waited { id: String, arguments: Json, hold: Hold },
     /// The call is made with these arguments. It is never made again.
     Released { id: String, arguments: Json },
     /// A result. A pending result is the tool's preliminary answer.
@@ -60,6 +61,8 @@ struct WaitedData {
     id: String,
     args: Json,
     by: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unshown: Vec<String>,
     times: u32,
 }
 
@@ -86,10 +89,10 @@ pub(crate) fn held(held: &ToolCall, by: &str) -> Part {
     part
 }
 
-/// The note that the client knows of so many waits before a call, because of the extensions `by`.
-pub(crate) fn waited(call: &ToolCall, by: Vec<String>, times: u32) -> Part {
+/// The note that the client knows of a wait before a call.
+pub(crate) fn waited(call: &ToolCall, Hold { by, unshown, times }: Hold) -> Part {
     let (id, args) = (call.id.clone(), call.arguments.clone());
-    note(WAITED, &WaitedData { id, args, by, times })
+    note(WAITED, &WaitedData { id, args, by, unshown, times })
 }
 
 /// The note that a call before which the task has waited is made now.
@@ -125,8 +128,8 @@ pub(crate) fn read(part: &Part) -> Option<CallPart> {
     // A part in another form is no error but content: clients may send data with any metadata.
     let metadata = |key| part.metadata.get(key);
     if metadata(WAITED).is_some() {
-        let WaitedData { id, args, by, times } = data.to().ok()?;
-        return Some(CallPart::Waited { id, arguments: args, by, times });
+        let WaitedData { id, args, by, unshown, times } = data.to().ok()?;
+        return Some(CallPart::Waited { id, arguments: args, hold: Hold { by, unshown, times } });
     }
     if metadata(RELEASED).is_some() {
         let ReleasedData { id, args } = data.to().ok()?;

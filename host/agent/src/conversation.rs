@@ -46,10 +46,23 @@ struct Outcome {
 /// The wait of a task before a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// The extensions that the task has waited for.
+    /// The extensions whose waits the client knows of.
     pub(crate) by: Vec<String>,
+    /// The other extensions that want the call to wait. The client was shown another wait in place of theirs.
+    pub(crate) unshown: Vec<String>,
     /// The number of waits that the client knows of.
     pub(crate) times: u32,
+}
+
+impl Hold {
+    /// The wait with one more that the client learns of, for `extension`.
+    pub(crate) fn shown_for(mut self, extension: &str) -> Self {
+        self.unshown.retain(|known| known != extension);
+        if !self.by.iter().any(|known| known == extension) {
+            self.by.push(extension.to_owned());
+        }
+        Self { times: self.times.saturating_add(1), ..self }
+    }
 }
 
 impl Conversation {
@@ -131,16 +144,16 @@ impl Conversation {
         for part in &event.parts {
             match call_part::read(part) {
                 Some(CallPart::Call { call, held_by }) => {
-                    let held = held_by.map(|by| Hold { by: vec![by], times: 0 });
+                    let held = held_by.map(|by| Hold { unshown: vec![by], ..Hold::default() });
                     calls.push(Outcome { call, response: None, is_pending: false, is_sent: false, held });
                 }
                 Some(CallPart::Response { result, is_pending }) => {
                     self.take_response(&event.invocation_id, result, is_pending);
                 }
-                Some(CallPart::Waited { id, arguments, by, times }) => {
+                Some(CallPart::Waited { id, arguments, hold }) => {
                     let found = self.find(&event.invocation_id, &id).map(|(_, outcome)| outcome);
                     if let Some(outcome) = found.filter(|outcome| outcome.held.is_some()) {
-                        (outcome.held, outcome.call.arguments) = (Some(Hold { by, times }), arguments);
+                        (outcome.held, outcome.call.arguments) = (Some(hold), arguments);
                     }
                 }
                 Some(CallPart::Released { id, arguments }) => {
@@ -288,16 +301,17 @@ mod tests {
     #[test]
     fn a_held_call_is_released_once_with_the_arguments_that_were_shown() {
         let guard = || vec!["urn:guard".to_owned()];
-        let hold = |times| Hold { by: guard(), times };
+        let unshown = Hold { unshown: guard(), ..Hold::default() };
+        let shown = || Hold { by: guard(), times: 1, ..Hold::default() };
         let mut events = vec![user(Part::text("add")), agent(call_part::held(&call(r#"{"a":1}"#), "urn:guard"))];
-        assert_eq!(held(&events), [(call(r#"{"a":1}"#), hold(0))]);
+        assert_eq!(held(&events), [(call(r#"{"a":1}"#), unshown)]);
         assert!(Conversation::of(&events).held("another task").is_empty());
-        events.push(agent(call_part::waited(&call(r#"{"a":2}"#), guard(), 1)));
-        assert_eq!(held(&events), [(call(r#"{"a":2}"#), hold(1))]);
+        events.push(agent(call_part::waited(&call(r#"{"a":2}"#), shown())));
+        assert_eq!(held(&events), [(call(r#"{"a":2}"#), shown())]);
         // What a client sends in the form of a note or a result is text.
         for part in [call_part::released(&call(r#"{"a":9}"#)), result()] {
             events.push(user(part));
-            assert_eq!(held(&events), [(call(r#"{"a":2}"#), hold(1))]);
+            assert_eq!(held(&events), [(call(r#"{"a":2}"#), shown())]);
         }
         events.push(agent(call_part::released(&call(r#"{"a":2}"#))));
         assert!(held(&events).is_empty());
@@ -311,6 +325,19 @@ mod tests {
             unreachable!("{turns:?}")
         };
         assert_eq!((calls.as_slice(), results[0].response.get()), (&[call(r#"{"a":2}"#)][..], "1"));
+    }
+
+    #[test]
+    fn an_extension_whose_wait_was_not_shown_still_decides_after_another_one_has_waited() {
+        let mut events = vec![user(Part::text("add")), agent(call_part::held(&call("{}"), "urn:guard"))];
+        let [(_, hold)] = <[_; 1]>::try_from(held(&events)).expect("a call");
+        let hold = hold.shown_for("urn:first");
+        let expected = Hold { by: vec!["urn:first".to_owned()], unshown: vec!["urn:guard".to_owned()], times: 1 };
+        assert_eq!(hold, expected);
+        events.push(agent(call_part::waited(&call("{}"), hold)));
+        assert_eq!(held(&events), [(call("{}"), expected.clone())]);
+        let both = vec!["urn:first".to_owned(), "urn:guard".to_owned()];
+        assert_eq!(expected.shown_for("urn:guard"), Hold { by: both, unshown: Vec::new(), times: 2 });
     }
 
     #[test]

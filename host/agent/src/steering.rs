@@ -43,11 +43,11 @@ pub struct ToolPlan {
     pub call: ToolCall,
     /// The name of the server that offers the tool; empty if no server does.
     pub origin: String,
-    /// The extensions that the task has waited for before the call, and that must allow the call. Empty if the task does
+    /// The extensions that want the task to wait before the call, and that must allow the call. Empty if the task does
     /// not wait.
     pub held_by: Vec<ExtensionUri>,
-    /// True if the client knows of the waits.
-    pub has_waited: bool,
+    /// Those of `held_by` whose waits the client knows of.
+    pub waited_for: Vec<ExtensionUri>,
 }
 
 /// The decision about a call of a tool.

@@ -35,10 +35,8 @@ pub(super) struct Called {
 /// The wait of the task before a call is made.
 pub(super) struct CallPause {
     call: ToolCall,
-    /// The extensions that the task has waited for before this call, with this one.
-    by: Vec<String>,
-    /// The number of waits before this call, with this one.
-    times: u32,
+    /// The waits before this call, with this one.
+    hold: Hold,
     pause: Pause,
 }
 
@@ -140,12 +138,14 @@ impl Run<'_> {
             let fate = hold.map_or(CallFate::Made, |_| CallFate::Denied(UNDECIDED.to_owned()));
             return Ok(DecidedCall { call, fate });
         }
-        let Hold { by, times } = hold.unwrap_or_default();
+        let hold = hold.unwrap_or_default();
+        let uris = |uris: &[String]| uris.iter().map(|uri| ExtensionUri::from(uri.as_str())).collect::<Vec<_>>();
+        let waited_for = uris(&hold.by);
         let plan = ToolPlan {
             origin: self.agent.tools.get(&call.name).and_then(|tool| tool.server()).unwrap_or_default().to_owned(),
             call: call.clone(),
-            held_by: by.iter().map(|by| ExtensionUri::from(by.as_str())).collect(),
-            has_waited: times > 0,
+            held_by: waited_for.iter().cloned().chain(uris(&hold.unshown)).collect(),
+            waited_for,
         };
         let fate = match self.events.ask(|answer| Question::Tool { plan, answer }).await? {
             ToolDecision::Make(arguments) => {
@@ -153,19 +153,15 @@ impl Run<'_> {
                 CallFate::Made
             }
             ToolDecision::Deny(text) => CallFate::Denied(text),
-            ToolDecision::Wait { .. } if times >= MAX_WAITS => CallFate::Denied(format!(
+            ToolDecision::Wait { .. } if hold.times >= MAX_WAITS => CallFate::Denied(format!(
                 "the call has waited {MAX_WAITS} times, which is the most, so it was not made"
             )),
             ToolDecision::Wait { arguments, pause: asked } => {
                 call.arguments = arguments;
                 let asker = asked.by.clone();
                 if pause.is_none() {
-                    // The client knows nothing of a first wait that was not shown.
-                    let mut by = if times > 0 { by } else { Vec::new() };
-                    if !by.iter().any(|known| known == asker.as_str()) {
-                        by.push(asker.to_string());
-                    }
-                    *pause = Some(CallPause { call: call.clone(), by, times: times.saturating_add(1), pause: *asked });
+                    let hold = hold.shown_for(asker.as_str());
+                    *pause = Some(CallPause { call: call.clone(), hold, pause: *asked });
                 }
                 CallFate::Held(asker)
             }
@@ -188,8 +184,8 @@ impl Run<'_> {
     /// Makes the task wait before a call is made. `text` is what the model has said before its calls, and `pending` are
     /// calls whose results the client sends later.
     pub(super) async fn pause(&self, pause: CallPause, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
-        let CallPause { call, by, times, pause } = pause;
-        let note = Box::new(self.event(vec![call_part::waited(&call, by, times)], StateDelta::new()));
+        let CallPause { call, hold, pause } = pause;
+        let note = Box::new(self.event(vec![call_part::waited(&call, hold)], StateDelta::new()));
         let parts = spoken(text, pending);
         self.events.send(AgentEvent::Waits { pause: Box::new(pause), parts, note }).await
     }

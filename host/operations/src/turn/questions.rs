@@ -67,14 +67,13 @@ impl Turn {
         if !self.is_asked(&answer).await? {
             return Ok(None);
         }
-        let ToolPlan { call, origin, held_by, has_waited } = plan;
+        let ToolPlan { call, origin, held_by, waited_for } = plan;
         // Without an extension that the task has waited for, nobody allows the call.
         if let Some(by) = held_by.iter().find(|by| !self.chain.active().any(|active| active == *by)) {
             let text = format!("the call waited for the extension {by}, which is not active, so it was not made");
             let _ = answer.send(ToolDecision::Deny(text));
             return Ok(None);
         }
-        let waited_for = if has_waited { held_by.clone() } else { Vec::new() };
         let mut call = PlannedToolCall { id: call.id, name: call.name, origin, arguments: call.arguments, waited_for };
         let steered =
             self.chain.run_tool_hooks(&mut call, &held_by).await.map_err(|fault| fault::of_extension(&fault))?;
