@@ -27,6 +27,10 @@ from agentstack_sdk.a2a.extensions import (  # noqa: E402
     FormRequestExtensionSpec,
     FormServiceExtensionClient,
     FormServiceExtensionSpec,
+    SecretFulfillment,
+    SecretsExtensionSpec,
+    SecretsServiceExtensionMetadata,
+    SecretsServiceExtensionParams,
     TrajectoryExtensionClient,
     TrajectoryExtensionSpec,
 )
@@ -36,6 +40,7 @@ from agentstack_sdk.a2a.extensions.common.form import (  # noqa: E402
     SingleSelectFieldValue,
     TextFieldValue,
 )
+from agentstack_sdk.util.pydantic import REVEAL_SECRETS  # noqa: E402
 
 FORM = FormServiceExtensionSpec.URI
 ADA = FormResponse(values={"name": TextFieldValue(value="Ada")})
@@ -142,7 +147,24 @@ async def error(agent: Agent) -> str:
     return told.message
 
 
-STEPS = [discovery, form, form_request, citation, trajectory, error]
+async def secrets(agent: Agent) -> str:
+    """A new task waits for a secret. The agent gets it with the answer, and no task has it."""
+    uri = SecretsExtensionSpec.URI
+    declared = SecretsExtensionSpec.from_agent_card(agent.card).params.secret_demands
+    task, told = await agent.events("Check the key", FORM, uri, metadata=filled(initial_form=ADA))
+    assert task.status.state == TaskState.auth_required, task
+    asked = SecretsServiceExtensionParams.model_validate(told[-1].metadata[uri])
+    assert asked.secret_demands == declared, (asked, declared)
+    fulfilled = SecretsServiceExtensionMetadata(secret_fulfillments={"default": SecretFulfillment(secret="plum-4711")})
+    answer = {uri: fulfilled.model_dump(mode="json", context={REVEAL_SECRETS: True})}
+    task, _ = await agent.events("Check the key", FORM, uri, metadata={**filled(initial_form=ADA), **answer}, task=task)
+    assert task.status.state == TaskState.completed, task
+    assert task.artifacts[0].parts[0].root.text == "The key begins with p.", task
+    assert "plum-4711" not in task.model_dump_json(), task
+    return asked.secret_demands["default"].name
+
+
+STEPS = [discovery, form, form_request, citation, trajectory, error, secrets]
 
 
 async def main(url: str) -> int:

@@ -110,7 +110,7 @@ pub fn delta(parameters: &Parameters, metadata: &str, pointer: &str) -> Result<M
             let form = parameters.settings.as_ref().unwrap_or(&Value::Null);
             delta.insert(parameters.settings_key.clone(), values(form, OLD_SETTINGS_TYPES, &response, pointer)?);
         }
-        Kind::Citation | Kind::AgentDetail | Kind::Error => {}
+        Kind::Citation | Kind::AgentDetail | Kind::Error | Kind::Secrets => {}
     }
     Ok(delta)
 }

@@ -1,12 +1,13 @@
-//! Extensions of agentstack that need no grant: `ui/citation`, `ui/agent-detail`, `ui/error`, `services/form`,
-//! `ui/form_request` and `ui/settings`. The parameter `extension` says which of them this is.
+//! Extensions of agentstack without imports: `ui/citation`, `ui/agent-detail`, `ui/error`, `services/form`,
+//! `ui/form_request`, `ui/settings` and `auth/secrets`. The parameter `extension` says which of them this is.
 //!
-//! This file has the hooks. Links of the answer are found in [`citations`], and forms and their values are checked in
-//! [`forms`].
+//! This file has the hooks. Links of the answer are found in [`citations`], forms and their values are checked in [`forms`],
+//! and secrets in [`secrets`].
 
 pub mod citations;
 pub mod forms;
 pub mod parameters;
+pub mod secrets;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,7 @@ const MAX_ARTIFACTS: usize = 64;
 pub struct Agentstack;
 
 thread_local! {
-    /// True if the message of this turn has the values of a form. An instance serves one turn.
+    /// True if the message of this turn has the values of a form, or all secrets. An instance serves one turn.
     static HAS_VALUES: Cell<bool> = const { Cell::new(false) };
     /// The links in the artifacts of this turn, by the id of the artifact.
     static ARTIFACTS: RefCell<BTreeMap<String, Citations>> = const { RefCell::new(BTreeMap::new()) };
@@ -52,6 +53,7 @@ impl Extension for Agentstack {
             metadata_keys: if parameters.extension == Kind::AgentDetail { Vec::new() } else { vec![uri.to_owned()] },
             events: if is_citation { EventKinds::all() } else { EventKinds::empty() },
             payload: is_citation,
+            grants: parameters.extension.grants(),
             ..Descriptor::new(uri, parameters.extension.description())
         })
     }
@@ -70,18 +72,24 @@ impl State for Agentstack {
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
         HAS_VALUES.set(false);
-        let Some(entry) = metadata.first().filter(|_| parameters.extension.is_form()) else { return Ok(None) };
+        let is_secrets = parameters.extension == Kind::Secrets;
+        let takes_values = is_secrets || parameters.extension.is_form();
+        let Some(entry) = metadata.first().filter(|_| takes_values) else { return Ok(None) };
         if let Some(second) = metadata.get(1) {
             return Err(Violation::new(second.pointer(), "is there twice: in the message and in the request").into());
         }
-        let delta = forms::delta(parameters, &entry.value, &entry.pointer()).map_err(Rejection::Violations)?;
-        HAS_VALUES.set(!delta.is_empty());
+        let of_kind = if is_secrets { secrets::delta } else { forms::delta };
+        let delta = of_kind(parameters, &entry.value, &entry.pointer()).map_err(Rejection::Violations)?;
+        HAS_VALUES.set(if is_secrets { delta.len() == parameters.secret_demands.len() } else { !delta.is_empty() });
         Ok((!delta.is_empty()).then(|| serde_json::Value::Object(delta).to_string()))
     }
 }
 
 impl Transition for Agentstack {
     fn begin(parameters: &Parameters, _request: Request, beginning: Beginning) -> Result<Entry, String> {
+        if parameters.extension == Kind::Secrets && !HAS_VALUES.get() {
+            return Ok(Entry::Interrupt(secrets::interruption(parameters)));
+        }
         let Some(form) = parameters.form.as_ref().filter(|_| parameters.extension == Kind::FormRequest) else {
             return Ok(Entry::Proceed);
         };

@@ -1,21 +1,36 @@
 //! The operator's parameters.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::forms;
+use crate::secrets::{self, Demand};
 
 /// JSON Schema of the parameters, for the host and for people.
 pub const PARAMETER_SCHEMA: &str = r##"{
   "type": "object",
   "properties": {
-    "extension": {"enum": ["citation", "agent-detail", "error", "form", "form-request", "settings"], "description": "Which of agentstack's extensions this is; it decides about the URI."},
+    "extension": {"enum": ["citation", "agent-detail", "error", "form", "form-request", "settings", "secrets"], "description": "Which of agentstack's extensions this is; it decides about the URI."},
     "detail": {"type": "object", "description": "agent-detail: the entry on the card, with the fields of AgentDetail."},
     "title": {"type": "string", "minLength": 1, "description": "error: the title of an error; `Error`."},
     "initial_form": {"$ref": "#/$defs/form", "description": "form: the form that is filled in before the first message."},
     "settings_form": {"$ref": "#/$defs/form", "description": "form: the settings, with fields of the types `checkbox_group` and `singleselect`."},
     "form": {"$ref": "#/$defs/form", "description": "form-request: the form for which each new task waits."},
     "settings": {"$ref": "#/$defs/form", "description": "settings: fields of the types `checkbox_group` and `single_select`."},
+    "secret_demands": {
+      "type": "object",
+      "description": "secrets: the secrets that each message to the agent must have, by their keys.",
+      "minProperties": 1,
+      "maxProperties": 16,
+      "additionalProperties": {
+        "type": "object",
+        "properties": {"name": {"type": "string", "minLength": 1}, "description": {"type": "string"}},
+        "required": ["name"],
+        "additionalProperties": false
+      }
+    },
     "form_key": {"type": "string", "minLength": 1, "pattern": "^[^:]*$", "description": "The key of session state that gets the values of a form; `form`."},
     "settings_key": {"type": "string", "minLength": 1, "pattern": "^[^:]*$", "description": "The key of session state that gets the values of settings; `settings`."}
   },
@@ -46,6 +61,8 @@ pub enum Kind {
     FormRequest,
     /// `ui/settings`, which agentstack's SDK replaces by `services/form`.
     Settings,
+    /// `auth/secrets`.
+    Secrets,
 }
 
 impl Kind {
@@ -59,6 +76,7 @@ impl Kind {
             Self::Form => "https://a2a-extensions.agentstack.beeai.dev/services/form/v1",
             Self::FormRequest => "https://a2a-extensions.agentstack.beeai.dev/ui/form_request/v1",
             Self::Settings => "https://a2a-extensions.agentstack.beeai.dev/ui/settings/v1",
+            Self::Secrets => "https://a2a-extensions.agentstack.beeai.dev/auth/secrets/v1",
         }
     }
 
@@ -72,7 +90,16 @@ impl Kind {
             Self::Form => "Takes the values of forms and settings with a message.",
             Self::FormRequest => "Lets a new task wait for a form.",
             Self::Settings => "Takes settings with a message.",
+            Self::Secrets => "Lets a task wait for secrets, which are not stored.",
         }
+    }
+
+    /// The grants that no import stands for.
+    #[must_use]
+    pub fn grants(self) -> Vec<String> {
+        let grants: &[&str] =
+            if self == Self::Secrets { &["forget-metadata", "session-state.scopes.temp"] } else { &[] };
+        grants.iter().map(|grant| (*grant).to_owned()).collect()
     }
 
     /// True if clients send the values of a form.
@@ -100,6 +127,9 @@ pub struct Parameters {
     pub form: Option<Value>,
     /// The settings of `ui/settings`.
     pub settings: Option<Value>,
+    /// The secrets that each message to the agent must have, by their keys.
+    #[serde(default)]
+    pub secret_demands: BTreeMap<String, Demand>,
     /// The key of session state for the values of a form.
     #[serde(default = "form_key")]
     pub form_key: String,
@@ -132,11 +162,12 @@ impl Parameters {
             ("settings_form", self.settings_form.is_some(), Kind::Form),
             ("form", self.form.is_some(), Kind::FormRequest),
             ("settings", self.settings.is_some(), Kind::Settings),
+            ("secret_demands", !self.secret_demands.is_empty(), Kind::Secrets),
         ];
         if let Some((name, ..)) = given.iter().find(|(_, is_given, kind)| *is_given && *kind != self.extension) {
             return Err(format!("`{name}` belongs to another extension than that in `extension`; remove it"));
         }
-        let is_needed = matches!(self.extension, Kind::AgentDetail) || self.extension.is_form();
+        let is_needed = matches!(self.extension, Kind::AgentDetail | Kind::Secrets) || self.extension.is_form();
         if is_needed && !given.iter().any(|(_, is_given, _)| *is_given) {
             let names: Vec<&str> =
                 given.iter().filter(|(.., kind)| *kind == self.extension).map(|(name, ..)| *name).collect();
@@ -145,6 +176,7 @@ impl Parameters {
         if self.extension == Kind::Form && self.form_key == self.settings_key {
             return Err("`form_key` and `settings_key` are the same; change one of them".to_owned());
         }
+        secrets::check(&self.secret_demands).map_err(|error| format!("`secret_demands`: {error}"))?;
         for (name, form, allowed) in [
             ("initial_form", &self.initial_form, forms::FORM_TYPES),
             ("settings_form", &self.settings_form, forms::SETTINGS_TYPES),
@@ -169,6 +201,7 @@ impl Parameters {
                 Some(json!({"form_demands": {"initial_form": self.initial_form, "settings_form": self.settings_form}}))
             }
             Kind::Settings => self.settings.clone(),
+            Kind::Secrets => Some(secrets::params(self)),
         }
     }
 }

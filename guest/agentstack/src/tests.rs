@@ -1,6 +1,7 @@
 //! Tests the extension as a host calls it.
 
 mod forms;
+mod secrets;
 
 use annex_sdk::testing::{self, Host};
 use annex_sdk::{Event, EventKind, Patch, Ruling, StateChange};
@@ -57,6 +58,7 @@ fn the_parameter_decides_about_the_uri() {
         (json!({"extension": "form", "initial_form": form}), "services/form/v1"),
         (json!({"extension": "form-request", "form": form}), "ui/form_request/v1"),
         (json!({"extension": "settings", "settings": settings}), "ui/settings/v1"),
+        (json!({"extension": "secrets", "secret_demands": {"default": {"name": "Key"}}}), "auth/secrets/v1"),
     ] {
         let uri = host(&parameters).descriptor::<Agentstack>().unwrap().uri;
         assert_eq!(uri, format!("https://a2a-extensions.agentstack.beeai.dev/{end}"));
@@ -71,6 +73,8 @@ fn parameters_that_cannot_work_stop_the_load() {
         (json!({"extension": "agent-detail"}), "`detail` is missing"),
         (json!({"extension": "form"}), "`initial_form` or `settings_form` is missing"),
         (json!({"extension": "error", "form": form}), "`form` belongs to another extension"),
+        (json!({"extension": "secrets"}), "`secret_demands` is missing"),
+        (json!({"extension": "secrets", "secret_demands": {"a-b": {"name": "Key"}}}), "the key \"a-b\""),
         (json!({"extension": "form", "initial_form": form, "form_key": "settings"}), "are the same"),
         (json!({"extension": "form", "settings_form": form}), "checkbox_group, singleselect"),
         (with(json!([{"id": "a", "type": "number"}])), "has the type \"number\""),

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annex_protocol::{ExtensionUri, TaskId};
+use annex_protocol::{ExtensionUri, Metadata, TaskId};
 use async_trait::async_trait;
 use http::HeaderMap;
 
@@ -53,6 +53,10 @@ pub struct UpstreamContext {
     pub accepted_output_modes: Vec<String>,
     /// Metadata keys of this server's extensions, which the remote agent must not see.
     pub own_keys: Vec<String>,
+    /// Metadata of the client's message that this server does not store, and that the remote agent gets.
+    pub message_metadata: Metadata,
+    /// The same of the client's request.
+    pub request_metadata: Metadata,
     /// The ids of conversations and tasks at the agent.
     pub ids: Arc<dyn UpstreamIds>,
     /// The way in which the turn begins.
@@ -68,6 +72,8 @@ impl UpstreamContext {
             headers: None,
             accepted_output_modes: Vec::new(),
             own_keys: Vec::new(),
+            message_metadata: Metadata::new(),
+            request_metadata: Metadata::new(),
             ids,
             begins_with: TurnStart::Message,
             active: Mutex::default(),

@@ -39,7 +39,7 @@ pub const X402: &str = concat!(env!("OUT_DIR"), "/x402.wasm");
 pub const A2UI: &str = concat!(env!("OUT_DIR"), "/a2ui.wasm");
 /// The path of the component that lets calls of tools and results wait for an approval.
 pub const APPROVAL: &str = concat!(env!("OUT_DIR"), "/approval.wasm");
-/// The path of the component with the extensions of agentstack that need no grant.
+/// The path of the component with the extensions of agentstack that need no import.
 pub const AGENTSTACK: &str = concat!(env!("OUT_DIR"), "/agentstack.wasm");
 /// The path of the component that shows each step of the agent to clients of agentstack.
 pub const AGENTSTACK_TRAJECTORY: &str = concat!(env!("OUT_DIR"), "/agentstack-trajectory.wasm");

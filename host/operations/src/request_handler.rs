@@ -34,6 +34,8 @@ pub struct RequestHandler {
     pub app: Arc<str>,
     /// True if the agent is remote.
     pub agent_is_remote: bool,
+    /// The metadata keys of messages whose values only the remote agent gets, and which are not stored.
+    pub forgotten_keys: Vec<String>,
     /// The operator's decision about turns whose process has ended.
     pub on_lost_turn: OnLostTurn,
     /// The accepted media types of messages.

@@ -38,6 +38,7 @@ pub(crate) mod begun;
 mod checked;
 mod claimed;
 pub(crate) mod entered;
+mod forgotten;
 pub(crate) mod incoming;
 pub mod input_modes;
 pub(crate) mod request_check;

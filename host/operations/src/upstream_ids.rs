@@ -78,6 +78,7 @@ impl RequestHandler {
         remote.accepted_output_modes.clone_from(&incoming.request.configuration.accepted_output_modes);
         let installed = extensions.installed.iter();
         remote.own_keys = installed.flat_map(|extension| extension.descriptor().metadata_keys.clone()).collect();
+        (remote.message_metadata, remote.request_metadata) = incoming.forgotten.for_agent();
         remote.begins_with = incoming.again.unwrap_or_default();
         Some(remote)
     }

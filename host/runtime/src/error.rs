@@ -233,7 +233,9 @@ pub enum LoadError {
         uri: ExtensionUri,
     },
     /// Two installed extensions own the same metadata key.
-    #[error("the extensions {uri} and {other} both own the metadata key {key:?}")]
+    #[error(
+        "the extensions {uri} and {other} both own the metadata key {key:?}; only one component may, under several URIs, each of them with the grant forget-metadata or none"
+    )]
     SharedKey {
         /// The extension that comes later in the order of the installed extensions.
         uri: ExtensionUri,

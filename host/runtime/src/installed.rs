@@ -180,10 +180,12 @@ impl Installed {
     }
 
     /// Checks that no other extension owns a metadata key of this extension. Only the same component, installed under
-    /// another URI, may own the same key.
+    /// another URI, may own the same key, and only if the host forgets the metadata of both or of neither.
     fn check_keys(&self, extension: &Extension) -> Result<(), LoadError> {
         for key in &extension.descriptor.metadata_keys {
-            let mut others = self.iter().filter(|other| other.digest != extension.digest);
+            let forgets = |extension: &Extension| extension.grants().forget_metadata;
+            let mut others =
+                self.iter().filter(|other| other.digest != extension.digest || forgets(other) != forgets(extension));
             let owner = others.find(|other| other.descriptor.metadata_keys.contains(key));
             if let Some(owner) = owner {
                 let uri = extension.uri().clone();

@@ -375,6 +375,7 @@ impl SharedParts {
             app: agent.name().into(),
             agent,
             agent_is_remote,
+            forgotten_keys: config.forgotten_keys(),
             on_lost_turn: config.on_lost_turn(),
             input_modes: InputModes::new(&input_modes(&config)),
             // Each tenant has its own permits, so a tenant at its limit takes none from others.

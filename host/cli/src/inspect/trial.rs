@@ -71,6 +71,7 @@ fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
             GrantNeeded::Steering => (grants.agent_steps, grants.steering) = (true, true),
             GrantNeeded::Caller => grants.caller = Some(CallerGrant { principal: true, ..CallerGrant::default() }),
             GrantNeeded::TaskMetadata => grants.task_metadata = true,
+            GrantNeeded::ForgetMetadata => grants.forget_metadata = true,
             GrantNeeded::RewriteMessage => grants.rewrite_message = true,
             GrantNeeded::RewriteAnswer => grants.rewrite_answer = true,
             GrantNeeded::Answer => grants.answer = true,
@@ -128,6 +129,7 @@ pub(crate) fn in_config(grants: &Grants) -> Vec<String> {
         line(GrantNeeded::Steering, grants.steering),
         line(GrantNeeded::Caller, grants.caller.is_some()),
         line(GrantNeeded::TaskMetadata, grants.task_metadata),
+        line(GrantNeeded::ForgetMetadata, grants.forget_metadata),
         line(GrantNeeded::RewriteMessage, grants.rewrite_message),
         line(GrantNeeded::RewriteAnswer, grants.rewrite_answer),
         line(GrantNeeded::Answer, grants.answer),
@@ -174,6 +176,10 @@ mod tests {
         check(
             &[GrantNeeded::LiveCard, GrantNeeded::Reads, GrantNeeded::AgentSteps, GrantNeeded::Steering],
             &["agent-steps = { steer = true }", "reads = true", "live-card = {}"],
+        );
+        check(
+            &[GrantNeeded::ForgetMetadata, GrantNeeded::Scope(StateScope::Temp)],
+            &[r#"session-state = { read = true, scopes = ["temp"] }"#, "forget-metadata = true"],
         );
         check(&[user, app], &[r#"session-state = { read = true, scopes = ["user", "app"] }"#]);
     }

@@ -50,7 +50,11 @@ impl RequestHandler {
         let Entered { incoming, extensions, active, conversation, .. } = entered;
         let view = self.process.views.of_turn(active, &incoming.call, incoming.visible(conversation)).await?;
         let remote = self.upstream_context(incoming, extensions, conversation);
-        let hooks = incoming.for_hooks(incoming.operation, view);
+        let whole = incoming.forgotten.put_back(&incoming.request);
+        let mut hooks = incoming.for_hooks(incoming.operation, view);
+        if let Some(whole) = &whole {
+            (hooks.message, hooks.request) = (&whole.0, &whole.1);
+        }
         let asked = Chain::run_request_hooks(active, &hooks).await.map_err(fault::of_hook)?;
         let RequestOutcome { mut chain, delta, parts } = asked;
         let mut delta = StateDelta::from(delta);

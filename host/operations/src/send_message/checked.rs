@@ -13,6 +13,7 @@ use crate::activation::{self, Occasion};
 use crate::extension_set::ExtensionSet;
 use crate::fault;
 use crate::request_handler::RequestHandler;
+use crate::send_message::forgotten::ForgottenMetadata;
 use crate::send_message::incoming::Incoming;
 use crate::send_message::request_check;
 use crate::service_parameters::ServiceParameters;
@@ -31,7 +32,7 @@ impl RequestHandler {
         &self,
         call: &ServiceParameters,
         operation: &'static str,
-        request: SendMessageRequest,
+        mut request: SendMessageRequest,
     ) -> Result<Checked, A2aError> {
         request_check::check(&request)?;
         // This check needs a query only for the first message of a caller on a day, so it comes before the other queries.
@@ -48,12 +49,17 @@ impl RequestHandler {
         // Negotiated before any task, conversation or guest exists, so that a client without a required extension leaves
         // nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &Occasion::message(call, &request))?;
+        // Taken after the negotiation, which reads the keys, and before anything of the request is stored or sent on. The
+        // pinned versions may own other keys than the installed ones.
+        let owners = pinned.iter().chain(extensions.installed.iter());
+        let forgotten = ForgottenMetadata::take(&mut request, owners, &self.forgotten_keys);
         if let Ok(Some(record)) = &record {
             // A waiting task of a remote agent is brought up to date with that agent.
             self.catch_up_now(call, record).await;
         }
         self.check_push(&request).await?;
         let mut incoming = self.incoming(call, operation, request, record?)?;
+        incoming.forgotten = forgotten;
         incoming.steps = self.counted(steps_for(&active), &call.owner.principal);
         incoming.lasting = activation::to_ask_again(&call.requested, &extensions.passed_on, &active);
         self.input_modes.check(&incoming.request.message)?;

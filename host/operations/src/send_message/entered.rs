@@ -17,6 +17,7 @@ use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
 use crate::send_message::asked::Refused;
 use crate::send_message::claimed::{Claimed, check_task};
+use crate::send_message::forgotten::cannot_wait;
 use crate::send_message::incoming::Incoming;
 use crate::tasks::Tasks;
 use crate::tasks::record::{self, TaskRecord};
@@ -97,7 +98,8 @@ impl RequestHandler {
             message: claim.as_ref().map(|claim| claim.key().clone()),
             request: self.stored_request(incoming),
             resume: self.stored_turn(&incoming.lasting),
-            max_waiting: self.turn_limiter.bounds().waiting,
+            // A message that waits is stored.
+            max_waiting: if incoming.forgotten.is_empty() { self.turn_limiter.bounds().waiting } else { 0 },
         };
         let (store, key) = (Arc::clone(self.process.tasks.store()), incoming.key.clone());
         let entering = async move {
@@ -112,6 +114,7 @@ impl RequestHandler {
         entered.map_err(|error| match (&error, &incoming.record) {
             // Another turn has entered for the task since the task was read.
             (AppendError::Fenced, Some(record)) if !replica.is_over() => record::worked_on(record),
+            (AppendError::QueueFull { .. }, _) if !incoming.forgotten.is_empty() => cannot_wait(incoming.context_id()),
             _ => fault::of_append(error),
         })
     }

@@ -10,6 +10,7 @@ use tracing::Span;
 use tracing::field::display;
 
 use crate::request_handler::RequestHandler;
+use crate::send_message::forgotten::ForgottenMetadata;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
@@ -22,7 +23,10 @@ pub(crate) struct Incoming {
     /// The URIs that activate the same extensions if the turn runs again.
     pub(crate) lasting: Vec<ExtensionUri>,
     pub(crate) operation: &'static str,
+    /// The request without the metadata in `forgotten`.
     pub(crate) request: SendMessageRequest,
+    /// The metadata of the request that is never stored.
+    pub(crate) forgotten: ForgottenMetadata,
     pub(crate) key: ConversationKey,
     pub(crate) task_id: TaskId,
     /// The task that the message continues. `None` for a new task.
@@ -67,6 +71,7 @@ impl RequestHandler {
                     lasting: Vec::new(),
                     operation,
                     request,
+                    forgotten: ForgottenMetadata::default(),
                     key: ConversationKey::of(Arc::clone(&self.app), &call.owner, &context_id),
                     turn_task: TurnTask::new(task_id.clone(), context_id),
                     task_id,
@@ -114,8 +119,22 @@ impl Incoming {
         turn_task.show(snapshot.state(), snapshot.status_at());
         let asked = Some(Tasks::question(&record));
         let (record, is_new, again, steps) = (Some(record), false, None, Steps::default());
-        let lasting = Vec::new();
-        Self { call, lasting, operation, request, key, task_id, record, asked, is_new, again, turn_task, steps }
+        let (lasting, forgotten) = (Vec::new(), ForgottenMetadata::default());
+        Self {
+            call,
+            lasting,
+            operation,
+            request,
+            forgotten,
+            key,
+            task_id,
+            record,
+            asked,
+            is_new,
+            again,
+            turn_task,
+            steps,
+        }
     }
 
     pub(crate) fn context_id(&self) -> &ContextId {

@@ -168,6 +168,7 @@ pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: S
         app: crate::agent::NAME.into(),
         agent: executor,
         agent_is_remote: settings.agent_is_remote,
+        forgotten_keys: Vec::new(),
         on_lost_turn: settings.on_lost_turn,
         input_modes: InputModes::new(&settings.input_modes),
         turn_limiter: TurnLimiter::new(settings.turns, used.clone(), places),

@@ -48,6 +48,9 @@ pub struct Grants {
     pub caller: Option<CallerGrant>,
     /// Setting metadata of the turn's task.
     pub task_metadata: bool,
+    /// Getting metadata of messages that the host forgets: it neither stores this metadata nor shows it to others. This
+    /// grant has no import.
+    pub forget_metadata: bool,
     /// Rewriting parts of messages in the hook `message`. This grant has no import.
     pub rewrite_message: bool,
     /// Revising the agent's answers in the hook `output`. This grant has no import.
@@ -102,6 +105,7 @@ impl Grants {
             GrantNeeded::Steering => self.steering,
             GrantNeeded::Caller => self.caller.is_some(),
             GrantNeeded::TaskMetadata => self.task_metadata,
+            GrantNeeded::ForgetMetadata => self.forget_metadata,
             GrantNeeded::RewriteMessage => self.rewrite_message,
             GrantNeeded::RewriteAnswer => self.rewrite_answer,
             GrantNeeded::Answer => self.answer,
@@ -140,6 +144,8 @@ pub enum GrantNeeded {
     Caller,
     /// Setting metadata of the turn's task.
     TaskMetadata,
+    /// Getting metadata of messages that the host forgets.
+    ForgetMetadata,
     /// Rewriting parts of messages.
     RewriteMessage,
     /// Revising the agent's answers.
@@ -154,7 +160,7 @@ pub enum GrantNeeded {
 
 impl GrantNeeded {
     /// All grants.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Clock,
         Self::Random,
         Self::Http,
@@ -170,6 +176,7 @@ impl GrantNeeded {
         Self::Steering,
         Self::Caller,
         Self::TaskMetadata,
+        Self::ForgetMetadata,
         Self::RewriteMessage,
         Self::RewriteAnswer,
         Self::Answer,
@@ -197,6 +204,7 @@ impl GrantNeeded {
             Self::Steering => "agent-steps.steer",
             Self::Caller => "caller",
             Self::TaskMetadata => "task-metadata",
+            Self::ForgetMetadata => "forget-metadata",
             Self::RewriteMessage => "rewrite-message",
             Self::RewriteAnswer => "rewrite-answer",
             Self::Answer => "answer",
@@ -234,6 +242,7 @@ impl fmt::Display for GrantNeeded {
             | Self::TaskResumption
             | Self::AgentSteps
             | Self::TaskMetadata
+            | Self::ForgetMetadata
             | Self::RewriteMessage
             | Self::RewriteAnswer
             | Self::Answer

@@ -35,7 +35,7 @@ pub(crate) struct TurnRecorder {
     asked: Attention,
     /// The view of the turn, from which session state, task and agent steps are recorded.
     view: Arc<dyn TurnView>,
-    /// True if the turn is too large. In that case nothing more is recorded.
+    /// True if the turn is too large, or must not be recorded. In that case nothing more is recorded.
     is_full: AtomicBool,
     state: Mutex<OngoingTurn>,
 }
@@ -220,7 +220,7 @@ impl TurnRecorder {
         }
     }
 
-    /// True if the turn is too large to record.
+    /// True if the turn is too large to record, or must not be recorded.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
@@ -266,11 +266,26 @@ impl TurnRecorder {
     /// incomplete turn could not be replayed.
     fn add(&self, state: &mut OngoingTurn, bytes: usize) {
         state.bytes = state.bytes.saturating_add(bytes);
-        if state.bytes > MAX_BYTES && !self.is_full.swap(true, Ordering::Relaxed) {
+        if state.bytes > MAX_BYTES {
+            self.clear(state);
+        }
+    }
+
+    /// Drops the whole turn, and records nothing more of it.
+    fn clear(&self, state: &mut OngoingTurn) {
+        if !self.is_full.swap(true, Ordering::Relaxed) {
             state.step = None;
             state.turn.steps = Vec::new();
             state.turn.keys = Vec::new();
             state.last = LastValues::default();
+        }
+    }
+
+    /// Leaves the turn out of the recording, because its message has metadata that the host forgets. The extension may have
+    /// written values from this metadata anywhere. A replay goes on: its result stays in memory.
+    pub(crate) fn leave_out(&self) {
+        if !self.observer.wants_all_steps() {
+            self.clear(&mut self.lock());
         }
     }
 

@@ -6,7 +6,7 @@ use super::usage::{Costliest, TenantUsage};
 use super::{Addition, Refusal, Rollback, components, replicas, sessions};
 
 const SUMMARY: &str = r#""uri":"uri:x","name":"X","component_version":"1.0.0","version":3,"digest":"sha256:0","size":10,"required":false,"activate":"always","allow":["principal:ada"],"reads":"active","source":{"kind":"added","name":"x","until":"restart"},"hooks":["state"],"methods":[],"loaded_at":"t","kept":1,"pinned_tasks":0,"on_failure":"reject","calls":2,"refused":1,"failures":1,"last_failure":{"at":"t","hook":"state","outcome":"trap","reason":"r"},"timings":[{"hook":"state","calls":2,"refused":1,"failures":1,"mean_ms":0.5,"max_ms":1.0}],"quarantine":{"next_trial_ms":7,"failures_in_a_row":3,"count":1}"#;
-const GRANTS: &str = r#"{"clock":false,"random":false,"http":null,"keyvalue":null,"secrets":{},"session-state":null,"task":false,"tasks":false,"task-resumption":false,"agent-steps":false,"caller":null,"task-metadata":false,"rewrite-message":false,"rewrite-answer":false,"answer":false,"reads":false,"live-card":null}"#;
+const GRANTS: &str = r#"{"clock":false,"random":false,"http":null,"keyvalue":null,"secrets":{},"session-state":null,"task":false,"tasks":false,"task-resumption":false,"agent-steps":false,"caller":null,"task-metadata":false,"forget-metadata":false,"rewrite-message":false,"rewrite-answer":false,"answer":false,"reads":false,"live-card":null}"#;
 const LIMITS: &str = r#"{"memory_mib":1,"table_elements":2,"cpu_ms":3,"turn_cpu_ms":4,"wall_ms":5,"turn_wall_ms":6,"host_calls":7,"input_bytes":8,"output_bytes":9,"log_lines":10,"log_bytes":11,"turns":12}"#;
 
 /// Checks that reading and writing JSON gives the same JSON.

@@ -32,6 +32,8 @@ pub enum AgentConfig {
         upstream: Box<UpstreamConfig>,
         /// The handling of turns whose process has died.
         on_lost_turn: OnLostTurn,
+        /// The keys of metadata in messages that the upstream gets, and that this server does not store.
+        forget_metadata: Vec<String>,
     },
     /// An agent that sends scripted events, for tests of clients.
     Script {
@@ -70,6 +72,14 @@ impl AgentConfig {
             Self::Script { .. } => {}
         }
         self
+    }
+
+    /// The keys of metadata in messages that only an upstream agent gets, and that are not stored.
+    pub(crate) fn forgotten_keys(&self) -> Vec<String> {
+        match self {
+            Self::Upstream { forget_metadata, .. } => forget_metadata.clone(),
+            Self::Template(_) | Self::Script { .. } => Vec::new(),
+        }
     }
 
     /// The handling of turns whose process has died.
@@ -142,6 +152,7 @@ pub(super) struct AgentTable {
     pub(super) card: Option<String>,
     pub(super) binding: Option<BindingConfig>,
     pub(super) headers_forward: Option<Vec<String>>,
+    pub(super) forget_metadata: Option<Vec<String>>,
     pub(super) credentials: Option<Credentials>,
     pub(super) allow_hosts: Option<Vec<String>>,
     pub(super) connect_seconds: Option<u64>,
@@ -156,11 +167,12 @@ pub(super) struct AgentTable {
 
 impl AgentTable {
     /// The keys that only upstream agents have. The second value of each pair is true if the key is set.
-    fn of_upstream(&self) -> [(&'static str, bool); 13] {
+    fn of_upstream(&self) -> [(&'static str, bool); 14] {
         [
             ("card", self.card.is_some()),
             ("binding", self.binding.is_some()),
             ("headers_forward", self.headers_forward.is_some()),
+            ("forget_metadata", self.forget_metadata.is_some()),
             ("credentials", self.credentials.is_some()),
             ("allow_hosts", self.allow_hosts.is_some()),
             ("connect_seconds", self.connect_seconds.is_some()),
@@ -326,6 +338,7 @@ fn upstream(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
     if on_lost_turn == OnLostTurn::Rerun {
         return Err(AgentTableError::SendsTwice);
     }
+    let forget_metadata = table.forget_metadata.unwrap_or_default();
     let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
     let config = UpstreamConfig {
         name: table.name,
@@ -347,7 +360,7 @@ fn upstream(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
         screen: None,
     };
     config.check()?;
-    Ok(AgentConfig::Upstream { upstream: Box::new(config), on_lost_turn })
+    Ok(AgentConfig::Upstream { upstream: Box::new(config), on_lost_turn, forget_metadata })
 }
 
 impl From<BindingConfig> for Binding {

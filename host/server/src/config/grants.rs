@@ -65,6 +65,9 @@ pub struct GrantsConfig {
     /// Allows the extension to set metadata of the turn's task.
     #[serde(rename = "task-metadata")]
     pub task_metadata: bool,
+    /// Keeps metadata of messages under the extension's own keys from being stored and shown to others.
+    #[serde(rename = "forget-metadata")]
+    pub forget_metadata: bool,
     /// Allows the extension to replace parts of the client's message.
     #[serde(rename = "rewrite-message")]
     pub rewrite_message: bool,
@@ -249,6 +252,7 @@ impl GrantsConfig {
             steering: self.agent_steps.steers(),
             caller: self.caller.as_ref().map(CallerGrantConfig::to_grant).transpose()?,
             task_metadata: self.task_metadata,
+            forget_metadata: self.forget_metadata,
             rewrite_message: self.rewrite_message,
             rewrite_answer: self.rewrite_answer,
             answer: self.answer,

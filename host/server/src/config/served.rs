@@ -117,6 +117,11 @@ impl ServedConfig {
         self.agent().map(AgentConfig::on_lost_turn).unwrap_or_default()
     }
 
+    /// The metadata keys of messages that only an upstream agent gets, and that are not stored.
+    pub(crate) fn forgotten_keys(&self) -> Vec<String> {
+        self.agent().map(AgentConfig::forgotten_keys).unwrap_or_default()
+    }
+
     /// True if clients of A2A 0.3 are served.
     pub(crate) fn speaks_v0_3(&self) -> bool {
         self.process.server.a2a_0_3

@@ -24,6 +24,7 @@ mod extension_folder;
 mod failures;
 mod faults;
 mod files;
+mod forgotten;
 mod grants;
 mod hostile;
 mod incidents;

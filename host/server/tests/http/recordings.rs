@@ -98,6 +98,24 @@ async fn what_operators_must_not_see_is_hidden_in_a_recording() {
 }
 
 #[tokio::test]
+async fn a_turn_with_metadata_that_is_forgotten_is_not_recorded() {
+    let installation = Installation::new();
+    installation.component("test.wasm", "first");
+    let grants = "[extension.grants]\nforget-metadata = true";
+    installation.config(&format!("{RECORDING}{}", extension("test.wasm", grants, "ok")));
+    let server = installation.serve().await;
+    let mut lines = Lines::begin(&server, json!({"turns": 1})).await;
+    let forgotten = server.say("first").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, "\"delta plum-4711\"");
+    assert_eq!(forgotten.send().await.expect("a reply").status, 200);
+    assert_eq!(say(&server, "second").await.status, 200);
+    lines.next().await.expect("a head");
+    let turn = lines.next().await.expect("a turn").to_string();
+    assert!(turn.contains("second") && !turn.contains("plum-4711"), "{turn}");
+    let end = lines.next().await.expect("an end");
+    assert_eq!((&end["end"]["turns"], &end["end"]["left_out"]), (&json!(1), &json!(1)), "{end}");
+}
+
+#[tokio::test]
 async fn a_recording_ends_with_its_time_with_its_client_and_with_the_version() {
     let (_files, server) = serve(RECORDING).await;
     let mut lines = Lines::begin(&server, json!({"seconds": 1})).await;

@@ -14,6 +14,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tonic::transport::Channel;
 
+use crate::forgotten::files_with;
+
 mod cards;
 pub(crate) mod foreign;
 mod hostile;
@@ -114,6 +116,25 @@ fn seen(reply: &Reply) -> &Value {
 
 fn state(reply: &Reply) -> &str {
     reply.task()["status"]["state"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn metadata_that_is_forgotten_reaches_the_upstream_and_no_store() {
+    let mirror = mirror("").await;
+    for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = config(mirror.url(), &format!("binding = {binding:?}\nforget_metadata = [\"urn:secret\"]"));
+        let front = config.set("tasks.data_dir", folder.path()).start().await.expect("the front starts");
+        let said = front.say("hello").metadata("urn:secret", "\"plum-4711\"").metadata("urn:other", "1");
+        let reply = said.send().await.expect("a reply");
+        let metadata = json!({"urn:other": 1, "urn:secret": "plum-4711"});
+        assert_eq!(seen(&reply)["message"]["metadata"], metadata, "{binding}: {}", reply.text);
+        assert_eq!(reply.task()["history"][0]["metadata"], json!({"urn:other": 1}), "{binding}: {}", reply.text);
+        // An upstream that repeats nothing leaves nothing.
+        let asked = front.say("ask").metadata("urn:secret", "\"pear-4712\"").send().await.expect("a reply");
+        assert_eq!(state(&asked), "TASK_STATE_INPUT_REQUIRED", "{binding}: {}", asked.text);
+        assert_eq!(files_with(folder.path(), "pear-4712"), Vec::<String>::new(), "{binding}");
+    }
 }
 
 /// The ways to the mirror: each binding, with streams and without, and JSON-RPC of 0.3.

@@ -109,6 +109,29 @@ async fn the_ids_of_the_upstream_are_in_the_place_of_ours() {
 }
 
 #[tokio::test]
+async fn metadata_that_is_not_stored_here_goes_with_the_message() {
+    let upstream = Upstream::completing().await;
+    let bench = Bench::new(&upstream).await;
+    let turn = bench
+        .call(Call {
+            told: |remote| {
+                let entry = |value: &str| ("urn:secret".to_owned(), Json::string(value));
+                let ours = ("ours".to_owned(), Json::string("x"));
+                remote.own_keys = vec!["ours".to_owned()];
+                remote.message_metadata = [entry("of the message"), ours].into_iter().collect();
+                remote.request_metadata = [entry("of the request")].into_iter().collect();
+            },
+            ..Call::new("t")
+        })
+        .await;
+    turn.result.unwrap();
+    let asked = upstream.asked();
+    let params = &asked[0].params;
+    assert_eq!(params["message"]["metadata"], json!({"urn:secret": "of the message"}));
+    assert_eq!(params["metadata"], json!({"urn:secret": "of the request"}));
+}
+
+#[tokio::test]
 async fn what_is_for_extensions_that_run_here_stays_here() {
     let upstream = Upstream::completing().await;
     let bench = Bench::new(&upstream).await;

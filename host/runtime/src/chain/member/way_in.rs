@@ -13,6 +13,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::recording::StepResult;
+use crate::recording::recorder::TurnRecorder;
 
 /// An extension's changes to a request.
 #[derive(Default)]
@@ -42,6 +43,9 @@ impl Member {
         parts: &[Part],
     ) -> Result<Option<(Self, RequestChanges)>, HookError> {
         let mut member = Self::admit(extension, Arc::clone(&request.view)).await?;
+        if extension.profile.grants.forget_metadata && member.own_values(request).next().is_some() {
+            member.notes(TurnRecorder::leave_out);
+        }
         member.notes(|recorder| recorder.request(request.head(), (request.message, request.request), parts));
         let entered = member.run_way_in(request, seen, parts).await;
         member.noted(&entered, |entered| match entered {

@@ -63,6 +63,8 @@ struct TextGrants {
     caller: Option<CallerGrantConfig>,
     #[serde(rename = "task-metadata")]
     task_metadata: bool,
+    #[serde(rename = "forget-metadata")]
+    forget_metadata: bool,
     #[serde(rename = "rewrite-message")]
     rewrite_message: bool,
     #[serde(rename = "rewrite-answer")]
@@ -171,6 +173,7 @@ impl TextGrants {
             agent_steps: self.agent_steps,
             caller: self.caller,
             task_metadata: self.task_metadata,
+            forget_metadata: self.forget_metadata,
             rewrite_message: self.rewrite_message,
             rewrite_answer: self.rewrite_answer,
             answer: self.answer,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::catalogue::{catalogue, declaration, refusal};
 use crate::durable::state;
+use crate::forgotten::files_with;
 use crate::tools;
 
 fn uri(name: &str) -> String {
@@ -87,11 +88,55 @@ async fn each_step_of_the_agent_is_shown_while_it_works() {
 }
 
 #[tokio::test]
+async fn a_task_waits_for_a_secret_that_the_agent_gets_and_nothing_stores() {
+    let secrets = r#"
+        [[agent.model.scripted.rules]]
+        when = "^check$"
+        answer = "it begins with {first}"
+        extract = { first = "key=(.)" }
+
+        [[extension]]
+        component = "agentstack"
+        activate = "always"
+        [extension.grants]
+        forget-metadata = true
+        session-state = { read = true, scopes = ["temp"] }
+        [extension.parameters]
+        extension = "secrets"
+        secret_demands = { default = { name = "Key" } }
+    "#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = TestConfig::template("key={temp:secret_default?}").set("tasks.data_dir", folder.path());
+    let mut server = config.with(secrets).start().await.expect("the server starts");
+    let uri = uri("auth/secrets");
+    let demands = json!({"secret_demands": {"default": {"name": "Key"}}});
+    assert_eq!(declaration(&server, &uri).await["params"], demands);
+    let asked = server.say("check").send().await.expect("a reply");
+    assert_eq!(state(asked.task()), "TASK_STATE_AUTH_REQUIRED", "{}", asked.text);
+    assert_eq!(asked.task()["status"]["message"]["metadata"][&uri], demands, "{}", asked.text);
+    let task = asked.task()["id"].as_str().expect("an id");
+    let answer = |metadata: &'static str| server.say("check").field("taskId", task).metadata(&uri, metadata).send();
+    let wrong = answer(r#"{"secret_fulfillments": {"other": {"secret": "plum-4711"}}}"#).await.expect("a reply");
+    assert_eq!(wrong.code(), -32602, "{}", wrong.text);
+    let without = answer("{}").await.expect("a reply");
+    assert_eq!(state(without.task()), "TASK_STATE_AUTH_REQUIRED", "{}", without.text);
+    let done = answer(r#"{"secret_fulfillments": {"default": {"secret": "plum-4711"}}}"#).await.expect("a reply");
+    assert_eq!((state(done.task()), done.answer()), ("TASK_STATE_COMPLETED", "it begins with p"), "{}", done.text);
+    for reply in [&asked, &wrong, &without, &done] {
+        assert!(!reply.text.contains("plum-4711"), "{}", reply.text);
+    }
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+    assert_eq!(files_with(folder.path(), "plum-4711"), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_form_that_cannot_be_filled_in_keeps_the_server_from_starting() {
     let with = |parameters: &str| format!("component = \"agentstack\"\n[extension.parameters]\n{parameters}");
     for (parameters, named) in [
         ("extension = \"form\"", "initial_form"),
         ("extension = \"error\"\ndetail = {}", "detail"),
+        ("extension = \"secrets\"\nsecret_demands = { a = { name = \"A\" } }", "forget-metadata = true"),
         ("extension = \"form-request\"\nform = { fields = [{ id = \"a\", type = \"number\" }] }", "number"),
     ] {
         let error = refusal(&with(parameters)).await;

@@ -38,6 +38,7 @@ async fn row(runtime: &Runtime, (name, component): (&str, &Path), extension: &Ex
     let named = [
         ("agent-steps.steer", granted.steering),
         ("answer", granted.answer),
+        ("forget-metadata", granted.forget_metadata),
         ("rewrite-answer", granted.rewrite_answer),
         ("rewrite-message", granted.rewrite_message),
         ("secrets", !granted.secrets.is_empty()),
