@@ -23,6 +23,8 @@ pub mod client;
 #[rustfmt::skip]
 pub mod descriptor;
 #[rustfmt::skip]
+pub mod extended_card;
+#[rustfmt::skip]
 pub mod live_card;
 #[rustfmt::skip]
 pub mod message;

@@ -4,15 +4,15 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use crate::bindings::{
-    activation, card, client, descriptor, live_card, message, method, output, reads, reply, response, state, steering,
-    transition,
+    activation, card, client, descriptor, extended_card, live_card, message, method, output, reads, reply, response,
+    state, steering, transition,
 };
 use crate::{
     Activation, Addition, Answer, Beginning, Card, Client, Config, Content, Decision, Declaration, Descriptor, Entry,
-    Event, Extension, ExtensionError, FromConfig, Incoming, Json, LiveCard, LiveDeclaration, Message, MetadataEntry,
-    Method, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Output, Patch, Reads, ReadyAnswer, Rejection, Remark,
-    Reply, Request, Response, Rewrite, Ruling, ShownTask, State, StateChange, Steering, ToolCall, ToolResult,
-    ToolVerdict, Transition, Verdict, View, panics,
+    EntryChange, Event, ExtendedCard, Extension, ExtensionError, FromConfig, Incoming, Json, LiveCard, LiveDeclaration,
+    Message, MetadataEntry, Method, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Output, Patch, Reads,
+    ReadyAnswer, Rejection, Remark, Reply, Request, Response, Rewrite, Ruling, ShownEntry, ShownTask, State,
+    StateChange, Steering, ToolCall, ToolResult, ToolVerdict, Transition, Verdict, View, panics,
 };
 
 /// Facts about an extension that `export!` adds.
@@ -129,6 +129,12 @@ impl<E: ExportFacts + Reads> reads::exports::annex::extension::reads::Guest for 
     }
 }
 
+impl<E: ExportFacts + ExtendedCard> extended_card::exports::annex::extension::extended_card::Guest for Component<E> {
+    fn show_entry(request: Request, entry: ShownEntry) -> Result<EntryChange, String> {
+        E::show_entry(enter::<E>()?, request, entry)
+    }
+}
+
 impl<E: ExportFacts + Method> method::exports::annex::extension::method::Guest for Component<E> {
     fn declare_methods() -> Result<Vec<MethodDeclaration>, String> {
         E::methods(enter::<E>()?)
@@ -217,6 +223,7 @@ macro_rules! export_hook {
     (steering, $component:ident) => { $crate::export_hook!(steering, export_steering, $component); };
     (output, $component:ident) => { $crate::export_hook!(output, export_output, $component); };
     (reads, $component:ident) => { $crate::export_hook!(reads, export_reads, $component); };
+    (extended_card, $component:ident) => { $crate::export_hook!(extended_card, export_extended_card, $component); };
     (method, $component:ident) => { $crate::export_hook!(method, export_method, $component); };
     (client, $component:ident) => { $crate::export_hook!(client, export_client, $component); };
     ($hook:ident, $export:ident, $component:ident) => {
@@ -235,7 +242,7 @@ macro_rules! export_hook {
             "no hook is called `",
             ::core::stringify!($other),
             "`: there are card, live_card, activation, message, state, transition, reply, steering, output, response, \
-             reads, method, client"
+             reads, extended_card, method, client"
         ));
     };
 }

@@ -1,10 +1,10 @@
 //! The traits that an extension implements: one for the extension itself, and one for each hook.
 
 use crate::{
-    Addition, Answer, Beginning, Content, Decision, Declaration, Descriptor, Entry, Event, ExtensionError, FromConfig,
-    Incoming, Json, LiveDeclaration, MetadataEntry, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Patch,
-    ReadyAnswer, Rejection, Remark, Request, Rewrite, Ruling, ShownTask, StateChange, ToolCall, ToolResult,
-    ToolVerdict, Verdict, View,
+    Addition, Answer, Beginning, Content, Decision, Declaration, Descriptor, Entry, EntryChange, Event, ExtensionError,
+    FromConfig, Incoming, Json, LiveDeclaration, MetadataEntry, MethodDeclaration, ModelCall, ModelVerdict, Outgoing,
+    Patch, ReadyAnswer, Rejection, Remark, Request, Rewrite, Ruling, ShownEntry, ShownTask, StateChange, ToolCall,
+    ToolResult, ToolVerdict, Verdict, View,
 };
 
 /// The extension itself: its parameters and its descriptor. Every extension implements it.
@@ -134,6 +134,13 @@ pub trait Reads: Extension {
     /// Called once per read of a task and once per page of a list, for readers that activate the extension. Returns one
     /// view for each task, in the same order. After an error the tasks are shown without what this extension adds.
     fn show(parameters: &Self::Parameters, request: Request, tasks: Vec<ShownTask>) -> Result<Vec<View>, String>;
+}
+
+/// The hook `extended-card`: the extension's entry for one reader of the extended Agent Card. Needs the grant `reads`.
+pub trait ExtendedCard: Extension {
+    /// Called once per read of the extended card, for readers that activate the extension. `entry` is the entry on the
+    /// card. [`EntryChange::default`] leaves it as it is. After an error the reader gets the entry as it is.
+    fn show_entry(parameters: &Self::Parameters, request: Request, entry: ShownEntry) -> Result<EntryChange, String>;
 }
 
 /// The hook `method`: additional methods that the extension serves.

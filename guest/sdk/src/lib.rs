@@ -48,6 +48,7 @@ pub use bindings::capabilities::annex::extension::types::{
 pub use bindings::card::exports::annex::extension::card::Declaration;
 pub use bindings::client::exports::annex::extension::client::{Addition, Incoming, Outgoing};
 pub use bindings::descriptor::exports::annex::extension::descriptor::{EventKinds, ExtensionDescriptor as Descriptor};
+pub use bindings::extended_card::exports::annex::extension::extended_card::{EntryChange, ShownEntry};
 pub use bindings::live_card::exports::annex::extension::live_card::LiveDeclaration;
 pub use bindings::message::exports::annex::extension::message::Rewrite;
 pub use bindings::method::exports::annex::extension::method::{Answer, Declaration as MethodDeclaration};
@@ -62,7 +63,7 @@ pub use bindings::transition::exports::annex::extension::transition::{
     Beginning, Entry, Interruption, Ruling, StateChange, Waiting,
 };
 pub use extension::{
-    Activation, Card, Client, Extension, LiveCard, Message, Method, Output, Reads, Reply, Response, State, Steering,
-    Transition,
+    Activation, Card, Client, ExtendedCard, Extension, LiveCard, Message, Method, Output, Reads, Reply, Response,
+    State, Steering, Transition,
 };
 pub use parameters::{Config, FromConfig, NoParameters};

@@ -1,6 +1,6 @@
-//! Constructors for records of the hooks `steering`, `reads` and `live-card`.
+//! Constructors for records of the hooks `steering`, `reads`, `extended-card` and `live-card`.
 
-use crate::{Json, LiveDeclaration, ModelChange, Pause, Remark, View, json};
+use crate::{EntryChange, Json, LiveDeclaration, ModelChange, Pause, Remark, View, json};
 
 impl Default for ModelChange {
     /// No change. Set the fields that differ.
@@ -39,6 +39,20 @@ impl View {
     /// One entry for the metadata of the task; `value` is JSON text.
     pub fn entry(key: impl Into<String>, value: impl Into<Json>) -> Self {
         Self::Add(vec![(key.into(), value.into())])
+    }
+}
+
+impl Default for EntryChange {
+    /// No change. Set the fields that differ.
+    fn default() -> Self {
+        Self { description: None, params: None }
+    }
+}
+
+impl EntryChange {
+    /// Other params for the entry; `params` is a JSON object.
+    pub fn params(params: impl Into<Json>) -> Self {
+        Self { params: Some(params.into()), ..Self::default() }
     }
 }
 

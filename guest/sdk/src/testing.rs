@@ -88,7 +88,8 @@ use crate::{Identity, Json, Presence, Scopes, Violation, clock};
 pub use native::http::SentRequest;
 pub use native::keys::Bucket;
 pub use samples::{
-    beginning, change, content, event, identity, model_call, outgoing, request, shown_task, tool_call, tool_result,
+    beginning, change, content, event, identity, model_call, outgoing, request, shown_entry, shown_task, tool_call,
+    tool_result,
 };
 
 type Object = BTreeMap<String, IgnoredAny>;

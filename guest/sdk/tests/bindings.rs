@@ -23,6 +23,7 @@ const WORLDS: &str = "
     world state { export annex:extension/state@0.1.0; }
     world response { export annex:extension/response@0.1.0; }
     world reads { export annex:extension/reads@0.1.0; }
+    world extended-card { export annex:extension/extended-card@0.1.0; }
     world message { export annex:extension/message@0.1.0; }
     world transition { export annex:extension/transition@0.1.0; }
     world reply { export annex:extension/reply@0.1.0; }
@@ -32,7 +33,7 @@ const WORLDS: &str = "
     world client { export annex:extension/client@0.1.0; }
 ";
 
-const WORLD_NAMES: [&str; 15] = [
+const WORLD_NAMES: [&str; 16] = [
     "capabilities",
     "descriptor",
     "card",
@@ -46,6 +47,7 @@ const WORLD_NAMES: [&str; 15] = [
     "output",
     "response",
     "reads",
+    "extended-card",
     "method",
     "client",
 ];

@@ -6,10 +6,10 @@ use std::time::Duration;
 use annex_sdk::keyvalue::Keys;
 use annex_sdk::testing::{self, Bucket, Host};
 use annex_sdk::{
-    Answer, Content, Descriptor, Event, EventKind, Extension, Identity, Json, LiveCard, LiveDeclaration, Method,
-    MethodDeclaration, ModelVerdict, Output, Patch, Place, Presence, Reads, ReadyAnswer, Rejection, Remark, Reply,
-    Request, Response, Scopes, ShownTask, Steering, ToolCall, ToolVerdict, Verdict, View, Violation, caller, clock,
-    json, log, schema, secrets, session, steps, task, task_metadata, tasks,
+    Answer, Content, Descriptor, EntryChange, Event, EventKind, ExtendedCard, Extension, Identity, Json, LiveCard,
+    LiveDeclaration, Method, MethodDeclaration, ModelVerdict, Output, Patch, Place, Presence, Reads, ReadyAnswer,
+    Rejection, Remark, Reply, Request, Response, Scopes, ShownEntry, ShownTask, Steering, ToolCall, ToolVerdict,
+    Verdict, View, Violation, caller, clock, json, log, schema, secrets, session, steps, task, task_metadata, tasks,
 };
 use serde::Deserialize;
 
@@ -81,6 +81,19 @@ impl Reads for Greeter {
     }
 }
 
+impl ExtendedCard for Greeter {
+    fn show_entry(parameters: &Parameters, request: Request, entry: ShownEntry) -> Result<EntryChange, String> {
+        if entry.params.is_some() {
+            return Ok(EntryChange::default());
+        }
+        let principal = caller::current()?.principal.ok_or("nobody calls")?;
+        Ok(EntryChange {
+            description: Some(format!("{} {principal}: {}", parameters.greeting, entry.description)),
+            ..EntryChange::params(format!("{{\"operation\":{}}}", json::string(&request.operation)))
+        })
+    }
+}
+
 impl LiveCard for Greeter {
     fn declare_live(_: &Parameters) -> Result<LiveDeclaration, String> {
         Ok(LiveDeclaration::params(format!(r#"{{"n":{}}}"#, Keys::open()?.increment("declarations", 1)?), 60))
@@ -147,6 +160,19 @@ fn reads_have_a_view_of_each_task_and_a_live_card_keeps_its_keys() {
     let declared = |number: u32| Ok(LiveDeclaration::params(format!(r#"{{"n":{number}}}"#), 60));
     assert_eq!([host.declare_live::<Greeter>(), host.declare_live::<Greeter>()], [declared(1), declared(2)]);
     assert_eq!(host.value(Bucket::Lasting, "declarations"), Some("2".into()));
+}
+
+#[test]
+fn an_entry_of_the_extended_card_may_depend_on_the_caller() {
+    let host = host().caller(testing::identity("ada"));
+    let change = host.show_entry::<Greeter>(testing::request(), testing::shown_entry());
+    let params = Some(r#"{"operation":"SendMessage"}"#.to_owned());
+    assert_eq!(
+        change,
+        Ok(EntryChange { description: Some("hi ada: An extension.".to_owned()), params: params.clone() })
+    );
+    let entry = ShownEntry { params, ..testing::shown_entry() };
+    assert_eq!(host.show_entry::<Greeter>(testing::request(), entry), Ok(EntryChange::default()));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #[path = "../../test-extension/src/command.rs"]
 #[expect(dead_code, reason = "the hooks of the test extension use the rest")]
 mod command;
+mod extended_card;
 mod imports;
 mod live_card;
 mod output;
@@ -121,4 +122,6 @@ impl Method for TestSteering {
     }
 }
 
-annex_sdk::export!(TestSteering: live_card, message, transition, reply, steering, output, response, reads, method);
+annex_sdk::export!(
+    TestSteering: live_card, message, transition, reply, steering, output, response, reads, extended_card, method
+);

@@ -17,6 +17,8 @@ pub(crate) struct Parameters {
     pub(crate) owns_keys: bool,
     /// The command of the hook `reads`. Without it each task has the command in its metadata.
     pub(crate) reads: Option<String>,
+    /// The command of the hook `extended-card`.
+    pub(crate) entry: Option<String>,
     /// The entry of the hook `live-card` as an object, or a command.
     pub(crate) live: Value,
     /// The names of the methods.
@@ -31,6 +33,7 @@ impl Default for Parameters {
             payload: false,
             owns_keys: true,
             reads: None,
+            entry: None,
             live: Value::Null,
             methods: Vec::new(),
         }

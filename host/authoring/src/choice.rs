@@ -261,7 +261,7 @@ impl Capability {
 }
 
 /// The hooks that an author can choose. Every project has `descriptor` in addition.
-pub const HOOKS: [Hook; 13] = [
+pub const HOOKS: [Hook; 14] = [
     Hook::Card,
     Hook::LiveCard,
     Hook::Activation,
@@ -273,6 +273,7 @@ pub const HOOKS: [Hook; 13] = [
     Hook::Output,
     Hook::Response,
     Hook::Reads,
+    Hook::ExtendedCard,
     Hook::Method,
     Hook::Client,
 ];

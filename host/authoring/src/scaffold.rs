@@ -125,7 +125,13 @@ fn values(choice: &Choice) -> Value {
 fn grants(choice: &Choice) -> Vec<String> {
     let of_hooks = choice.hooks.iter().filter_map(|hook| hook.grant());
     let of_capabilities = choice.capabilities.iter().filter_map(|capability| capability.grant());
-    let mut grants: Vec<GrantNeeded> = of_hooks.chain(of_capabilities).collect();
+    let mut grants: Vec<GrantNeeded> = Vec::new();
+    for grant in of_hooks.chain(of_capabilities) {
+        // Two hooks may need one grant.
+        if !grants.contains(&grant) {
+            grants.push(grant);
+        }
+    }
     // The interpreters always import both.
     if matches!(choice.language, Language::JavaScript | Language::TypeScript | Language::Python) {
         for grant in [GrantNeeded::Clock, GrantNeeded::Random] {
@@ -273,6 +279,18 @@ mod tests {
             uri: None,
         };
         assert_eq!(grants(&choice), [GrantNeeded::Steering.to_string()]);
+    }
+
+    #[test]
+    fn a_grant_that_two_hooks_need_is_listed_once() {
+        let choice = Choice {
+            name: ProjectName::parse("x").expect("a name"),
+            language: Language::Rust,
+            hooks: vec![Hook::Reads, Hook::ExtendedCard],
+            capabilities: Vec::new(),
+            uri: None,
+        };
+        assert_eq!(grants(&choice), ["reads = true"]);
     }
 
     #[test]

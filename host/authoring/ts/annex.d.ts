@@ -336,6 +336,25 @@ declare module "annex:extension" {
     show(request: Request, tasks: ShownTask[]): View[];
   }
 
+  /** The extension's entry on the extended card. */
+  export interface ShownEntry {
+    description: string;
+    /** A JSON object. */
+    params: Json | null;
+  }
+
+  /** The differences of the entry in one answer; `null` leaves a field as it is. */
+  export interface EntryChange {
+    description: string | null;
+    /** A JSON object. */
+    params: Json | null;
+  }
+
+  export interface ExtendedCard {
+    /** Called once per read of the extended card, with the grant `reads`. */
+    showEntry(request: Request, entry: ShownEntry): EntryChange;
+  }
+
   /** A method of the extension's own; the host checks parameters and results against the schemas. */
   export interface MethodDeclaration {
     name: string;

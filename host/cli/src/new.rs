@@ -17,7 +17,7 @@ use crate::{notes, output};
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex new word-count --lang rust\n  annex new word-count --lang python --hooks \
                         message,response --with keyvalue\n  annex new word-count --lang js --uri https://acme.example/word-count/v1\n\nHooks: card, live-card, activation, message, state, transition, \
-                        reply, steering, output, response,\nreads, method, client.\nCapabilities: parameters, keyvalue, clock, random, http, json-schema, \
+                        reply, steering, output, response,\nreads, extended-card, method, client.\nCapabilities: parameters, keyvalue, clock, random, http, json-schema, \
                         session-state, task, tasks,\ntask-resumption, agent-steps, caller, task-metadata, logging.")]
 pub(crate) struct New {
     /// The name of the extension and of its new folder: `word-count`

@@ -171,6 +171,7 @@ fn the_steering_extension_exports_the_hooks_that_need_a_grant() -> Result<()> {
         &[CALLER, SCHEMA, TASK_METADATA, TYPES, CONFIG, COUNTERS, KEYS, LOGGING],
         &[
             "descriptor",
+            "extended-card",
             "live-card",
             "message",
             "method",

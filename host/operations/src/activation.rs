@@ -45,7 +45,7 @@ impl<'a> Occasion<'a> {
         Self { requested: &call.requested, sent: None, caller }
     }
 
-    /// The facts about a read of tasks, which has no message either.
+    /// The facts about a read of tasks or of the extended card, which has no message either.
     pub(crate) fn read(call: &'a ServiceParameters) -> Self {
         Self::method(call)
     }
@@ -186,13 +186,13 @@ fn among<'i>(
     (active, missing)
 }
 
-/// Returns the extensions with the hook `reads` that are active for a read of tasks, in the order of the config. A read is
-/// never refused for a missing extension.
-pub(crate) fn for_read(installed: &Installed, occasion: &Occasion<'_>) -> Vec<Arc<Extension>> {
+/// Returns the extensions with `hook` that are active for a read of tasks or of the extended card, in the order of the
+/// config. A read is never refused for a missing extension.
+pub(crate) fn for_read(installed: &Installed, occasion: &Occasion<'_>, hook: Hook) -> Vec<Arc<Extension>> {
     let unasked = occasion.unasked(installed);
     let asked = |uri: &ExtensionUri| occasion.requests(uri) || unasked.contains(&uri);
     let (mut active, _) = among(installed, occasion, asked);
-    active.retain(|extension| extension.hooks().contains(&Hook::Reads));
+    active.retain(|extension| extension.hooks().contains(&hook));
     active
 }
 

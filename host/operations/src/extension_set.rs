@@ -15,7 +15,38 @@ pub struct ExtensionSet {
     /// The extensions that a remote agent handles itself. The installed extensions are not among them.
     pub passed_on: Vec<AgentExtension>,
     /// The card for authenticated callers, which declares the extensions.
-    pub extended_card: Option<Arc<AgentCard>>,
+    pub extended_card: Option<ExtendedCard>,
+}
+
+/// The card for authenticated callers.
+pub struct ExtendedCard {
+    /// The card for callers for whom no extension changes its entry.
+    pub card: Arc<AgentCard>,
+    /// Signs copies of the card in which entries of extensions differ.
+    pub complete: CompleteCard,
+}
+
+/// Checks the size of a card and signs it. Returns the reason if the card is too large or cannot be signed. The work
+/// may take some milliseconds of CPU time.
+pub type CompleteCard = Arc<dyn Fn(AgentCard) -> Result<AgentCard, String> + Send + Sync>;
+
+impl ExtendedCard {
+    /// The card with the entries `changed`, each in place of the entry with the same URI. The card is checked and signed
+    /// on a thread where this work delays no other request.
+    ///
+    /// # Errors
+    /// The reason why there is no such card.
+    pub(crate) async fn completed(&self, changed: &[AgentExtension]) -> Result<Arc<AgentCard>, String> {
+        let mut card = AgentCard::clone(&self.card);
+        for present in &mut card.capabilities.extensions {
+            if let Some(entry) = changed.iter().find(|entry| entry.uri == present.uri) {
+                present.clone_from(entry);
+            }
+        }
+        let complete = Arc::clone(&self.complete);
+        let completed = tokio::task::spawn_blocking(move || complete(card)).await;
+        completed.unwrap_or_else(|error| Err(error.to_string())).map(Arc::new)
+    }
 }
 
 /// A check whether requests may use the current set. Returns the reason why no request may use it now, or `None` if

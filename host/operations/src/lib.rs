@@ -4,6 +4,7 @@
 //! [`claims`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. These modules do other work:
 //!
 //! - [`methods`] calls the methods of extensions.
+//! - `extended_card` answers with the card for authenticated callers.
 //! - `upstream_ids` stores the ids that a remote agent uses.
 //! - `lost_turn` continues turns of processes that have ended.
 //! - [`push`] sends notifications.
@@ -32,6 +33,7 @@ pub mod views;
 
 mod activation;
 mod completed;
+mod extended_card;
 mod keyed_locks;
 mod lost_turn;
 mod turn;

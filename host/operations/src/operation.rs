@@ -152,10 +152,9 @@ impl RequestHandler {
                     self.delete_push_config(call, &request).await?;
                     OperationResult::NoPushConfig
                 }
-                // The card is the same for all callers: with `[auth]` every caller is authenticated, and without it no
-                // extended card exists.
+                // With `[auth]` every caller is authenticated, and without it no extended card exists.
                 Operation::GetExtendedAgentCard(_) => {
-                    OperationResult::ExtendedAgentCard(self.get_extended_agent_card()?)
+                    return Ok(self.get_extended_agent_card(call).await?.map(OperationResult::ExtendedAgentCard));
                 }
             };
             // The other operations activate no extensions (`docs/decisions/server.md`).

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
-use annex_protocol::{A2aError, AgentCard, TaskId};
+use annex_protocol::{A2aError, TaskId};
 use annex_telemetry::{Request, of_request};
 use http::{HeaderMap, HeaderName};
 
@@ -144,16 +144,6 @@ impl RequestHandler {
             caller.charge_request();
         }
         steps.counting_in(Some(used.tokens(caller.as_deref()))).taking_time_of(Some(used.cpu(caller)))
-    }
-
-    /// Performs GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller is authenticated, because a server without
-    /// authentication has no extended card.
-    ///
-    /// # Errors
-    /// [`A2aError::UnsupportedOperation`] if there is no extended card, and the errors of [`ExtensionSets::current`].
-    pub(crate) fn get_extended_agent_card(&self) -> Result<Arc<AgentCard>, A2aError> {
-        let reason = "this agent has no extended card; the public one is all there is".to_owned();
-        self.extensions.current()?.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
     }
 }
 

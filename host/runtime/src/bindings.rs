@@ -12,8 +12,8 @@ use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, Beginning, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description,
     Entries, Event, ExtensionError, LiveCardEntry, MetadataEntry, MethodDeclaration, MethodReply, ModelCall,
-    ModelVerdict, OutputContent, OutputVerdict, Rejection, Remarked, ReplyAnswer, Request, Rewrite, ShownTask,
-    StateChange, TaskVisibility, ToolCall, ToolResult, ToolVerdict,
+    ModelVerdict, OutputContent, OutputVerdict, Rejection, Remarked, ReplyAnswer, Request, Rewrite, ShownEntry,
+    ShownTask, StateChange, TaskVisibility, ToolCall, ToolResult, ToolVerdict,
 };
 use crate::hook::Hook;
 
@@ -286,6 +286,19 @@ impl Hooks {
     ) -> CallResult<Vec<TaskVisibility>, String> {
         match self {
             Self::V0_1(exports) => exports.show(store, instance, &request.v0_1, tasks).await,
+        }
+    }
+
+    /// Calls `extended-card.show-entry`.
+    pub(crate) async fn show_entry(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &SeenRequest,
+        entry: ShownEntry,
+    ) -> CallResult<CardEntry, String> {
+        match self {
+            Self::V0_1(exports) => exports.show_entry(store, instance, &request.v0_1, entry).await,
         }
     }
 

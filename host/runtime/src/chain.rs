@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_protocol::{
-    ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
+    A2aError, ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
     TaskStatusUpdateEvent,
 };
 use uuid::Uuid;
@@ -18,7 +18,9 @@ use crate::hook::{Hook, HookSet};
 use crate::recording::recorder::Head;
 use crate::turn_view::TurnView;
 
+pub(crate) mod card_read;
 pub(crate) mod client_call;
+pub(crate) mod entry_decision;
 pub(crate) mod interruption;
 mod member;
 pub(crate) mod method_call;
@@ -38,6 +40,9 @@ pub(crate) mod transition;
 
 pub(crate) use member::Member;
 pub(crate) use method_call::{MethodAnswer, MethodCall};
+
+/// Maximum length of a refusal in the log, in bytes.
+const MAX_REFUSAL: usize = 4 << 10;
 
 /// The request of a turn, as input for hooks.
 pub struct TurnRequest<'a> {
@@ -354,6 +359,13 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
             tracing::warn!(extension = %uri, error_id, tenant, context, task, "skipped in one turn: {}", fault.text());
         }
     }
+}
+
+/// Logs that an extension takes no part in a read, because it refuses the request.
+fn log_left_out(extension: &Extension, refusal: &A2aError) {
+    // The text may be the guest's.
+    let refusal = annex_text::line_within(&refusal.to_string(), MAX_REFUSAL);
+    tracing::debug!(extension = %extension.uri(), "takes no part in a read: {refusal}");
 }
 
 /// Records in the request's log line that an extension vetoed the request or refused the answer.

@@ -321,6 +321,13 @@ pub(crate) enum TaskVisibility {
     LeaveOut(String),
 }
 
+/// The entry of an extension on the extended card, for the hook `extended-card`.
+pub(crate) struct ShownEntry {
+    pub(crate) description: String,
+    /// The parameters as the text of a JSON object.
+    pub(crate) params: Option<String>,
+}
+
 /// A method that a component declares, before it is checked.
 pub(crate) struct MethodDeclaration {
     pub(crate) name: String,

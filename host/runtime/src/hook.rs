@@ -31,6 +31,8 @@ pub enum Hook {
     Response,
     /// Decides what readers of tasks are shown.
     Reads,
+    /// Changes its entry for one reader of the extended Agent Card.
+    ExtendedCard,
     /// Adds methods to the methods of A2A.
     Method,
     /// Extends the calls of clients.
@@ -39,7 +41,7 @@ pub enum Hook {
 
 impl Hook {
     /// All hooks, in the order in which a request meets them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Descriptor,
         Self::Card,
         Self::LiveCard,
@@ -52,6 +54,7 @@ impl Hook {
         Self::Output,
         Self::Response,
         Self::Reads,
+        Self::ExtendedCard,
         Self::Method,
         Self::Client,
     ];
@@ -72,6 +75,7 @@ impl Hook {
             Self::Output => "output",
             Self::Response => "response",
             Self::Reads => "reads",
+            Self::ExtendedCard => "extended-card",
             Self::Method => "method",
             Self::Client => "client",
         }
@@ -93,6 +97,7 @@ impl Hook {
             Self::Output => &["revise"],
             Self::Response => &["respond"],
             Self::Reads => &["show"],
+            Self::ExtendedCard => &["show-entry"],
             Self::Method => &["declare-methods", "call", "next"],
             Self::Client => &["before", "after"],
         }
@@ -106,7 +111,7 @@ impl Hook {
             Self::Reply => Some(GrantNeeded::Answer),
             Self::Steering => Some(GrantNeeded::Steering),
             Self::Output => Some(GrantNeeded::RewriteAnswer),
-            Self::Reads => Some(GrantNeeded::Reads),
+            Self::Reads | Self::ExtendedCard => Some(GrantNeeded::Reads),
             Self::Descriptor
             | Self::Card
             | Self::Activation

@@ -13,7 +13,7 @@ use crate::load::method::Method;
 use crate::load::selection::{Readers, Selection};
 
 /// Maximum size of the card entries of all extensions together, in bytes of JSON.
-const MAX_CARD_ENTRIES: usize = 256 << 10;
+pub(crate) const MAX_CARD_ENTRIES: usize = 256 << 10;
 
 /// The installed extensions. URIs are unique, and dependencies come before their dependents.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub struct Installed {
     limits_readers: bool,
     /// True if an extension has the hook `reads`.
     shows_tasks: bool,
+    /// True if an extension has the hook `extended-card`.
+    shows_entries: bool,
     /// The header fields of requests that grants of the extensions show. Each is there once.
     shown_headers: Vec<HeaderName>,
 }
@@ -75,6 +77,7 @@ impl Installed {
         self.check_card(&extension)?;
         self.limits_readers |= self.selection_of(&extension).readers == Readers::Active;
         self.shows_tasks |= extension.hook_set.has(Hook::Reads);
+        self.shows_entries |= extension.hook_set.has(Hook::ExtendedCard);
         for name in extension.grants().caller.iter().flat_map(|grant| &grant.headers) {
             if !self.shown_headers.contains(name) {
                 self.shown_headers.push(name.clone());
@@ -177,6 +180,12 @@ impl Installed {
     #[must_use]
     pub fn shows_tasks(&self) -> bool {
         self.shows_tasks
+    }
+
+    /// True if an extension has the hook `extended-card`, which changes the extended card for some readers.
+    #[must_use]
+    pub fn shows_entries(&self) -> bool {
+        self.shows_entries
     }
 
     /// Checks that no other extension owns a metadata key of this extension. Only the same component, installed under

@@ -34,7 +34,9 @@ pub use annex_keyvalue::{
 };
 pub use caller::{Caller, Presence, VisibleCaller};
 pub use card_slot::{LastDeclaration, LiveEntry};
+pub use chain::card_read::{ShownEntries, show_entries};
 pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
+pub use chain::entry_decision::EntryDecision;
 pub use chain::interruption::Interruption;
 pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::model_parameters::ModelParameters;

@@ -2,20 +2,22 @@
 //! compared.
 //!
 //! A recorded turn is a list of steps. A step is one request of the host: the hooks of the way in, the beginning, a
-//! change of state, an event, a read of tasks, or a method call. A step has the input as the extension sees it, the guest's calls whose
-//! answers depend on more than this input, the checked result, and the time per hook.
+//! change of state, an event, a read of tasks or of the extended card, or a method call. A step has the input as the
+//! extension sees it, the guest's calls whose answers depend on more than this input, the checked result, and the time
+//! per hook.
 //!
 //! The field names are the file format, whose version is [`FORMAT_VERSION`]. No enum here is internally tagged: serde
 //! cannot deserialize [`Json`] from the buffer that such enums need.
 
 use annex_keyvalue::Scope;
 use annex_protocol::{
-    ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
-    TaskStatusUpdateEvent, Timestamp,
+    AgentExtension, ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, TaskId,
+    TaskState, TaskStatusUpdateEvent, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::caller::VisibleCaller;
+use crate::chain::entry_decision::EntryDecision;
 use crate::chain::steering::{MadeToolCall, PlannedModelCall, PlannedToolCall, Remark, SteeringVerdict};
 use crate::chain::task_to_show::{ShowDecision, TaskToShow};
 use crate::contract::Events;
@@ -231,6 +233,8 @@ pub enum StepInput {
         /// The tasks that are not left out by the extensions before this one.
         tasks: Vec<TaskToShow>,
     },
+    /// A call of `extended-card.show-entry`, with the entry on the extended card.
+    ExtendedCard(AgentExtension),
     /// A call of `method.call`.
     Call {
         /// The parameters.
@@ -331,6 +335,8 @@ pub enum StepResult {
     Adds(Metadata),
     /// The decisions of the extension about the tasks of a read, one per task.
     Shows(Vec<ShowDecision>),
+    /// The decision of the extension about its entry on the extended card.
+    ShowsEntry(EntryDecision),
     /// The result of a method, or one result of a stream.
     Value(Json),
     /// The method streams its results.

@@ -3,10 +3,10 @@
 use super::Host;
 use crate::{
     Activation, Addition, Answer, Beginning, Card, Client, Config, Content, Decision, Declaration, Descriptor, Entry,
-    Event, Extension, ExtensionError, FromConfig, Incoming, Json, LiveCard, LiveDeclaration, Message, MetadataEntry,
-    Method, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Output, Patch, Reads, ReadyAnswer, Rejection, Remark,
-    Reply, Request, Response, Rewrite, Ruling, ShownTask, State, StateChange, Steering, ToolCall, ToolResult,
-    ToolVerdict, Transition, Verdict, View,
+    EntryChange, Event, ExtendedCard, Extension, ExtensionError, FromConfig, Incoming, Json, LiveCard, LiveDeclaration,
+    Message, MetadataEntry, Method, MethodDeclaration, ModelCall, ModelVerdict, Outgoing, Output, Patch, Reads,
+    ReadyAnswer, Rejection, Remark, Reply, Request, Response, Rewrite, Ruling, ShownEntry, ShownTask, State,
+    StateChange, Steering, ToolCall, ToolResult, ToolVerdict, Transition, Verdict, View,
 };
 
 /// Calls of hooks with the host's parameters. All except [`Host::descriptor`] panic if the parameters do not fit.
@@ -166,6 +166,16 @@ impl Host {
     pub fn show<E: Reads>(&self, request: Request, tasks: Vec<ShownTask>) -> Result<Vec<View>, String> {
         let parameters = self.read::<E>();
         self.run(|| E::show(&parameters, request, tasks))
+    }
+
+    /// Calls [`ExtendedCard::show_entry`].
+    ///
+    /// # Errors
+    /// The hook returns an error.
+    #[track_caller]
+    pub fn show_entry<E: ExtendedCard>(&self, request: Request, entry: ShownEntry) -> Result<EntryChange, String> {
+        let parameters = self.read::<E>();
+        self.run(|| E::show_entry(&parameters, request, entry))
     }
 
     /// Calls [`Method::methods`].

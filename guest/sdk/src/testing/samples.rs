@@ -2,8 +2,8 @@
 //! true, ..testing::event(EventKind::Artifact) }`.
 
 use crate::{
-    Beginning, Chunk, Content, Event, EventKind, Identity, ModelCall, Outgoing, Place, Presence, Request, ShownTask,
-    StateChange, ToolCall, ToolResult,
+    Beginning, Chunk, Content, Event, EventKind, Identity, ModelCall, Outgoing, Place, Presence, Request, ShownEntry,
+    ShownTask, StateChange, ToolCall, ToolResult,
 };
 
 const CONTEXT: &str = "context-1";
@@ -96,6 +96,12 @@ pub fn shown_task() -> ShownTask {
         state: "TASK_STATE_COMPLETED".to_owned(),
         metadata: Vec::new(),
     }
+}
+
+/// The extension's entry on the extended card, without params.
+#[must_use]
+pub fn shown_entry() -> ShownEntry {
+    ShownEntry { description: "An extension.".to_owned(), params: None }
 }
 
 /// An authenticated caller without claims and header fields.

@@ -94,6 +94,8 @@ pub(super) struct CaseInputs {
     pub(super) http: Vec<HttpGiven>,
     /// The caller's tasks, in the form of ListTasks. The hook `reads` is shown these tasks.
     pub(super) tasks: Vec<Table>,
+    /// The entry on the extended card, for the hook `extended-card`. Default: the entry that the extension declares.
+    pub(super) entry: EntryGiven,
     /// The steps that the agent took in this turn.
     pub(super) steps: Vec<Table>,
     /// The caller. Default: an anonymous one.
@@ -140,6 +142,14 @@ pub(super) struct CallerGiven {
     pub(super) claims: Table,
     /// Header fields of the request, each with a text or a list of texts.
     pub(super) headers: Table,
+}
+
+/// An entry of the extended card. A missing field is as the extension declares it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EntryGiven {
+    pub(super) description: Option<String>,
+    pub(super) params: Option<Table>,
 }
 
 /// A call of the model.

@@ -31,7 +31,7 @@ pub(super) struct Outcome {
     task_metadata: Map<String, Value>,
     /// The tasks as the hook `reads` shows them.
     pub(super) tasks: Vec<Value>,
-    /// The entry on the Agent Card from the hook `live-card`.
+    /// The entry on the Agent Card from the hook `live-card`, or the changes of the hook `extended-card`.
     pub(super) card: Option<Value>,
     /// The result of a method.
     pub(super) result: Option<Json>,

@@ -17,7 +17,7 @@ mod values;
 
 use self::answer::answer;
 use self::ids::with_ids_of_cases;
-use self::steps::shown_task;
+use self::steps::{shown_entry, shown_task};
 use self::values::{json, said};
 
 /// The text that replaces a secret in a recording.
@@ -93,6 +93,11 @@ impl GivenTurn {
                 self.set("hook", "reads");
                 self.set("operation", turn.operation.as_str());
                 self.set("tasks", tasks.iter().map(shown_task).collect::<Result<Vec<_>, _>>()?);
+                Ok(())
+            }
+            Some(StepInput::ExtendedCard(entry)) => {
+                self.set("hook", "extended-card");
+                self.set("entry", shown_entry(entry)?);
                 Ok(())
             }
             Some(StepInput::Call { params }) => {

@@ -67,6 +67,9 @@ impl Run<'_> {
         if only == Some(Hook::Reads) {
             return reads::show(self.given, self.extension, self.scene, &requested, self.outcome).await;
         }
+        if only == Some(Hook::ExtendedCard) {
+            return reads::show_entry(self.given, self.extension, self.scene, &requested, self.outcome).await;
+        }
         let metadata = metadata(self.given)?;
         let request = TurnRequest {
             operation: self.given.operation.as_deref().unwrap_or("SendMessage"),

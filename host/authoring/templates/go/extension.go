@@ -1,5 +1,5 @@
 {% set object = w.keyvalue or w.clock %}
-{% set greets = h.card or h.live_card or h.reads or h.response %}
+{% set greets = h.card or h.live_card or h.reads or h.extended_card or h.response %}
 // Package extension says hello.
 package extension
 
@@ -28,6 +28,9 @@ import (
 	client "example.com/{{ name }}/generated/imports/annex_extension_client"
 {% endif %}
 	descriptor "example.com/{{ name }}/generated/imports/annex_extension_descriptor"
+{% if h.extended_card %}
+	extendedcard "example.com/{{ name }}/generated/imports/annex_extension_extended_card"
+{% endif %}
 {% if h.live_card %}
 	livecard "example.com/{{ name }}/generated/imports/annex_extension_live_card"
 {% endif %}
@@ -55,7 +58,7 @@ import (
 {% if h.transition %}
 	transition "example.com/{{ name }}/generated/imports/annex_extension_transition"
 {% endif %}
-{% if h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.method or h.client %}
+{% if h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.extended_card or h.method or h.client %}
 	types "example.com/{{ name }}/generated/imports/annex_extension_types"
 {% endif %}
 {% if h.response and w.clock %}
@@ -354,6 +357,14 @@ func Show(request types.Request, tasks []reads.ShownTask) wit.Result[[]reads.Vie
 		views = append(views, reads.MakeViewAdd([]wit.Tuple2[string, string]{entry}))
 	}
 	return wit.Ok[[]reads.View, string](views)
+}
+{% endif %}
+{% if h.extended_card %}
+
+// ShowEntry is called once per read of the extended Agent Card. It changes the extension's entry for this reader alone.
+func ShowEntry(request types.Request, entry extendedcard.ShownEntry) wit.Result[extendedcard.EntryChange, string] {
+	params := encode(map[string]string{"greeting": greeting()})
+	return wit.Ok[extendedcard.EntryChange, string](extendedcard.EntryChange{Params: wit.Some(params)})
 }
 {% endif %}
 {% if h.method %}

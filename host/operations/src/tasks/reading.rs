@@ -8,12 +8,14 @@ use std::sync::Arc;
 use annex_conversation::TaskSnapshot;
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, ContextId, ExtensionUri, ListTasksResponse, Message, Metadata, Task, TaskId};
-use annex_runtime::{Caller, Extension, ShownTasks, TaskToShow, TurnRequest, TurnView, show_tasks};
+use annex_runtime::{Caller, Extension, Hook, ShownTasks, TaskToShow, TurnRequest, TurnView, show_tasks};
 use async_trait::async_trait;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::activation::{self, Occasion};
 use crate::answer::{Answer, ShownTask};
 use crate::extension_set::ExtensionSet;
+use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::long_work::LongWork;
@@ -55,7 +57,7 @@ impl RequestHandler {
             if set.installed.limits_readers() { hidden_in(&set, &occasion) } else { HiddenMetadata::default() };
         // While this process must not use its set, no extension of the set runs.
         let runs = set.installed.shows_tasks() && self.extensions.current().is_ok();
-        let extensions = if runs { activation::for_read(&set.installed, &occasion) } else { Vec::new() };
+        let extensions = if runs { activation::for_read(&set.installed, &occasion, Hook::Reads) } else { Vec::new() };
         Reader { hidden, extensions }
     }
 
@@ -159,8 +161,7 @@ impl RequestHandler {
         Answer { value: page, active }
     }
 
-    /// Asks the extensions about the tasks of one read. The call has a permit as a call of a method has. Without a free
-    /// permit, and while the server or the tenant begins no work, no extension is asked, and the tasks are shown as
+    /// Asks the extensions about the tasks of one read. Without a permit no extension is asked, and the tasks are shown as
     /// they are stored.
     async fn ask_about(
         &self,
@@ -168,37 +169,66 @@ impl RequestHandler {
         (reader, read): (&Reader, Read<'_>),
         tasks: &[TaskToShow],
     ) -> ShownTasks {
-        if tasks.is_empty() || self.check_work(&call.owner.principal).await.is_err() {
-            return ShownTasks::unchanged(tasks.len());
+        if tasks.is_empty() {
+            return ShownTasks::unchanged(0);
         }
-        // The token makes a draining server wait for the call.
-        let _counted = self.process.running.token();
-        if self.check_begins().is_err() {
-            return ShownTasks::unchanged(tasks.len());
-        }
-        // A read waits for no turn.
-        let Ok(_permit) = self.turn_limiter.try_take(&call.owner).await else {
+        let Some(_permit) = self.permit_for_read(call).await else {
             return ShownTasks::unchanged(tasks.len());
         };
-        let message = Message::default();
-        let metadata = Metadata::new();
-        let sees_caller = reader.extensions.iter().any(|extension| extension.grants().caller.is_some());
-        let request = TurnRequest {
+        let parts = self.parts_of_read(call, &reader.extensions);
+        let request = parts.request(call, read);
+        let shown = Box::pin(show_tasks(&reader.extensions, &request, tasks)).await;
+        tell(&shown.active);
+        shown
+    }
+
+    /// The permit for asking extensions about a read, like that for a call of a method. `None` if no permit is free, and
+    /// while the server or the tenant begins no work.
+    pub(crate) async fn permit_for_read(&self, call: &ServiceParameters) -> Option<ReadPermit> {
+        self.check_work(&call.owner.principal).await.ok()?;
+        // The token makes a draining server wait for the call.
+        let counted = self.process.running.token();
+        self.check_begins().ok()?;
+        // A read waits for no turn.
+        let permit = self.turn_limiter.try_take(&call.owner).await.ok()?;
+        Some(ReadPermit { _counted: counted, _permit: permit })
+    }
+
+    /// The parts of the request that `extensions` get for a read.
+    pub(crate) fn parts_of_read(&self, call: &ServiceParameters, extensions: &[Arc<Extension>]) -> ReadParts {
+        let sees_caller = extensions.iter().any(|extension| extension.grants().caller.is_some());
+        let view =
+            ReadView { tasks: self.process.views.tasks_of(&call.owner), caller: sees_caller.then(|| call.caller()) };
+        ReadParts { message: Message::default(), metadata: Metadata::new(), view: Arc::new(view) }
+    }
+}
+
+/// The permit of a read for which extensions are asked. Dropping it releases the permit.
+pub(crate) struct ReadPermit {
+    _counted: TaskTrackerToken,
+    _permit: TurnPermit,
+}
+
+/// The parts of the request that extensions get for a read. A read has no message.
+pub(crate) struct ReadParts {
+    message: Message,
+    metadata: Metadata,
+    view: Arc<ReadView>,
+}
+
+impl ReadParts {
+    /// The request as the extensions see it.
+    pub(crate) fn request<'a>(&'a self, call: &'a ServiceParameters, read: Read<'a>) -> TurnRequest<'a> {
+        TurnRequest {
             operation: read.operation,
             context_id: read.context_id,
             task_id: read.task_id,
             requested: &call.requested,
-            message: &message,
-            request: &metadata,
-            view: Arc::new(ReadView {
-                tasks: self.process.views.tasks_of(&call.owner),
-                caller: sees_caller.then(|| call.caller()),
-            }),
+            message: &self.message,
+            request: &self.metadata,
+            view: Arc::clone(&self.view) as Arc<dyn TurnView>,
             resumed: false,
-        };
-        let shown = Box::pin(show_tasks(&reader.extensions, &request, tasks)).await;
-        tell(&shown.active);
-        shown
+        }
     }
 }
 
@@ -212,7 +242,7 @@ fn hidden_in(set: &ExtensionSet, occasion: &Occasion<'_>) -> HiddenMetadata {
 }
 
 /// Adds the extensions to the request's log line.
-fn tell(active: &[ExtensionUri]) {
+pub(crate) fn tell(active: &[ExtensionUri]) {
     annex_telemetry::with(|request| {
         if request.is_logged() && !active.is_empty() {
             let _ = request.extensions.set(format_extensions(active).into());
@@ -220,7 +250,7 @@ fn tell(active: &[ExtensionUri]) {
     });
 }
 
-/// The view that an extension gets of the host while it is asked about tasks. A read belongs to no turn. The view has the
+/// The view that an extension gets of the host while it is asked about a read. A read belongs to no turn. The view has the
 /// tasks of the caller, as they are stored.
 struct ReadView {
     tasks: CallersTasks,

@@ -16,7 +16,7 @@ use annex_leases::wake::LocalWake;
 use annex_operations::answer::{EventStream, Sent};
 use annex_operations::claims::Claims;
 use annex_operations::counters::Counters;
-use annex_operations::extension_set::{ExtensionSet, ExtensionSets};
+use annex_operations::extension_set::{ExtendedCard, ExtensionSet, ExtensionSets};
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::permits::shared::SharedPlaces;
@@ -118,6 +118,11 @@ pub(crate) async fn door_in_file(file: &Path) -> Door {
     door_on(Arc::new(store), process, Settings::default()).await
 }
 
+/// Completes a card that is not signed.
+fn unsigned(card: AgentCard) -> Result<AgentCard, String> {
+    Ok(card)
+}
+
 /// A handler over this store, which handlers can share.
 pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: Settings) -> Door {
     let agent = Arc::new(Agent::new());
@@ -145,7 +150,9 @@ pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: S
         number: 1,
         installed: Installed::default(),
         passed_on: settings.passed_on,
-        extended_card: settings.extended_card.map(Arc::new),
+        extended_card: settings
+            .extended_card
+            .map(|card| ExtendedCard { card: Arc::new(card), complete: Arc::new(unsigned) }),
     };
     let executor = Arc::clone(&agent);
     let process = Arc::new(ProcessParts {

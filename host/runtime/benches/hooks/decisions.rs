@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use annex_protocol::{Json, JsonObject, Metadata, TaskId, TaskState};
+use annex_protocol::{AgentExtension, Json, JsonObject, Metadata, TaskId, TaskState};
 use annex_runtime::{
     Caller, CallerGrant, Chain, Extension, Grants, LiveCardGrant, ModelParameters, PlannedModelCall, PlannedToolCall,
-    Presence, Quota, Runtime, TaskToShow, TurnRequest, TurnView, show_tasks,
+    Presence, Quota, Runtime, TaskToShow, TurnRequest, TurnView, show_entries, show_tasks,
 };
 use criterion::Criterion;
 
@@ -179,6 +179,36 @@ pub(crate) fn reads(criterion: &mut Criterion) {
             });
         });
     }
+    group.finish();
+}
+
+/// Measures a read of the extended card. The hook `extended-card` replaces the params of the entry. The time includes the
+/// creation of the instance, and no signature.
+pub(crate) fn extended_card(criterion: &mut Criterion) {
+    let executor = executor();
+    let runtime = runtime(None);
+    let extensions = [executor.block_on(load_steering(&runtime, r#"{"entry": "change"}"#))];
+    let entries = [AgentExtension::clone(&extensions[0].card())];
+    let turn = Turn::new(&[extensions[0].uri().clone()], Metadata::new());
+    let mut group = criterion.benchmark_group("extended-card");
+    group.sample_size(50);
+    group.bench_function("one entry", |bencher| {
+        bencher.to_async(&executor).iter(async || {
+            let request = TurnRequest {
+                operation: "GetExtendedAgentCard",
+                context_id: None,
+                task_id: None,
+                requested: &turn.requested,
+                message: &turn.message,
+                request: &turn.request,
+                view: Arc::clone(&turn.session) as Arc<dyn TurnView>,
+                resumed: false,
+            };
+            let shown = show_entries(&extensions, &request, &entries).await;
+            assert_eq!(shown.changed.len(), 1, "it changes its entry");
+            shown
+        });
+    });
     group.finish();
 }
 

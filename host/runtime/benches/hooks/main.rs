@@ -62,7 +62,8 @@ criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
     targets = load, fresh_instance, hooks, turn, kinds::method, kinds::transition, kinds::content, kinds::client, kinds::chains,
-        decisions::caller, decisions::steering, decisions::reply, decisions::reads
+        decisions::caller, decisions::steering, decisions::reply, decisions::reads,
+        decisions::extended_card
 }
 
 fn main() {

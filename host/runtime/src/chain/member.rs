@@ -28,6 +28,7 @@ use crate::recording::recorder::TurnRecorder;
 use crate::recording::recording_view::RecordingView;
 use crate::turn_view::TurnView;
 
+mod extended_card;
 mod output;
 mod reads;
 mod reply;

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use annex_protocol::{ExtensionUri, Metadata};
 
 use crate::chain::task_to_show::{ShowDecision, TaskToShow};
-use crate::chain::{Member, TurnRequest, log_skipped};
+use crate::chain::{Member, TurnRequest, log_left_out, log_skipped};
 use crate::error::HookError;
 use crate::extension::Extension;
-
-/// Maximum length of a refusal in the log, in bytes.
-const MAX_REFUSAL: usize = 4 << 10;
 
 /// The changes to stored tasks in the answer to one read.
 #[derive(Debug)]
@@ -66,11 +63,7 @@ pub async fn show_tasks(extensions: &[Arc<Extension>], request: &TurnRequest<'_>
             }
             Ok(None) => {}
             Err(HookError::Fault(fault)) => log_skipped(extension, &fault),
-            Err(HookError::Refused(refusal)) => {
-                // The text may be the guest's.
-                let refusal = annex_text::line_within(&refusal.to_string(), MAX_REFUSAL);
-                tracing::debug!(extension = %extension.uri(), "takes no part in a read: {refusal}");
-            }
+            Err(HookError::Refused(refusal)) => log_left_out(extension, &refusal),
         }
     }
     shown

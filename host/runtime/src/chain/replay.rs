@@ -121,12 +121,9 @@ impl Player<'_> {
                 | StepInput::Event(_)),
                 ReplayedWork::Turn(member),
             ) => Ok(play_of_agent(member, input).await? && !member.is_out()),
-            (StepInput::Read { tasks }, ReplayedWork::Nothing) => {
-                let (message, metadata) = (Message::default(), Metadata::new());
-                let request = self.request(&message, &metadata);
-                let shown = Member::show(self.extension, &request, &request.seen(), tasks).await;
+            (input @ (StepInput::Read { .. } | StepInput::ExtendedCard(_)), ReplayedWork::Nothing) => {
                 // A read has one step.
-                unless_it_cannot_run(shown).map(|_| false)
+                self.play_read(input).await.map(|()| false)
             }
             (StepInput::Call { params }, ReplayedWork::Nothing) => {
                 let (message, metadata) = (Message::default(), Metadata::new());
@@ -144,6 +141,22 @@ impl Player<'_> {
             }
             // This host records no such turn, but a file can contain one.
             _ => Ok(false),
+        }
+    }
+
+    /// Replays a read of tasks or of the extended card.
+    async fn play_read(&mut self, input: &StepInput) -> Result<(), Fault> {
+        let (message, metadata) = (Message::default(), Metadata::new());
+        let request = self.request(&message, &metadata);
+        let seen = request.seen();
+        match input {
+            StepInput::Read { tasks } => {
+                unless_it_cannot_run(Member::show(self.extension, &request, &seen, tasks).await).map(drop)
+            }
+            StepInput::ExtendedCard(entry) => {
+                unless_it_cannot_run(Member::show_entry(self.extension, &request, &seen, entry).await).map(drop)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -57,7 +57,8 @@ pub struct Grants {
     pub rewrite_answer: bool,
     /// Answering in place of the agent in the hook `reply`. This grant has no import.
     pub answer: bool,
-    /// Deciding in the hook `reads` what readers of tasks are shown. This grant has no import.
+    /// Deciding in the hook `reads` what readers of tasks are shown, and in the hook `extended-card` what readers of the
+    /// extended card are shown of the extension's entry. This grant has no import.
     pub reads: bool,
     /// Changing the entry on the card in the hook `live-card`. `None` denies it. This grant has no import.
     pub live_card: Option<LiveCardGrant>,
@@ -152,7 +153,7 @@ pub enum GrantNeeded {
     RewriteAnswer,
     /// Answering in place of the agent.
     Answer,
-    /// Deciding what readers of tasks are shown.
+    /// Deciding what readers of tasks and of the extended card are shown.
     Reads,
     /// Changing the entry on the card.
     LiveCard,

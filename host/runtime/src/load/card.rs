@@ -67,11 +67,14 @@ impl EntryError {
     }
 
     pub(crate) fn fault(self, uri: &ExtensionUri, hook: Hook) -> Fault {
-        let reason = match self {
+        Fault::BrokeContract { uri: uri.clone(), error_id: Uuid::new_v4(), hook, reason: self.reason() }
+    }
+
+    pub(crate) fn reason(self) -> String {
+        match self {
             Self::Params(reason) => reason,
             Self::TooLarge(size) => format!("the entry has {size} bytes; at most {MAX_CARD_ENTRY} are allowed"),
-        };
-        Fault::BrokeContract { uri: uri.clone(), error_id: Uuid::new_v4(), hook, reason }
+        }
     }
 }
 
@@ -127,16 +130,35 @@ impl EntryBasis<'_> {
     /// Completes a declaration with the URI, the operator's settings and the notes about activation.
     pub(crate) fn entry(&self, declared: CardEntry) -> Result<AgentExtension, EntryError> {
         let CardEntry { description, params } = declared;
-        let params = params.as_deref().map(JsonObject::parse).transpose();
-        let params = params.map_err(|error| EntryError::Params(format!("params is not a JSON object: {error}")))?;
         let description = description.as_deref().unwrap_or(&self.descriptor.description);
-        let entry = AgentExtension {
+        checked(AgentExtension {
             uri: self.descriptor.uri.clone(),
             description: self.selection.described(description),
             required: self.required,
-            params,
-        };
-        let size = entry_bytes(&entry);
-        if size > MAX_CARD_ENTRY { Err(EntryError::TooLarge(size)) } else { Ok(entry) }
+            params: parsed(params.as_deref())?,
+        })
     }
+
+    /// Applies the changes of the hook `extended-card` to `present`. The notes about activation stay.
+    pub(crate) fn changed(&self, present: &AgentExtension, change: CardEntry) -> Result<AgentExtension, EntryError> {
+        let CardEntry { description, params } = change;
+        let mut entry = present.clone();
+        if let Some(description) = description {
+            entry.description = self.selection.described(&description);
+        }
+        if let Some(params) = parsed(params.as_deref())? {
+            entry.params = Some(params);
+        }
+        checked(entry)
+    }
+}
+
+fn parsed(params: Option<&str>) -> Result<Option<JsonObject>, EntryError> {
+    let params = params.map(JsonObject::parse).transpose();
+    params.map_err(|error| EntryError::Params(format!("params is not a JSON object: {error}")))
+}
+
+fn checked(entry: AgentExtension) -> Result<AgentExtension, EntryError> {
+    let size = entry_bytes(&entry);
+    if size > MAX_CARD_ENTRY { Err(EntryError::TooLarge(size)) } else { Ok(entry) }
 }

@@ -235,6 +235,7 @@ fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
         StepResult::RefusesContent { reason } => ("refuses content".to_owned(), vec![("text", value(reason))]),
         StepResult::Adds(metadata) => ("adds".to_owned(), vec![("metadata", value(metadata))]),
         StepResult::Shows(decisions) => ("shows".to_owned(), vec![("result", value(decisions))]),
+        StepResult::ShowsEntry(decision) => ("shows entry".to_owned(), vec![("result", value(decision))]),
         StepResult::Value(result) => ("value".to_owned(), vec![("result", value(result))]),
         StepResult::Streams => ("streams".to_owned(), Vec::new()),
         StepResult::Ends => ("ends".to_owned(), Vec::new()),
@@ -342,6 +343,7 @@ impl StepInput {
             Self::Output(_) => "output",
             Self::Event(_) => "event",
             Self::Read { .. } => "read",
+            Self::ExtendedCard(_) => "extended_card",
             Self::Call { .. } => "call",
             Self::Next => "next",
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use annex_keyvalue::{Scope, ScopeKind};
 use annex_protocol::{
-    ContextId, ExtensionUri, Json, Message, Metadata, Part, Parts, StreamResponse, TaskId, TaskState,
+    AgentExtension, ContextId, ExtensionUri, Json, Message, Metadata, Part, Parts, StreamResponse, TaskId, TaskState,
     TaskStatusUpdateEvent, Timestamp,
 };
 
@@ -118,6 +118,12 @@ impl TurnRecorder {
             tasks.iter_mut().for_each(|task| self.retain(&mut task.metadata));
             StepInput::Read { tasks }
         });
+    }
+
+    /// Begins the step of a read of the extended card.
+    pub(crate) fn extended_card(&self, head: Head<'_>, entry: &AgentExtension) {
+        self.head(head);
+        self.step(|| StepInput::ExtendedCard(entry.clone()));
     }
 
     fn head(&self, Head { operation, context_id, task_id, requested, resumed }: Head<'_>) {

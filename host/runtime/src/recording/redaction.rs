@@ -94,6 +94,7 @@ impl StepInput {
             Self::Output(event) => Self::Output(decoded(event, hide)?),
             Self::Event(event) => Self::Event(decoded(event, hide)?),
             Self::Read { tasks } => Self::Read { tasks: decoded(tasks, hide)? },
+            Self::ExtendedCard(entry) => Self::ExtendedCard(decoded(entry, hide)?),
             Self::Call { params } => Self::Call { params: hide.json(params) },
         })
     }

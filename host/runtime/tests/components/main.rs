@@ -12,6 +12,7 @@ mod compiler;
 mod contract;
 mod earlier;
 mod egress;
+mod extended_card;
 mod failures;
 mod hostile;
 mod incidents;

@@ -9,7 +9,8 @@ use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::jsonrpc::params;
 use annex_protocol::service::VERSION;
 use annex_protocol::{
-    A2aError, CancelTaskRequest, Json, JsonObject, SendMessageRequest, TaskPushNotificationConfig, http_json,
+    A2aError, CancelTaskRequest, ExtensionUri, Json, JsonObject, SendMessageRequest, TaskPushNotificationConfig,
+    http_json,
 };
 use axum::body::Body;
 use axum::extract::Query;
@@ -30,7 +31,11 @@ use crate::tenants::Tenants;
 pub(crate) mod route;
 
 /// The `Cache-Control` of an answer that only the caller's own cache may keep.
-pub(crate) const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
+/// The `Cache-Control` of an answer that is for one request alone.
+const FOR_ONE_REQUEST: HeaderValue = HeaderValue::from_static("private, no-store");
+/// The header fields by which clients of 1.0 and of 0.3 name extensions.
+const NAMING_EXTENSIONS: HeaderValue = HeaderValue::from_static("A2A-Extensions, X-A2A-Extensions");
 
 /// One request to the binding.
 pub(crate) struct HttpRequest<'a> {
@@ -151,13 +156,21 @@ fn write(caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
         OperationResult::NoPushConfig => json(caller, "{}".to_owned())?,
         OperationResult::ExtendedAgentCard(card) => {
             let mut response = json(caller, encode(&*card)?)?;
-            // The extended card may have private details, so no shared cache may keep it (A2A 1.0 section 8.6).
-            response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
+            limit_caches(&mut response, &active);
             response
         }
         OperationResult::Method(result) => method_result((caller, place), result)?,
     };
     Ok(echo(response, &active))
+}
+
+/// Adds the header fields for caches to an answer with the extended card. The card may have private details, so no shared
+/// cache may keep it (A2A 1.0 section 8.6). If extensions took part in the read, no cache may keep it.
+pub(crate) fn limit_caches(response: &mut Response, active: &[ExtensionUri]) {
+    let caching = if active.is_empty() { PRIVATE } else { FOR_ONE_REQUEST };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, caching);
+    headers.append(header::VARY, NAMING_EXTENSIONS);
 }
 
 /// Writes the result of an extension's method as a response.

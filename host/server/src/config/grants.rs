@@ -76,7 +76,8 @@ pub struct GrantsConfig {
     pub rewrite_answer: bool,
     /// Allows the extension to answer in place of the agent.
     pub answer: bool,
-    /// Allows the extension to decide what readers of tasks are shown.
+    /// Allows the extension to decide what readers of tasks are shown, and to change its entry for readers of the extended
+    /// card.
     pub reads: bool,
     /// Allows the extension to change its entry on the card while the extension runs.
     #[serde(rename = "live-card")]

@@ -4,9 +4,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use annex_auth::signature::Signer;
 use annex_auth::{Authenticator, SecurityDeclaration};
-use annex_operations::extension_set::ExtensionSet;
+use annex_operations::extension_set::{CompleteCard, ExtendedCard, ExtensionSet};
 use annex_protocol::{AgentCard, AgentExtension, v0_3};
 use annex_runtime::{Digest, Installed, LiveEntry};
+use annex_telemetry::fault;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -28,7 +29,8 @@ pub(crate) struct Issuer {
     /// The current card of a remote agent. `None` for an agent in this process.
     remote: Option<watch::Receiver<Arc<AgentCard>>>,
     extended: Option<ExtendedCardConfig>,
-    signer: Option<Signer>,
+    /// Shared with the extended card, whose copies for readers are signed as well.
+    signer: Option<Arc<Signer>>,
     /// True if the public card also has the fields of 0.3.
     speaks_v0_3: bool,
 }
@@ -96,7 +98,7 @@ impl Issuer {
             config: config.card.clone(),
             remote: None,
             extended: config.card.extended.clone(),
-            signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
+            signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?.map(Arc::new),
             speaks_v0_3: config.speaks_v0_3(),
         })
     }
@@ -183,8 +185,19 @@ impl Issuer {
         let passed_on = self.passed_on(&installed);
         let IssuedCards { public, v0_3, extended, live, .. } = cards;
         let card = EncodedCard::new(public, previous.map(|previous| &previous.card));
-        let extensions = ExtensionSet { number, installed, passed_on, extended_card: extended.map(Arc::new) };
+        let extended_card = extended.map(|card| ExtendedCard { card: Arc::new(card), complete: self.complete() });
+        let extensions = ExtensionSet { number, installed, passed_on, extended_card };
         PublishedSet { extensions: Arc::new(extensions), card, card_v0_3: v0_3, live }
+    }
+
+    /// Signs and checks copies of the extended card in which entries differ for a reader.
+    fn complete(&self) -> CompleteCard {
+        let signer = self.signer.clone();
+        Arc::new(move |mut card: AgentCard| {
+            let signed = signer.as_deref().map_or(Ok(()), |signer| signing::sign(&mut card, signer));
+            let checked = signed.map_err(IssueError::from).and_then(|()| check_extended(&card));
+            checked.map(|()| card).map_err(|error| fault::text(&error))
+        })
     }
 
     /// The current card of the remote agent; `None` for an agent in this process.
@@ -253,7 +266,7 @@ impl Issuer {
         check_size("public", body.len(), &public)?;
         check_size("0.3", v0_3.len(), &public)?;
         if let Some(extended) = &extended {
-            check_size("extended", serde_json::to_vec(extended)?.len(), extended)?;
+            check_extended(extended)?;
         }
         Ok(IssuedCards { says, public: body, v0_3, extended, live })
     }
@@ -273,6 +286,10 @@ fn live_entries(installed: &Installed, declared: Option<&LiveEntry>) -> Vec<Live
         _ => present,
     };
     present.map(entry).collect()
+}
+
+fn check_extended(card: &AgentCard) -> Result<(), IssueError> {
+    check_size("extended", serde_json::to_vec(card)?.len(), card)
 }
 
 /// Refuses a card that is larger than [`MAX_CARD_BYTES`]. Clients do not read a card of this size, so they could not

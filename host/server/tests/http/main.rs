@@ -20,6 +20,7 @@ mod crowd;
 mod deploy;
 mod documents;
 mod durable;
+mod extended_card;
 mod extension_folder;
 mod failures;
 mod faults;

@@ -58,6 +58,7 @@ pub(super) fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
             | StepInput::Tool(_)
             | StepInput::ToolResult(_)
             | StepInput::Read { .. }
+            | StepInput::ExtendedCard(_)
             | StepInput::Call { .. }
             | StepInput::Next => {}
         }

@@ -33,6 +33,7 @@ pub(super) fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, Str
             | StepInput::Tool(_)
             | StepInput::ToolResult(_)
             | StepInput::Read { .. }
+            | StepInput::ExtendedCard(_)
             | StepInput::Call { .. }
             | StepInput::Next => (None, None),
         };

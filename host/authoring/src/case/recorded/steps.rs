@@ -1,5 +1,6 @@
 //! Converts the recorded steps of the agent, and the tasks of a recorded read.
 
+use annex_protocol::AgentExtension;
 use annex_runtime::{MadeToolCall, PlannedModelCall, PlannedToolCall, RecordedTurn, StepInput, TaskToShow};
 use toml::{Table, Value};
 
@@ -83,6 +84,15 @@ pub(super) fn shown_task(task: &TaskToShow) -> Result<Value, String> {
     ]);
     if !task.metadata.is_empty() {
         table.insert("metadata".to_owned(), said(&task.metadata, "the metadata of a task")?);
+    }
+    Ok(Value::Table(table))
+}
+
+/// Converts the entry of the extended card to `given.entry`.
+pub(super) fn shown_entry(entry: &AgentExtension) -> Result<Value, String> {
+    let mut table = Table::from_iter([("description".to_owned(), entry.description.as_str().into())]);
+    if let Some(params) = &entry.params {
+        table.insert("params".to_owned(), said(params, "the params of the entry on the card")?);
     }
     Ok(Value::Table(table))
 }

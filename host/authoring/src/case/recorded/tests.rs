@@ -145,6 +145,20 @@ fn a_recorded_read_becomes_a_case_of_its_hook() {
 }
 
 #[test]
+fn a_recorded_read_of_the_extended_card_becomes_a_case_of_its_hook() {
+    let entry = json!({ "uri": URI, "description": "It greets.", "required": false, "params": { "n": 1 } });
+    let steps = json!([{ "input": { "extended_card": entry }, "result": { "shows_entry": "unchanged" } }]);
+    check(
+        &turn(steps, json!({ "operation": "GetExtendedAgentCard" })),
+        r#"
+        hook = "extended-card"
+        clock = 2026-02-03T04:05:06Z
+        entry = { description = "It greets.", params = { n = 1 } }
+        "#,
+    );
+}
+
+#[test]
 fn the_caller_of_a_turn_becomes_that_of_the_case() {
     let with = |caller: Json| turn(json!([hello()]), json!({ "caller": caller }));
     let rest = "message = \"Hi\"\nclock = 2026-02-03T04:05:06Z\nanswer = []\n";

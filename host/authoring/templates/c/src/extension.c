@@ -1,5 +1,5 @@
 {% set object = w.keyvalue or w.clock %}
-{% set greets = h.card or h.live_card or h.reads or h.response %}
+{% set greets = h.card or h.live_card or h.reads or h.extended_card or h.response %}
 {% set builds = (w.parameters and greets) or (h.response and object) %}
 {% if h.message or h.reply %}
 #define _GNU_SOURCE // memmem
@@ -418,6 +418,26 @@ bool exports_annex_extension_reads_show(annex_extension_types_request_t *request
     views->ptr[i].tag = EXPORTS_ANNEX_EXTENSION_READS_VIEW_ADD;
     views->ptr[i].val.add = (exports_annex_extension_reads_list_tuple2_string_json_t){entry, 1};
   }
+  return true;
+}
+{% endif %}
+{% if h.extended_card %}
+
+// Called once per read of the extended Agent Card: changes the extension's own entry for this reader alone.
+bool exports_annex_extension_extended_card_show_entry(annex_extension_types_request_t *request,
+                                                      exports_annex_extension_extended_card_shown_entry_t *entry,
+                                                      exports_annex_extension_extended_card_entry_change_t *change,
+                                                      string *error) {
+  annex_extension_types_request_free(request);
+  exports_annex_extension_extended_card_shown_entry_free(entry);
+{% if w.parameters %}
+  string params = copy("{\"greeting\":");
+  append_greeting(&params);
+  append(&params, "}");
+{% else %}
+  string params = copy("{\"greeting\":\"hello\"}");
+{% endif %}
+  *change = (exports_annex_extension_extended_card_entry_change_t){.params = {.is_some = true, .val = params}};
   return true;
 }
 {% endif %}

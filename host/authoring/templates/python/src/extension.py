@@ -1,6 +1,6 @@
 {% set counts = w.keyvalue or w.clock %}
 {% set greeting = "greeting()" if w.parameters else "GREETING" %}
-{% set greets = h.card or h.live_card or h.reads or h.response %}
+{% set greets = h.card or h.live_card or h.reads or h.extended_card or h.response %}
 {% set capabilities = namespace(names=[]) %}
 {% for pair in [
   ["atomics", h.response and w.keyvalue], ["config", greets and w.parameters],
@@ -25,7 +25,7 @@ from collections.abc import Callable
 {% set ns = namespace(names=[], line="from wit_world.exports import ") %}
 {% for pair in [
   ["activation", h.activation], ["card", h.card], ["client", h.client], ["descriptor", true],
-  ["live_card", h.live_card], ["message", h.message], ["method", h.method], ["output", h.output], ["reads", h.reads],
+  ["extended_card", h.extended_card], ["live_card", h.live_card], ["message", h.message], ["method", h.method], ["output", h.output], ["reads", h.reads],
   ["reply", h.reply], ["response", h.response], ["steering", h.steering], ["transition", h.transition],
 ] if pair[1] %}
 {% set ns.names = ns.names + [pair[0]] %}
@@ -48,7 +48,7 @@ from wit_world.imports import {{ capabilities.names | join(", ") }}
 {% set types = namespace(names=[]) %}
 {% for pair in [
   ["MetadataEntry", h.state], ["Rejection_Violations", h.message],
-  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.method],
+  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.extended_card or h.method],
   ["Violation", h.message],
 ] if pair[1] %}
 {% set types.names = types.names + [pair[0]] %}
@@ -306,6 +306,18 @@ class Reads:
     # reader alone is shown, or leaves tasks out.
     def show(self, request: Request, tasks: list[reads.ShownTask]) -> list[reads.View]:
         return [reads.View_Add([(KEY, json.dumps({{ greeting }}))]) for _ in tasks]
+{% endif %}
+{% if h.extended_card %}
+
+
+class ExtendedCard:
+    # Called once per read of the extended Agent Card: changes the extension's own entry
+    # for this reader alone.
+    def show_entry(
+        self, request: Request, entry: extended_card.ShownEntry
+    ) -> extended_card.EntryChange:
+        params = json.dumps({"greeting": {{ greeting }}})
+        return extended_card.EntryChange(description=None, params=params)
 {% endif %}
 {% if h.method %}
 

@@ -1,20 +1,20 @@
 {% set counts = w.keyvalue or w.clock %}
 {% set parameters = "Parameters" if w.parameters else "NoParameters" %}
 {% set greeting = "&parameters.greeting" if w.parameters else "GREETING" %}
-{% set greets = h.card or h.live_card or h.reads or h.response %}
+{% set greets = h.card or h.live_card or h.reads or h.extended_card or h.response %}
 {% set ns = namespace(names=[], line="   ", first=true) %}
 {% for pair in [
   ["Activation", h.activation], ["Addition", h.client], ["Answer", h.method], ["Beginning", h.transition],
   ["Card", h.card], ["Client", h.client], ["Content", h.output], ["Decision", h.activation], ["Declaration", h.card],
-  ["Descriptor", true], ["Entry", h.transition], ["Event", h.response], ["EventKinds", h.output or h.response],
-  ["Extension", true], ["ExtensionError", h.activation], ["Incoming", h.client],
+  ["Descriptor", true], ["Entry", h.transition], ["EntryChange", h.extended_card], ["Event", h.response], ["EventKinds", h.output or h.response],
+  ["ExtendedCard", h.extended_card], ["Extension", true], ["ExtensionError", h.activation], ["Incoming", h.client],
   ["Json", h.message or h.state or h.reply or h.method or h.client],
   ["LiveCard", h.live_card], ["LiveDeclaration", h.live_card], ["Message", h.message], ["MetadataEntry", h.state], ["Method", h.method], ["MethodDeclaration", h.method],
   ["NoParameters", not w.parameters], ["Outgoing", h.client], ["Output", h.output], ["Patch", h.response],
   ["Reads", h.reads], ["ReadyAnswer", h.reply], ["Rejection", h.message or h.state or h.method or h.client],
   ["Remark", h.steering], ["Reply", h.reply],
-  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.method], ["Response", h.response],
-  ["Rewrite", h.message], ["Ruling", h.transition], ["ShownTask", h.reads], ["State", h.state],
+  ["Request", h.activation or h.message or h.state or h.transition or h.reply or h.reads or h.extended_card or h.method], ["Response", h.response],
+  ["Rewrite", h.message], ["Ruling", h.transition], ["ShownEntry", h.extended_card], ["ShownTask", h.reads], ["State", h.state],
   ["StateChange", h.transition], ["Steering", h.steering], ["ToolCall", h.steering], ["ToolVerdict", h.steering],
   ["Transition", h.transition], ["Verdict", h.output], ["View", h.reads], ["Violation", h.message], ["clock", h.response and w.clock],
   ["json", greets], ["keyvalue", h.response and w.keyvalue], ["log", h.response and w.logging],
@@ -273,6 +273,25 @@ impl Reads for {{ camel }}Extension {
 {% endif %}
         let view = View::entry(KEY, json::string({{ greeting }}));
         Ok(vec![view; tasks.len()])
+    }
+}
+{% endif %}
+{% if h.extended_card %}
+
+/// Called once per read of the extended Agent Card: changes the extension's own entry for this reader
+/// alone.
+impl ExtendedCard for {{ camel }}Extension {
+{% if w.parameters %}
+    fn show_entry(
+        parameters: &Parameters,
+        _: Request,
+        _: ShownEntry,
+    ) -> Result<EntryChange, String> {
+{% else %}
+    fn show_entry(_: &NoParameters, _: Request, _: ShownEntry) -> Result<EntryChange, String> {
+{% endif %}
+        let params = format!(r#"{{ "{{" }}"greeting":{}}}"#, json::string({{ greeting }}));
+        Ok(EntryChange::params(params))
     }
 }
 {% endif %}

@@ -258,6 +258,29 @@ tasks = [{ id = "b", contextId = "c", status = { state = "TASK_STATE_COMPLETED" 
 }
 
 #[test]
+fn the_entry_of_the_extended_card_is_shown_with_what_the_extension_changes() -> Result<()> {
+    let given = r#"hook = "extended-card"
+caller = { principal = "ada" }
+entry = { description = "It steers.", params = { n = 1 } }"#;
+    let expect = r#"active = true
+log = ["info: show-entry: Presence::Authenticated ada {} []"]
+
+[expect.card]
+params = { shown = "Presence::Authenticated ada {} []" }
+"#;
+    check_with("entry = \"caller\"", given, expect)?;
+    let seen = r#"active = true
+
+[expect.card]
+params = { shown = 'GetExtendedAgentCard: It steers., Some("{\"n\":1}")' }
+"#;
+    check_with("entry = \"seen\"", given, seen)?;
+    check_with("entry = \"same\"", given, "active = true\n")?;
+    let described = "active = true\n\n[expect.card]\ndescription = \"For you alone.\"\n";
+    check_with("entry = \"describe\"", "hook = \"extended-card\"", described)
+}
+
+#[test]
 fn the_entry_on_the_card_holds_for_the_seconds_of_the_declaration() -> Result<()> {
     let live = r#"live = { description = "Now open.", params = { open = true }, seconds = 30 }"#;
     let expect = r#"

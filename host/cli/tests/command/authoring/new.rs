@@ -19,7 +19,8 @@ const LANGUAGES: [(&str, &str); 6] = [
     ("go", "extension.go"),
 ];
 /// All hooks but `live-card`, which no project has beside `card`.
-const HOOKS: &str = "card,activation,message,state,transition,reply,steering,output,response,reads,method,client";
+const HOOKS: &str =
+    "card,activation,message,state,transition,reply,steering,output,response,reads,extended-card,method,client";
 const CAPABILITIES: &str = "parameters,keyvalue,clock,random,json-schema,session-state,task,tasks,task-resumption,\
                             agent-steps,caller,task-metadata,logging";
 
@@ -111,7 +112,7 @@ fn a_wrong_word_is_answered_with_the_right_ones_and_nothing_is_made() -> Result<
     check(2, &["Word", "--lang", "rust"], &["\"Word\"", "lower-case letter", "word-count"])?;
     check(2, &["../word", "--lang", "rust"], &["\"../word\"", "word-count"])?;
     check(2, &["word", "--lang", "java"], &["\"java\"", "rust, js, ts, python, c, go"])?;
-    let hooks = HOOKS.replace(',', ", ").replace("card, ", "card, live-card, ");
+    let hooks = HOOKS.replace(',', ", ").replacen("card, ", "card, live-card, ", 1);
     check(2, &["word", "--lang", "c", "--hooks", "respond"], &["\"respond\"", &hooks])?;
     check(2, &["word", "--lang", "c", "--with", "files"], &["\"files\"", "parameters, keyvalue", "http, json-schema"])?;
     check(2, &["word", "--lang", "c", "--hooks", "card,live-card"], &["same entry", "choose one of them"])?;

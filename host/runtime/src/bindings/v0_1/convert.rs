@@ -12,8 +12,8 @@ use crate::contract::{
     self, BeginRuling, BucketError, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision,
     Description, Event, EventKind, Events, ExtensionError, KeyPage, LiveCardEntry, Location, LogLevel,
     MethodDeclaration, MethodReply, ModelCall, ModelChange, ModelVerdict, OutputChunk, OutputContent, OutputPlace,
-    OutputVerdict, Rejection, RemarkDraft, Replacement, ReplyAnswer, Rewrite, ShownTask, StateChange, TaskVisibility,
-    ToolCall, ToolResult, ToolVerdict, Wait,
+    OutputVerdict, Rejection, RemarkDraft, Replacement, ReplyAnswer, Rewrite, ShownEntry, ShownTask, StateChange,
+    TaskVisibility, ToolCall, ToolResult, ToolVerdict, Wait,
 };
 
 /// The forms of the request and the beginning that the hooks take. A turn converts them once, because all of its hooks
@@ -298,6 +298,19 @@ impl From<hooks::reads::View> for TaskVisibility {
             hooks::reads::View::Add(entries) => Self::Add(entries),
             hooks::reads::View::LeaveOut(reason) => Self::LeaveOut(reason),
         }
+    }
+}
+
+impl From<ShownEntry> for hooks::extended_card::ShownEntry {
+    fn from(entry: ShownEntry) -> Self {
+        let ShownEntry { description, params } = entry;
+        Self { description, params }
+    }
+}
+
+impl From<hooks::extended_card::EntryChange> for CardEntry {
+    fn from(change: hooks::extended_card::EntryChange) -> Self {
+        Self { description: change.description, params: change.params }
     }
 }
 

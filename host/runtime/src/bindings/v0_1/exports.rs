@@ -9,8 +9,8 @@ use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description, Entries,
     Event, ExtensionError, LiveCardEntry, MetadataEntry, MethodDeclaration, MethodReply, ModelCall, ModelVerdict,
-    OutputContent, OutputVerdict, Rejection, RemarkDraft, Remarked, ReplyAnswer, Rewrite, ShownTask, StateChange,
-    TaskVisibility, ToolCall, ToolResult, ToolVerdict,
+    OutputContent, OutputVerdict, Rejection, RemarkDraft, Remarked, ReplyAnswer, Rewrite, ShownEntry, ShownTask,
+    StateChange, TaskVisibility, ToolCall, ToolResult, ToolVerdict,
 };
 use crate::hook::Hook;
 
@@ -32,6 +32,7 @@ pub(crate) struct Exports {
     output: Option<hooks::output::GuestIndices>,
     response: Option<hooks::response::GuestIndices>,
     reads: Option<hooks::reads::GuestIndices>,
+    extended_card: Option<hooks::extended_card::GuestIndices>,
     method: Option<hooks::method::GuestIndices>,
     client: Option<hooks::client::GuestIndices>,
 }
@@ -54,6 +55,9 @@ impl Exports {
             output: has(Hook::Output).then(|| hooks::output::GuestIndices::new(component)).transpose()?,
             response: has(Hook::Response).then(|| hooks::response::GuestIndices::new(component)).transpose()?,
             reads: has(Hook::Reads).then(|| hooks::reads::GuestIndices::new(component)).transpose()?,
+            extended_card: has(Hook::ExtendedCard)
+                .then(|| hooks::extended_card::GuestIndices::new(component))
+                .transpose()?,
             method: has(Hook::Method).then(|| hooks::method::GuestIndices::new(component)).transpose()?,
             client: has(Hook::Client).then(|| hooks::client::GuestIndices::new(component)).transpose()?,
         })
@@ -89,6 +93,7 @@ impl Exports {
             Output: &self.output,
             Response: &self.response,
             Reads: &self.reads,
+            ExtendedCard: &self.extended_card,
             Method: &self.method,
             Client: &self.client,
         );
@@ -109,6 +114,7 @@ impl Exports {
             Hook::Output => self.output.is_some(),
             Hook::Response => self.response.is_some(),
             Hook::Reads => self.reads.is_some(),
+            Hook::ExtendedCard => self.extended_card.is_some(),
             Hook::Method => self.method.is_some(),
             Hook::Client => self.client.is_some(),
         }
@@ -274,6 +280,17 @@ impl Exports {
         let reads = found(self.reads.as_ref())?.load(&mut *store, instance)?;
         let views = reads.call_show(store, request, &tasks).await?;
         Ok(views.map(|views| views.into_iter().map(TaskVisibility::from).collect()))
+    }
+
+    pub(crate) async fn show_entry(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+        entry: ShownEntry,
+    ) -> CallResult<CardEntry, String> {
+        let extended_card = found(self.extended_card.as_ref())?.load(&mut *store, instance)?;
+        Ok(extended_card.call_show_entry(store, request, &entry.into()).await?.map(CardEntry::from))
     }
 
     pub(crate) async fn declare_methods(

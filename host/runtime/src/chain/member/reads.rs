@@ -45,17 +45,22 @@ impl Member {
         seen: &SeenRequest,
         tasks: &[TaskToShow],
     ) -> Result<Option<Vec<ShowDecision>>, HookError> {
-        // A replay may run a version without the hook.
-        if !self.extension.program.hooks.has(Hook::Reads) {
-            return Ok(None);
-        }
-        // Also a required extension may stay out of a read.
-        let activated = self.decide_on(seen).await;
-        if !self.counted(Hook::Activation, activated)? {
+        if !self.takes_part_in_read(Hook::Reads, seen).await? {
             return Ok(None);
         }
         let decided = self.ask_to_show(seen, tasks).await;
         Ok(Some(self.counted(Hook::Reads, decided)?))
+    }
+
+    /// True if the extension has `hook` and takes part in a read. The hook `activation` decides.
+    pub(super) async fn takes_part_in_read(&mut self, hook: Hook, seen: &SeenRequest) -> Result<bool, HookError> {
+        // A replay may run a version without the hook.
+        if !self.extension.program.hooks.has(hook) {
+            return Ok(false);
+        }
+        // Also a required extension may stay out of a read.
+        let activated = self.decide_on(seen).await;
+        self.counted(Hook::Activation, activated)
     }
 
     async fn ask_to_show(&mut self, seen: &SeenRequest, tasks: &[TaskToShow]) -> Result<Vec<ShowDecision>, Fault> {

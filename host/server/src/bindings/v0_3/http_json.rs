@@ -6,12 +6,12 @@ use annex_operations::service_parameters::sent_version;
 use annex_protocol::service::{VERSION, is_version};
 use annex_protocol::v0_3::{self, request};
 use annex_protocol::{
-    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, StreamResponse,
-    SubscribeToTaskRequest,
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest, StreamResponse, SubscribeToTaskRequest,
 };
 use axum::extract::Query;
-use axum::http::{Method as HttpMethod, StatusCode, Uri, header};
+use axum::http::{Method as HttpMethod, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::{echo, json, no_list_tasks, read_call, sent_event};
@@ -69,7 +69,7 @@ async fn perform(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Res
     match operations.call(caller, call, operation(request, &route)?).await {
         Ok(reply) => write(app, caller, reply),
         // A client of 0.3 requests the extended card even if the agent has none, and then gets the public card.
-        Err(_) if route == Route::ExtendedAgentCard => card(app, caller, None),
+        Err(_) if route == Route::ExtendedAgentCard => card(app, caller, None, &[]),
         Err(error) => Err(refusal(&route, request, error)),
     }
 }
@@ -162,19 +162,25 @@ fn write(app: &App, caller: &Caller, reply: Reply) -> Result<Response, A2aError>
             body(caller, encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?)?
         }
         OperationResult::NoPushConfig => body(caller, "{}".to_owned())?,
-        OperationResult::ExtendedAgentCard(extended) => card(app, caller, Some(&extended))?,
+        OperationResult::ExtendedAgentCard(extended) => card(app, caller, Some(&extended), &active)?,
         OperationResult::Method(result) => rest::method_result((caller, place), result)?,
     };
     Ok(echo(response, &active))
 }
 
 /// Answers with the extended card in the form of 0.3. If no extended card has this form, answers with the public card.
-fn card(app: &App, caller: &Caller, extended: Option<&AgentCard>) -> Result<Response, A2aError> {
+/// `active` are the extensions that took part in the read.
+fn card(
+    app: &App,
+    caller: &Caller,
+    extended: Option<&AgentCard>,
+    active: &[ExtensionUri],
+) -> Result<Response, A2aError> {
     let Some(extended) = extended.and_then(v0_3::AgentCard::of) else {
         return body(caller, app.installer().publisher().current().card_v0_3.clone());
     };
     let mut response = body(caller, encode(&extended)?)?;
-    response.headers_mut().insert(header::CACHE_CONTROL, rest::PRIVATE);
+    rest::limit_caches(&mut response, active);
     Ok(response)
 }
 
