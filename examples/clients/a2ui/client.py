@@ -13,7 +13,7 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientJSONRPCError
 from a2a.extensions.common import find_extension_by_uri
 from a2a.types import AgentCard, Message, Part, Role, Task, TaskState, TextPart
-from a2ui.a2a import create_a2ui_part, get_a2ui_extension_uri
+from a2ui.a2a import create_a2ui_part, get_a2ui_extension_uri, is_a2ui_part
 from a2ui.core.basic_catalog.v0_9 import BasicCatalog
 from a2ui.core.processing.message_processor import MessageProcessor, MessageProcessorOptions
 from a2ui.core.validation.payload_validator import STRICT_VALIDATION
@@ -62,9 +62,11 @@ async def form(_card: AgentCard, client: Client) -> str:
     assert task.status.state == TaskState.completed, task.status
     [artifact] = task.artifacts
     assert artifact.extensions == [URI], artifact.extensions
-    # A part of A2A 0.3 has no media type. The agent in annex.toml cannot put one into the metadata.
+    # A part of A2A 0.3 has no media type, so the server puts it into the metadata, where the package looks for it.
+    data = [part for part in artifact.parts if part.root.kind == "data"]
+    assert data and all(is_a2ui_part(part) for part in data), artifact.parts
     processor = MessageProcessor([BasicCatalog()], options=MessageProcessorOptions(validation_config=STRICT_VALIDATION))
-    processor.process_messages([part.root.data for part in artifact.parts if part.root.kind == "data"])
+    processor.process_messages([part.root.data for part in data])
     surface = processor.model.get_surface("form")
     assert surface is not None, "the processor has no surface"
     return f"a surface of {artifact.parts[0].root.text!r}"

@@ -61,7 +61,7 @@ pub struct UnknownBinding {
 pub(crate) enum Version {
     /// Version 1.0.
     Current,
-    /// Version 0.3, which this client speaks over JSON-RPC only.
+    /// Version 0.3, which this client speaks over JSON-RPC and HTTP+JSON.
     V0_3,
 }
 
@@ -107,7 +107,7 @@ fn spoken(interface: &AgentInterface) -> Option<SupportedInterface<'_>> {
     if is(VERSION) || interface.protocol_version.is_empty() {
         return Some(SupportedInterface { binding, version: Version::Current, interface });
     }
-    let is_older = is(v0_3::VERSION) && binding == Binding::JsonRpc;
+    let is_older = is(v0_3::VERSION) && binding != Binding::Grpc;
     is_older.then_some(SupportedInterface { binding, version: Version::V0_3, interface })
 }
 
@@ -157,6 +157,9 @@ mod tests {
     fn an_interface_of_0_3_is_used_only_where_there_is_none_of_1_0() {
         check(&[("GRPC", "0.3"), ("JSONRPC", "0.3.0")], &[], (Binding::JsonRpc, "http://a.example/1"));
         check(&[("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")], &[], (Binding::HttpJson, "http://a.example/1"));
+        let older = [("GRPC", "0.3"), ("HTTP+JSON", "0.3"), ("JSONRPC", "0.3")];
+        check(&older, &[], (Binding::HttpJson, "http://a.example/1"));
+        check(&older, &[Binding::JsonRpc], (Binding::JsonRpc, "http://a.example/2"));
         let wanted = [Binding::JsonRpc, Binding::HttpJson];
         check(&[("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")], &wanted, (Binding::HttpJson, "http://a.example/1"));
     }

@@ -13,6 +13,7 @@ mod json_rpc;
 mod part_repair;
 mod raw_answer;
 mod v0_3;
+mod v0_3_http_json;
 mod wire;
 
 pub(crate) use raw_answer::RawAnswer;
@@ -22,7 +23,8 @@ pub(crate) use wire::{Answers, Transport, WireCall};
 pub(crate) fn open(spoken: &SupportedInterface<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
     http.check(&url)?;
     Ok(match (spoken.version, spoken.binding) {
-        (Version::V0_3, _) => Box::new(v0_3::JsonRpc::new(http.clone(), url)),
+        (Version::V0_3, Binding::HttpJson) => Box::new(v0_3_http_json::HttpJson::new(http.clone(), url)),
+        (Version::V0_3, Binding::JsonRpc | Binding::Grpc) => Box::new(v0_3::JsonRpc::new(http.clone(), url)),
         (Version::Current, Binding::JsonRpc) => Box::new(json_rpc::JsonRpc::new(http.clone(), url)),
         (Version::Current, Binding::HttpJson) => Box::new(http_json::HttpJson::new(http.clone(), url)),
         (Version::Current, Binding::Grpc) => Box::new(grpc::Grpc::new(http, &url)?),

@@ -59,7 +59,7 @@ pub(crate) enum DecodeFailure {
          levels, each list two; nest less, or send the deep value as text"
     )]
     TooDeep,
-    #[error("the message is not one of this rpc in lf.a2a.v1: {reason}")]
+    #[error("the message is not one of this rpc: {reason}")]
     Misshapen { reason: String },
 }
 

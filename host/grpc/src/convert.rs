@@ -1,4 +1,4 @@
-//! Converts the messages of `lf.a2a.v1` to the types of the protocol and back.
+//! Converts the messages of `lf.a2a.v1` to the types of the protocol and back. `v0_3` does this for those of `a2a.v1`.
 //!
 //! The server reads requests and writes responses, and a client does the reverse. proto3 cannot distinguish an empty
 //! string from an absent one, so an empty optional field is read as absent.
@@ -12,6 +12,7 @@ mod request;
 mod security;
 mod task;
 mod time;
+mod v0_3;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

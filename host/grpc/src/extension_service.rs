@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 
 use crate::pb::extension::extension_service_server::ExtensionService;
 use crate::pb::extension::{CallRequest, CallResponse};
-use crate::{MethodReply, Operations, Reply, parameters, status};
+use crate::{MethodReply, Operations, Reply, ServiceVersion, parameters, status};
 
 pub(crate) struct ExtensionAdapter<O> {
     pub(crate) operations: Arc<O>,
@@ -56,7 +56,7 @@ impl<O: Operations> ExtensionAdapter<O> {
         let params = if params_json.is_empty() { "{}".to_owned() } else { params_json };
         let params = Json::parse(params)
             .map_err(|error| status::of(&A2aError::invalid_field("params_json", format!("is not JSON: {error}"))))?;
-        let parameters = parameters::read(metadata, context);
+        let parameters = parameters::read(ServiceVersion::V1_0, metadata, context);
         self.operations.call_method(parameters, method, params).await.map_err(|error| status::of(&error))
     }
 }
@@ -67,6 +67,6 @@ fn written(value: &Json) -> CallResponse {
 
 fn with_active<T>(message: T, active: &[annex_protocol::ExtensionUri]) -> Response<T> {
     let mut response = Response::new(message);
-    parameters::write(active, response.metadata_mut());
+    parameters::write(ServiceVersion::V1_0, active, response.metadata_mut());
     response
 }

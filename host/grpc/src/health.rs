@@ -12,21 +12,25 @@ use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use crate::Operations;
-use crate::pb::a2a_service_server::SERVICE_NAME;
 
-/// Reports the health of the A2A service. Under the empty name, reports the health of the whole server.
-pub(crate) struct HealthOf<O>(pub(crate) Arc<O>);
+/// Reports the health of each A2A service. Under the empty name, reports the health of the whole server.
+pub(crate) struct HealthOf<O> {
+    pub(crate) operations: Arc<O>,
+    /// The names of the A2A services that are served.
+    pub(crate) services: &'static [&'static str],
+}
 
 #[tonic::async_trait]
 impl<O: Operations> Health for HealthOf<O> {
     type WatchStream = Empty<Result<HealthCheckResponse, Status>>;
 
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
-        if !["", SERVICE_NAME].contains(&request.get_ref().service.as_str()) {
+        let name = request.get_ref().service.as_str();
+        if !name.is_empty() && !self.services.contains(&name) {
             return Err(Status::not_found("no such service here"));
         }
         // While the server drains, load balancers should send calls to other servers.
-        let status = if self.0.is_serving() { ServingStatus::Serving } else { ServingStatus::NotServing };
+        let status = if self.operations.is_serving() { ServingStatus::Serving } else { ServingStatus::NotServing };
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }
 

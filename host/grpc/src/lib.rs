@@ -1,5 +1,5 @@
-//! The gRPC binding of A2A 1.0.1 (specification section 10). It converts protobuf messages to the types of
-//! `annex-protocol` and back, metadata to service parameters, and errors to `google.rpc.Status`.
+//! The gRPC binding of A2A 1.0.1 (specification section 10), and that of A2A 0.3 for servers. It converts protobuf messages to
+//! the types of `annex-protocol` and back, metadata to service parameters, and errors to `google.rpc.Status`.
 //!
 //! [`Client`] is the client's side. The crate only translates. The [`Operations`] decide which versions, extensions and
 //! callers are accepted. The HTTP server that serves [`routes`] decides on connections, TLS and the number of streams.
@@ -24,8 +24,12 @@ mod parameters;
 pub mod pb;
 mod routes;
 mod service;
+mod service_v0_3;
 mod status;
 
 pub use client::{CallError, Client, Events};
-pub use operations::{CallParameters, EventStream, MethodReply, Operations, Reply, Results};
-pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service, unread_body, with_details};
+pub use operations::{CallParameters, EventStream, MethodReply, Operations, Reply, Results, ServiceVersion};
+pub use routes::{
+    Limits, is_grpc, is_operation, operation, refuse, routes, routes_of_both_versions, unknown_service, unread_body,
+    with_details,
+};

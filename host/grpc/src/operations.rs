@@ -14,12 +14,25 @@ use async_trait::async_trait;
 use futures::Stream;
 use http::{Extensions, HeaderMap};
 
+/// The version of A2A whose service was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServiceVersion {
+    /// `lf.a2a.v1.A2AService` of A2A 1.0, or the service for methods of extensions.
+    #[default]
+    V1_0,
+    /// `a2a.v1.A2AService` of A2A 0.3.
+    V0_3,
+}
+
 /// The service parameters of one call (specification section 3.2.6), as they were received.
 #[derive(Clone, Default)]
 pub struct CallParameters {
+    /// The version of the service that was called.
+    pub service: ServiceVersion,
     /// The value of `a2a-version`, trimmed; `None` if missing or empty.
     pub version: Option<String>,
-    /// The URIs in all `a2a-extensions` values. Each URI appears once, in the order of first mention.
+    /// The URIs in all `a2a-extensions` values, and in calls of 0.3 also in all `x-a2a-extensions` values. Each URI appears once, in
+    /// the order of first mention.
     pub extensions: Vec<ExtensionUri>,
     /// All metadata except the binary entries (`…-bin`), for authentication. Headers of gRPC itself, such as
     /// `grpc-timeout`, are included.
@@ -33,11 +46,13 @@ impl fmt::Debug for CallParameters {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.keys().map(http::HeaderName::as_str).collect();
         let mut debug = formatter.debug_struct("CallParameters");
-        debug.field("version", &self.version).field("extensions", &self.extensions).field("headers", &headers).finish()
+        debug.field("service", &self.service).field("version", &self.version);
+        debug.field("extensions", &self.extensions).field("headers", &headers).finish()
     }
 }
 
-/// An answer, and the extensions that were active. The initial metadata lists them as `a2a-extensions`.
+/// An answer, and the extensions that were active. The initial metadata lists them as `a2a-extensions`, and for clients of 0.3 as
+/// `x-a2a-extensions`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply<T> {
     /// The answer itself.
@@ -60,9 +75,11 @@ pub enum MethodReply {
     Results(Results),
 }
 
-/// The operations of A2A (specification section 3.1), with one method for each rpc.
+/// The operations of A2A (specification section 3.1), with one method for each rpc of 1.0. The rpcs of 0.3 call the same methods,
+/// with [`ServiceVersion::V0_3`].
 ///
-/// Requests have passed their `validate`, so that required fields are present. The implementation is responsible for
+/// Requests have passed their `validate`, so that required fields are present. The exception is the id of the config in a
+/// GetTaskPushNotificationConfig of 0.3: an empty id asks for the first config of the task. The implementation is responsible for
 /// everything else: version, authentication, activation of extensions, tenants, limits on ids. The future of a method
 /// is dropped when its client disconnects.
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::A2aError;
+use annex_protocol::{A2aError, Method};
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -17,10 +17,12 @@ use tonic_reflection::server::Builder;
 use crate::Operations;
 use crate::extension_service::ExtensionAdapter;
 use crate::health::HealthOf;
-use crate::pb::FILE_DESCRIPTOR_SET;
-use crate::pb::a2a_service_server::A2aServiceServer;
+use crate::pb::a2a_service_server::{A2aServiceServer, SERVICE_NAME};
 use crate::pb::extension::extension_service_server::ExtensionServiceServer;
+use crate::pb::v0_3::a2a_service_server as older;
+use crate::pb::{FILE_DESCRIPTOR_SET, FILE_DESCRIPTOR_SET_V0_3};
 use crate::service::A2aAdapter;
+use crate::service_v0_3::OlderAdapter;
 use crate::status;
 
 /// The longest request to health and reflection, in bytes. Such requests contain only names.
@@ -33,23 +35,47 @@ pub struct Limits {
     pub max_message_bytes: usize,
 }
 
-/// The routes of the A2A service, of the methods of extensions, of health, and of both versions of reflection. They
+/// The routes of the A2A service of 1.0, of the methods of extensions, of health, and of both versions of reflection. They
 /// work over HTTP/2 with or without TLS.
 ///
 /// The router has no fallback, so that it can be merged into a router that has one. That fallback should answer gRPC
 /// calls with [`unknown_service`].
 pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
-    let health = HealthServer::new(HealthOf(operations.clone())).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);
+    services(operations, limits, &CURRENT)
+}
+
+/// The routes of [`routes`], and those of the A2A service of 0.3.
+pub fn routes_of_both_versions(operations: Arc<impl Operations>, limits: Limits) -> Router {
+    let older = older::A2aServiceServer::new(OlderAdapter { operations: operations.clone() })
+        .max_decoding_message_size(limits.max_message_bytes);
+    with_service(services(operations, limits, &BOTH), older)
+}
+
+/// What health and reflection know of the A2A services.
+struct Described {
+    names: &'static [&'static str],
+    descriptors: &'static [&'static [u8]],
+}
+
+const CURRENT: Described = Described { names: &[SERVICE_NAME], descriptors: &[FILE_DESCRIPTOR_SET] };
+const BOTH: Described = Described {
+    names: &[SERVICE_NAME, older::SERVICE_NAME],
+    descriptors: &[FILE_DESCRIPTOR_SET, FILE_DESCRIPTOR_SET_V0_3],
+};
+
+fn services(operations: Arc<impl Operations>, limits: Limits, described: &Described) -> Router {
+    let health = HealthOf { operations: operations.clone(), services: described.names };
+    let health = HealthServer::new(health).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);
     let extensions = ExtensionServiceServer::new(ExtensionAdapter { operations: operations.clone() })
         .max_decoding_message_size(limits.max_message_bytes);
     let a2a = A2aServiceServer::new(A2aAdapter { operations }).max_decoding_message_size(limits.max_message_bytes);
     let mut router = with_service(with_service(with_service(Router::new(), a2a), extensions), health);
     // The descriptors are part of the program; they are read or the program is broken, and a test would say so.
-    if let Ok(v1) = reflection().build_v1() {
+    if let Ok(v1) = reflection(described).build_v1() {
         router = with_service(router, v1.max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES));
     }
     // Tools may still ask by the older name of the service.
-    if let Ok(v1alpha) = reflection().build_v1alpha() {
+    if let Ok(v1alpha) = reflection(described).build_v1alpha() {
         router = with_service(router, v1alpha.max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES));
     }
     router
@@ -67,10 +93,28 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
         .is_some_and(|(kind, rest)| kind.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..]))
 }
 
-/// Tells whether a path belongs to the A2A service or to methods of extensions. Calls to these paths can be refused
+/// The beginning of the paths of the A2A service of 0.3.
+const OLDER_PATH: &str = "/a2a.v1.A2AService/";
+
+/// Tells whether a path belongs to an A2A service or to methods of extensions. Calls to these paths can be refused
 /// before their message is read. Health and reflection have other paths.
 pub fn is_operation(path: &str) -> bool {
-    ["/lf.a2a.v1.A2AService/", "/annex.extension.v1.ExtensionService/"].iter().any(|service| path.starts_with(service))
+    let services = ["/lf.a2a.v1.A2AService/", OLDER_PATH, "/annex.extension.v1.ExtensionService/"];
+    services.iter().any(|service| path.starts_with(service))
+}
+
+/// The operation of A2A that a path calls. `None` for a method of an extension and for an unknown path.
+pub fn operation(path: &str) -> Option<Method> {
+    let (_, rpc) = path.rsplit_once('/')?;
+    // Three rpcs of 0.3 have other names than their operations.
+    match rpc {
+        "TaskSubscription" if path.starts_with(OLDER_PATH) => Some(Method::SubscribeToTask),
+        "ListTaskPushNotificationConfig" if path.starts_with(OLDER_PATH) => {
+            Some(Method::ListTaskPushNotificationConfigs)
+        }
+        "GetAgentCard" if path.starts_with(OLDER_PATH) => Some(Method::GetExtendedAgentCard),
+        _ => Method::from_name(rpc),
+    }
 }
 
 /// The response by which an outer layer refuses a call with `error`.
@@ -103,10 +147,10 @@ pub async fn unknown_service() -> Response {
     Status::new(Code::Unimplemented, "no such service here").into_http::<Body>().into_response()
 }
 
-fn reflection() -> Builder<'static> {
-    Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+fn reflection(described: &Described) -> Builder<'static> {
+    let health = tonic_health::pb::FILE_DESCRIPTOR_SET;
+    let builder = Builder::configure().register_encoded_file_descriptor_set(health);
+    described.descriptors.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
 }
 
 fn with_service<S>(router: Router, service: S) -> Router

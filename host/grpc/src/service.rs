@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use crate::convert::{FieldError, FromProto, IntoProto};
 use crate::pb::a2a_service_server::A2aService;
-use crate::{CallParameters, EventStream, Operations, Reply, parameters, pb, status};
+use crate::{CallParameters, EventStream, Operations, Reply, ServiceVersion, parameters, pb, status};
 
 pub(crate) struct A2aAdapter<O> {
     pub(crate) operations: Arc<O>,
@@ -120,28 +120,30 @@ fn read<P, T: FromProto<P>>(
     let checked = T::from_proto(message).map_err(invalid).and_then(|value| validate(&value).map(|()| value));
     let value = checked.map_err(|error| status::of(&error))?;
     // Version and extensions are not looked at here: all bindings leave that to the operations.
-    Ok((parameters::read(metadata, context), value))
+    Ok((parameters::read(ServiceVersion::V1_0, metadata, context), value))
 }
 
 fn write<P, T: IntoProto<P>>(result: Result<Reply<T>, A2aError>) -> Result<Response<P>, Status> {
     let written = result.and_then(|reply| Ok((written(reply.value)?, reply.active)));
     let (message, active) = written.map_err(|error| status::of(&error))?;
     let mut response = Response::new(message);
-    parameters::write(&active, response.metadata_mut());
+    parameters::write(ServiceVersion::V1_0, &active, response.metadata_mut());
     Ok(response)
 }
 
 fn write_events(result: Result<Reply<EventStream>, A2aError>) -> Result<Response<ResponseStream>, Status> {
     let Reply { value, active } = result.map_err(|error| status::of(&error))?;
     // An event that cannot be written ends the stream: a client that missed it would not know.
-    let event = |event: Result<StreamResponse, A2aError>| event.and_then(written).map_err(|error| status::of(&error));
+    let event = |event: Result<StreamResponse, A2aError>| -> Result<pb::StreamResponse, Status> {
+        event.and_then(written).map_err(|error| status::of(&error))
+    };
     let mut response = Response::new(value.map(event).boxed());
-    parameters::write(&active, response.metadata_mut());
+    parameters::write(ServiceVersion::V1_0, &active, response.metadata_mut());
     Ok(response)
 }
 
 /// Writes the agent's value. Fails if the value is invalid in A2A, or if protobuf cannot carry it.
-fn written<P, T: IntoProto<P>>(value: T) -> Result<P, A2aError> {
+pub(crate) fn written<P, T: IntoProto<P>>(value: T) -> Result<P, A2aError> {
     value.into_proto().map_err(|error| match error.to_string() {
         // If protobuf cannot carry the value, the value itself is valid, and the text names the bindings that carry it.
         // All other errors are faults of the agent.

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use annex_protocol::{A2aError, Json};
+use annex_protocol::{A2aError, Json, v0_3};
 use prost::Message;
 use prost_types::Any;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,12 @@ const VALUE: &str = "google.protobuf.Value";
 const TYPE_URLS: &str = "type.googleapis.com/";
 
 pub(crate) fn of(error: &A2aError) -> Status {
-    with_code(error.grpc_status().number(), error)
+    with_code(error.grpc_status().number(), error.to_string(), error)
+}
+
+/// The status for a client of A2A 0.3: with the codes, the names and the texts of 0.3.
+pub(crate) fn of_v0_3(error: &A2aError) -> Status {
+    with_code(v0_3::grpc_status(error).number(), v0_3::grpc_text(error), error)
 }
 
 /// Tells whether tonic has refused a message for its size. Only the text of the status shows this.
@@ -69,7 +74,8 @@ pub(crate) fn is_too_large(status: &Status) -> bool {
 
 /// Adds the details of A2A to a status that tonic created. The status keeps tonic's code, which clients know.
 pub(crate) fn too_large(status: &Status) -> Status {
-    with_code(Code::OutOfRange as i32, &A2aError::InvalidRequest { reason: status.message().to_owned() })
+    let error = A2aError::InvalidRequest { reason: status.message().to_owned() };
+    with_code(Code::OutOfRange as i32, error.to_string(), &error)
 }
 
 /// Tells whether tonic found no whole message in the body of a request. tonic reports INTERNAL, as if this server were
@@ -86,10 +92,10 @@ pub(crate) fn without_message(status: &Status) -> Status {
     of(&A2aError::InvalidRequest { reason })
 }
 
-fn with_code(code: i32, error: &A2aError) -> Status {
+fn with_code(code: i32, text: String, error: &A2aError) -> Status {
     // The message travels twice: escaped in `grpc-message` (3 KiB at most), and in the encoded status. With 2 KiB of
     // details, in base64, that makes about 7 KiB of the 8 KiB that clients take.
-    let message = annex_text::cut(error.to_string(), MAX_MESSAGE_BYTES);
+    let message = annex_text::cut(text, MAX_MESSAGE_BYTES);
     let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
     let mut room = MAX_DETAILS_BYTES;
     for detail in error.details() {

@@ -9,6 +9,8 @@ pub enum GrpcStatus {
     NotFound,
     /// The server, or a task, is not in the state that the operation needs.
     FailedPrecondition,
+    /// The server does not have the operation, or not for this request.
+    Unimplemented,
     /// A quota or rate limit of the caller or its tenant is used up.
     ResourceExhausted,
     /// A fault of the server.
@@ -26,6 +28,7 @@ impl GrpcStatus {
             Self::InvalidArgument => "INVALID_ARGUMENT",
             Self::NotFound => "NOT_FOUND",
             Self::FailedPrecondition => "FAILED_PRECONDITION",
+            Self::Unimplemented => "UNIMPLEMENTED",
             Self::ResourceExhausted => "RESOURCE_EXHAUSTED",
             Self::Internal => "INTERNAL",
             Self::Unavailable => "UNAVAILABLE",
@@ -39,6 +42,7 @@ impl GrpcStatus {
             Self::InvalidArgument => 3,
             Self::NotFound => 5,
             Self::FailedPrecondition => 9,
+            Self::Unimplemented => 12,
             Self::ResourceExhausted => 8,
             Self::Internal => 13,
             Self::Unavailable => 14,

@@ -30,8 +30,8 @@ pub(super) struct HttpJson {
 
 /// The body of an error response.
 #[derive(Deserialize)]
-struct Failure {
-    error: HttpError,
+pub(super) struct Failure {
+    pub(super) error: HttpError,
 }
 
 impl HttpJson {
@@ -110,7 +110,7 @@ fn route(operation: &Operation) -> (Method, Vec<String>) {
 
 /// The URL of an operation: the interface's URL, the tenant, and the path of the operation. Parameters that are used in
 /// the path are removed from `params`.
-fn below(interface: &Url, template: &[String], params: &mut JsonObject) -> Result<Url, ClientError> {
+pub(super) fn below(interface: &Url, template: &[String], params: &mut JsonObject) -> Result<Url, ClientError> {
     let mut segments: Vec<String> = taken(params, "tenant").into_iter().collect();
     for segment in template {
         segments.push(filled(segment, params));
@@ -143,7 +143,7 @@ fn query_text(value: &Json) -> String {
 }
 
 /// Reads a result. An empty body, with which some operations answer, is read as `null`.
-fn result(text: &str) -> Result<Json, ReadFailure> {
+pub(super) fn result(text: &str) -> Result<Json, ReadFailure> {
     let text = if text.trim().is_empty() { "null" } else { text };
     Json::parse(text.to_owned()).map_err(|error| ReadFailure::Foreign(error.into()))
 }

@@ -21,7 +21,7 @@ use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation};
 
-const BINDING: &str = "JSON-RPC of A2A 0.3";
+const BINDING: &str = "A2A 0.3";
 const EVENT: Form = Form { read: event, place: ResultPlace::Unknown };
 const TASK: Form = Form { read: task, place: ResultPlace::Unknown };
 
@@ -87,16 +87,23 @@ fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
             let request: SubscribeToTaskRequest = decoded(params)?;
             (Method::SubscribeToTask, of_task((&request).into())?)
         }
-        other => return Err(not_carried(format!("{other} is sent to agents of A2A 1.0 only"))),
+        other => return Err(lacking(other)),
     })
 }
 
-fn decoded<T: DeserializeOwned>(params: &str) -> Result<T, ClientError> {
+/// Reads the request message of a call.
+pub(super) fn decoded<T: DeserializeOwned>(params: &str) -> Result<T, ClientError> {
     serde_json::from_str(params).map_err(|error| not_carried(error.to_string()))
 }
 
-fn encoded<T: Serialize>(params: &T) -> Result<Json, ClientError> {
+/// Writes a request in the form of 0.3.
+pub(super) fn encoded<T: Serialize>(params: &T) -> Result<Json, ClientError> {
     Json::from_serialize(params).map_err(|error| not_carried(error.to_string()))
+}
+
+/// The error for an operation that 0.3 lacks.
+pub(super) fn lacking(operation: &Operation) -> ClientError {
+    not_carried(format!("{operation} is sent to agents of A2A 1.0 only"))
 }
 
 fn not_carried(problem: String) -> ClientError {
@@ -104,7 +111,7 @@ fn not_carried(problem: String) -> ClientError {
 }
 
 /// Converts the header fields of a request to 0.3: sets the version, and renames the field that lists the extensions.
-fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
+pub(super) fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers.insert(A2A_VERSION, HeaderValue::from_static(v0_3::VERSION));
     if let Some(extensions) = headers.remove(A2A_EXTENSIONS) {
         headers.insert(v0_3::X_A2A_EXTENSIONS, extensions);
@@ -113,7 +120,7 @@ fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
 }
 
 /// The extensions that a response lists as active, in the header field of 0.3 or of 1.0.
-fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
+pub(super) fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
     // Servers of both versions may answer under the newer name.
     let fields = [v0_3::X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
     parse_extensions(fields.filter_map(|value| value.to_str().ok()))
@@ -147,6 +154,6 @@ fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Err
     })
 }
 
-fn foreign(error: serde_json::Error) -> ReadFailure {
+pub(super) fn foreign(error: serde_json::Error) -> ReadFailure {
     ReadFailure::Foreign(error.into())
 }

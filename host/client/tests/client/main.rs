@@ -9,6 +9,7 @@ mod connections;
 mod dependencies;
 mod foreign;
 mod interceptors;
+mod older;
 mod screens;
 mod sessions;
 mod support;

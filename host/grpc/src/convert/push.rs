@@ -53,11 +53,11 @@ impl IntoProto<pb::ListTaskPushNotificationConfigsResponse> for ListTaskPushNoti
     }
 }
 
-fn secret(credential: String) -> Option<Secret> {
+pub(super) fn secret(credential: String) -> Option<Secret> {
     (!credential.is_empty()).then(|| Secret::new(credential))
 }
 
-fn exposed(secret: Option<Secret>) -> String {
+pub(super) fn exposed(secret: Option<Secret>) -> String {
     // Here the credential leaves `Secret`, which hides it. `pb.rs` keeps it out of `Debug` on this side.
     secret.map(|secret| secret.expose().to_owned()).unwrap_or_default()
 }

@@ -13,3 +13,4 @@ mod services;
 mod streams;
 mod support;
 mod tasks;
+mod v0_3;

@@ -23,7 +23,8 @@ impl InputModes {
     }
 
     /// True if the agent accepts the part. A data part with a type that ends in `+json` is JSON (RFC 6839 section 3.1),
-    /// so an agent that accepts JSON accepts such a part.
+    /// so an agent that accepts JSON accepts such a part. A2UI 0.8 writes the two words the other way round:
+    /// `application/json+a2ui`.
     fn take_part(&self, part: &Part) -> bool {
         let Some(named) = media_type(part) else { return true };
         self.take(named)
@@ -45,10 +46,11 @@ fn essence(media_type: &str) -> &str {
     media_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// True for `application/…+json`.
+/// True for `application/…+json` and `application/json+…`.
 fn is_json_by_suffix(media_type: &str) -> bool {
     let essence = essence(media_type).to_ascii_lowercase();
-    essence.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with("+json"))
+    let is_json = |subtype: &str| subtype.ends_with("+json") || subtype.starts_with("json+");
+    essence.strip_prefix("application/").is_some_and(is_json)
 }
 
 /// The media type that the part names, or the default of its kind. Files have no default.
@@ -96,7 +98,13 @@ mod tests {
         };
         let data = || PartContent::Data(Json::parse("[]".to_owned()).expect("JSON"));
         let json = ["text/plain", "application/json"];
-        for named in ["", "application/json", "application/vnd.ag2.history+json", "Application/A2UI+JSON; v=1"] {
+        for named in [
+            "",
+            "application/json",
+            "application/vnd.ag2.history+json",
+            "Application/A2UI+JSON; v=1",
+            "application/json+a2ui",
+        ] {
             assert!(takes(&json, named, data()), "{named}");
             assert!(!takes(&["text/plain"], named, data()), "{named}");
         }

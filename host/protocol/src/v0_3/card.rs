@@ -148,17 +148,36 @@ struct Interface<'a> {
     url: &'a str,
 }
 
+/// The interfaces of a card that speak 0.3.
+#[derive(Clone, Debug)]
+pub struct Interfaces<'a> {
+    /// The version of A2A on a card of 0.3, such as `0.3.0`.
+    pub protocol_version: &'a str,
+    /// The first interface, which is the main interface of a card of 0.3.
+    pub main: &'a AgentInterface,
+    /// The other interfaces, in the order of the card.
+    pub additional: Vec<&'a AgentInterface>,
+}
+
+/// The interfaces of a card that speak 0.3. `None` if the card has no such interface.
+pub fn interfaces(card: &crate::AgentCard) -> Option<Interfaces<'_>> {
+    // Clients of 0.3 would call an interface of 1.0 in vain, so only those of 0.3 are listed.
+    let mut interfaces = card.supported_interfaces.iter().filter(|interface| speaks_0_3(interface));
+    let main = interfaces.next()?;
+    let version = main.protocol_version.as_str();
+    let protocol_version = if version == VERSION { CARD_VERSION } else { version };
+    Some(Interfaces { protocol_version, main, additional: interfaces.collect() })
+}
+
 impl<'a> Own<'a> {
     fn of(card: &'a crate::AgentCard) -> Option<Self> {
-        // Clients of 0.3 would call an interface of 1.0 in vain, so only those of 0.3 are listed.
-        let mut interfaces = card.supported_interfaces.iter().filter(|interface| speaks_0_3(interface));
-        let main = interfaces.next()?;
-        let version = main.protocol_version.as_str();
+        let Interfaces { protocol_version, main, additional } = interfaces(card)?;
         Some(Self {
-            protocol_version: if version == VERSION { CARD_VERSION } else { version },
+            protocol_version,
             url: &main.url,
             preferred_transport: &main.protocol_binding,
-            additional_interfaces: interfaces
+            additional_interfaces: additional
+                .into_iter()
                 .map(|interface| Interface { transport: &interface.protocol_binding, url: &interface.url })
                 .collect(),
             supports_authenticated_extended_card: card.capabilities.extended_agent_card.unwrap_or_default(),

@@ -16,7 +16,12 @@ use crate::{Json, JsonObject, Metadata, PartContent};
 /// SDKs wrap other values this way.
 const WRAPPED: &str = "data_part_compat";
 
-/// A part, written as 0.3 JSON. A text or data part loses its file name and media type, which 0.3 does not have.
+/// The metadata key with the media type of a data part. A data part of 0.3 has no field for its media type. Clients and
+/// agents of A2UI read and write the media type under this key.
+const MIME_TYPE: &str = "mimeType";
+
+/// A part, written as 0.3 JSON. A text part loses its file name and media type, and a data part its file name: 0.3 does
+/// not have them.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a>(pub &'a crate::Part);
 
@@ -72,18 +77,54 @@ impl Serialize for DataObject<'_> {
     }
 }
 
-/// Writes the metadata of `part`, with the mark for wrapped data.
+/// Writes the metadata of `part` as [`part_metadata`] returns it.
 pub(super) fn serialize_metadata<M: SerializeMap>(part: &crate::Part, map: &mut M) -> Result<(), M::Error> {
-    match &part.content {
-        PartContent::Data(data) if !is_object(data) => {
-            // A copy, because the part itself must not carry the mark: clients of 1.0 also get the part.
-            let mut metadata = part.metadata.clone();
-            metadata.insert(WRAPPED.to_owned(), Json::from_serialize(&true).map_err(serde::ser::Error::custom)?);
-            map.serialize_entry("metadata", &metadata)
-        }
-        _ if part.metadata.is_empty() => Ok(()),
-        _ => map.serialize_entry("metadata", &part.metadata),
+    let metadata = part_metadata(part);
+    if metadata.is_empty() { Ok(()) } else { map.serialize_entry("metadata", &*metadata) }
+}
+
+/// The metadata of a part for 0.3. The metadata of a data part also has the mark for wrapped data, and the media type of the
+/// part under `mimeType`.
+pub fn part_metadata(part: &crate::Part) -> Cow<'_, Metadata> {
+    let PartContent::Data(data) = &part.content else { return Cow::Borrowed(&part.metadata) };
+    let mark = (!is_object(data)).then(|| Json::from_serialize(&true).ok()).flatten();
+    let media_type = part.media_type.as_str();
+    let is_named = media_type.is_empty() || named_type(&part.metadata).is_some_and(|named| named == media_type);
+    if mark.is_none() && is_named {
+        return Cow::Borrowed(&part.metadata);
     }
+    // A copy, because the part itself must not carry the marks: clients of 1.0 also get the part.
+    let mut metadata = part.metadata.clone();
+    metadata.extend(mark.map(|mark| (WRAPPED.to_owned(), mark)));
+    if !is_named {
+        metadata.insert(MIME_TYPE.to_owned(), Json::string(media_type));
+    }
+    Cow::Owned(metadata)
+}
+
+/// The data of a part for 0.3, which has objects only. Data that is not an object becomes `{"value": data}`.
+///
+/// # Errors
+/// When the data is an object that cannot be read as one.
+pub fn data_object(data: &Json) -> Result<JsonObject, serde_json::Error> {
+    if is_object(data) { data.to() } else { Ok(JsonObject::from_iter([("value".to_owned(), data.clone())])) }
+}
+
+/// Reads the marks in the metadata of a data part of 0.3. Data under the mark for wrapped data is unwrapped. A text under
+/// `mimeType` becomes the media type of the part, and stays in the metadata, where extensions of 0.3 look for it.
+pub fn read_data_marks(part: &mut crate::Part) {
+    unwrap_data(part);
+    if let PartContent::Data(_) = part.content
+        && part.media_type.is_empty()
+        && let Some(media_type) = named_type(&part.metadata)
+    {
+        part.media_type = media_type;
+    }
+}
+
+/// The media type in the metadata of a data part. `None` if the metadata has no text under `mimeType`.
+fn named_type(metadata: &Metadata) -> Option<String> {
+    metadata.get(MIME_TYPE)?.to().ok()
 }
 
 fn is_object(json: &Json) -> bool {
@@ -201,7 +242,7 @@ impl<'de, F: PartForm> Visitor<'de> for PartVisitor<F> {
         let (found, mut part) = chosen(content, CONTENT)?;
         check_kind(kind.as_deref().unwrap_or_default(), found)?;
         part.metadata = metadata.unwrap_or_default();
-        unwrap_data(&mut part);
+        read_data_marks(&mut part);
         Ok(WirePart(part, PhantomData))
     }
 }

@@ -81,13 +81,26 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
     checked(request, validate, field_of_message)
 }
 
-/// Gives an answer to a task an empty text if it has metadata alone. Version 0.3 allows a message without parts, and
-/// clients of agentstack send one to approve a call of a tool. Version 1.0 requires a part.
-pub(super) fn with_a_part(mut message: Message) -> Message {
-    if message.parts.is_empty() && message.task_id.is_some() && !message.metadata.is_empty() {
+/// Gives an answer to an extension an empty text if the answer has no parts: a message to a task, with an object under the URI
+/// of an extension in its metadata. Version 0.3 allows a message without parts, and clients of agentstack send one to approve a
+/// call of a tool. Version 1.0 requires a part, so any other message without parts is refused.
+pub fn with_a_part(mut message: Message) -> Message {
+    let is_object_of_extension = |(key, value): (&str, &Json)| is_uri(key) && value.get().starts_with('{');
+    let answers = message.task_id.is_some() && message.metadata.iter().any(is_object_of_extension);
+    if message.parts.is_empty() && answers {
         message.parts = vec![Part::text("")].into();
     }
     message
+}
+
+/// True for a metadata key that is the URI of an extension. A key without a scheme, such as that of a client's own note, is
+/// none.
+fn is_uri(key: &str) -> bool {
+    let is_scheme = |scheme: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(is_part)
+    };
+    key.split_once(':').is_some_and(|(scheme, rest)| is_scheme(scheme) && !rest.is_empty())
 }
 
 fn field_of_message(field: &str) -> String {

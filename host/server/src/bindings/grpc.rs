@@ -1,9 +1,10 @@
-//! The operations as the gRPC binding calls them (A2A 1.0 section 10). The translation is in `annex-grpc`.
+//! The operations as the gRPC binding calls them (A2A 1.0 section 10), for the services of 1.0 and of 0.3. The translation
+//! is in `annex-grpc`.
 
 use std::mem;
 use std::sync::Arc;
 
-use annex_grpc::{CallParameters, EventStream, MethodReply};
+use annex_grpc::{CallParameters, EventStream, MethodReply, ServiceVersion};
 use annex_operations::answer::Sent;
 use annex_operations::fault;
 use annex_operations::methods::MethodResult;
@@ -11,10 +12,11 @@ use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::service_parameters::{Identity, ServiceParameters};
 use annex_operations::tasks::log::LoggedEvent;
 use annex_protocol::service::VERSION;
+use annex_protocol::v0_3;
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, Method, SendMessageRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
 use async_trait::async_trait;
@@ -27,7 +29,9 @@ use futures::StreamExt;
 use http_body_util::BodyExt;
 
 use crate::access_log;
+use crate::app::App;
 use crate::bindings::answer_body::AnswerBody;
+use crate::bindings::v0_3::service_parameters;
 use crate::connections::caller::Caller;
 use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
@@ -52,7 +56,7 @@ pub(crate) async fn admit(
         return next.run(bounded(&gate, caller, request)).await;
     }
     access_log::came_by(access_log::GRPC);
-    if let Some(method) = Method::from_name(request.uri().path().rsplit('/').next().unwrap_or_default()) {
+    if let Some(method) = annex_grpc::operation(request.uri().path()) {
         access_log::asks_for(method.name());
     }
     let identity = match access_log::noted(gate.admit(request.headers(), network)).await {
@@ -98,21 +102,54 @@ impl GrpcOperations {
         operation: Operation,
         value: fn(Reply) -> Result<T, A2aError>,
     ) -> Result<annex_grpc::Reply<T>, A2aError> {
-        let CallParameters { version, extensions, headers, context } = parameters;
         // Boxed, because the future holds those of all operations.
         Box::pin(access_log::noted(async {
-            let caller = caller(&context)?;
-            // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2). 0.3 is not served over gRPC, so such a
-            // call is refused here.
-            let version = version.unwrap_or_default();
-            let call = ServiceParameters::new(caller.identity.clone(), &version, extensions)?;
-            access_log::speaks(VERSION);
-            let mut reply = self.operations(&headers)?.call(caller, call, operation).await?;
+            let (caller, call) = read_call(&parameters)?;
+            let mut reply = self.operations(&parameters.headers)?.call(caller, call, operation).await?;
             let active = mem::take(&mut reply.active);
             Ok(annex_grpc::Reply { value: value(reply)?, active })
         }))
         .await
     }
+
+    /// The card for an authenticated caller of 0.3. A client of 0.3 requests the extended card even if the agent has none, and
+    /// then gets the public card.
+    async fn card_of_0_3(&self, parameters: CallParameters) -> Result<annex_grpc::Reply<AgentCard>, A2aError> {
+        Box::pin(access_log::noted(async {
+            let (caller, call) = read_call(&parameters)?;
+            let operation = Operation::GetExtendedAgentCard(GetExtendedAgentCardRequest::default());
+            let value = match self.operations(&parameters.headers)?.call(caller, call, operation).await {
+                Ok(reply) => extended_card(reply)?,
+                Err(_) => public_card(self.0.app()?)?,
+            };
+            Ok(annex_grpc::Reply { value, active: Vec::new() })
+        }))
+        .await
+    }
+}
+
+/// The caller and the service parameters of a call. A call of the service of 1.0 must name the version, because a call without
+/// a version is one of 0.3 (A2A 1.0 section 3.6.2).
+fn read_call(parameters: &CallParameters) -> Result<(&Caller, ServiceParameters), A2aError> {
+    let CallParameters { service, version, extensions, context, .. } = parameters;
+    let caller = caller(context)?;
+    let identity = caller.identity.clone();
+    let version = version.as_deref().unwrap_or_default();
+    let call = match service {
+        ServiceVersion::V1_0 => ServiceParameters::new(identity, version, extensions.clone())?,
+        ServiceVersion::V0_3 => service_parameters(identity, version, extensions.clone())?,
+    };
+    access_log::speaks(match service {
+        ServiceVersion::V1_0 => VERSION,
+        ServiceVersion::V0_3 => v0_3::VERSION,
+    });
+    Ok((caller, call))
+}
+
+/// The public card of the config's own agent.
+fn public_card(app: &App) -> Result<AgentCard, A2aError> {
+    let published = app.installer().publisher().current();
+    published.card.decoded().map_err(|error| fault::internal(&error))
 }
 
 /// The caller that [`admit`] has stored. A call without a caller is refused as unauthenticated.
@@ -241,7 +278,11 @@ impl annex_grpc::Operations for GrpcOperations {
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
     ) -> Result<annex_grpc::Reply<EventStream>, A2aError> {
-        self.call(parameters, Operation::SubscribeToTask(request), events).await
+        let operation = match parameters.service {
+            ServiceVersion::V1_0 => Operation::SubscribeToTask(request),
+            ServiceVersion::V0_3 => Operation::SubscribeToTurn(request),
+        };
+        self.call(parameters, operation, events).await
     }
 
     async fn create_task_push_notification_config(
@@ -257,7 +298,13 @@ impl annex_grpc::Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<annex_grpc::Reply<TaskPushNotificationConfig>, A2aError> {
-        self.call(parameters, Operation::GetPushConfig(request), push_config).await
+        // Only a call of 0.3 can leave out the id of the config.
+        let operation = if request.id.is_empty() {
+            Operation::GetFirstPushConfig(request)
+        } else {
+            Operation::GetPushConfig(request)
+        };
+        self.call(parameters, operation, push_config).await
     }
 
     async fn list_task_push_notification_configs(
@@ -281,7 +328,12 @@ impl annex_grpc::Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
     ) -> Result<annex_grpc::Reply<AgentCard>, A2aError> {
-        self.call(parameters, Operation::GetExtendedAgentCard(request), extended_card).await
+        match parameters.service {
+            ServiceVersion::V1_0 => {
+                self.call(parameters, Operation::GetExtendedAgentCard(request), extended_card).await
+            }
+            ServiceVersion::V0_3 => self.card_of_0_3(parameters).await,
+        }
     }
 
     async fn call_method(

@@ -1,7 +1,8 @@
 //! A2A 0.3, for clients that have not moved to 1.0: the same operations under the old names and shapes.
 //!
 //! This module is a layer in front of the bindings of 1.0, which do not know about 0.3. The JSON-RPC methods of both
-//! versions share one path, because no method has the same name in both versions. HTTP+JSON has its own paths for 0.3.
+//! versions share one path, because no method has the same name in both versions. HTTP+JSON has its own paths for 0.3. gRPC
+//! has its own service for 0.3, which `annex-grpc` translates to the operations of `bindings/grpc.rs`.
 
 use annex_operations::answer::Sent;
 use annex_operations::service_parameters::{Identity, ServiceParameters, sent_version};
@@ -23,12 +24,21 @@ const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 /// The service parameters of a 0.3 request. A request without a version counts as a 0.3 request (A2A 1.0 section
 /// 3.6.2).
 fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<ServiceParameters, A2aError> {
-    let version = sent_version(headers, uri);
-    if !version.is_empty() && !is_version(&version, v0_3::VERSION) {
-        return Err(A2aError::VersionNotSupported { requested: version.into_owned(), supported: SUPPORTED });
-    }
     // 0.3 names the header with `X-`. The name of 1.0 is accepted as well.
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
+    let requested = parse_extensions(lines.filter_map(|line| line.to_str().ok()));
+    service_parameters(identity, &sent_version(headers, uri), requested)
+}
+
+/// The service parameters of a 0.3 request with this version, which may be empty, and with these extensions.
+pub(crate) fn service_parameters(
+    identity: Identity,
+    version: &str,
+    requested: Vec<ExtensionUri>,
+) -> Result<ServiceParameters, A2aError> {
+    if !version.is_empty() && !is_version(version, v0_3::VERSION) {
+        return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: SUPPORTED });
+    }
     let presence = identity.presence();
     let Identity { owner, claims, key_header } = identity;
     Ok(ServiceParameters {
@@ -36,7 +46,7 @@ fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<S
         owner,
         claims,
         key_header,
-        requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
+        requested,
         // `Operations::call` adds the headers. The default streams the task first, as clients of 0.3
         // expect.
         ..ServiceParameters::default()

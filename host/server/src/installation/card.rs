@@ -10,7 +10,6 @@ use crate::config::served::ServedConfig;
 use crate::config::{BindingConfig, CardConfig, ExtendedCardConfig, SkillConfig};
 use crate::paths::{JSONRPC_PATH, REST_PATH};
 
-/// The name of the gRPC binding, over which 0.3 is not served.
 const GRPC: &str = "GRPC";
 const JSONRPC: &str = "JSONRPC";
 /// The version of an agent whose config sets none.
@@ -37,7 +36,8 @@ pub(crate) fn assemble(
     let tenant = (!tenant.is_empty()).then(|| tenant.to_owned());
     // Clients copy the tenant of the chosen interface into every request (A2A 1.0 section 8.3.2).
     let current = current.map(|interface| AgentInterface { tenant: tenant.clone(), ..interface });
-    let older = current.clone().filter(|_| speaks_v0_3).filter_map(|interface| interface_of_0_3(interface, base_url));
+    let current: Vec<AgentInterface> = current.collect();
+    let older = if speaks_v0_3 { interfaces_of_0_3(&current, base_url) } else { Vec::new() };
     AgentCard {
         name: config.name.clone().unwrap_or_default(),
         description: config.description.clone().unwrap_or_default(),
@@ -49,7 +49,7 @@ pub(crate) fn assemble(
             .as_ref()
             .map(|provider| AgentProvider { url: provider.url.clone(), organization: provider.organization.clone() }),
         // The first interface is the preferred one, so the interfaces of 1.0 come first.
-        supported_interfaces: current.chain(older).collect(),
+        supported_interfaces: current.into_iter().chain(older).collect(),
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(pushes),
@@ -119,12 +119,19 @@ fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {
     }
 }
 
+/// The interfaces for clients of 0.3, in the order of those of 1.0. gRPC comes last, because the first interface is the main
+/// address on a card of 0.3, and some clients of 0.3 call that address without reading its transport.
+fn interfaces_of_0_3(current: &[AgentInterface], base_url: &str) -> Vec<AgentInterface> {
+    let (grpc, json): (Vec<_>, Vec<_>) =
+        current.iter().cloned().partition(|interface| interface.protocol_binding == GRPC);
+    json.into_iter().chain(grpc).filter_map(|interface| interface_of_0_3(interface, base_url)).collect()
+}
+
 /// The interface for clients of 0.3 that has the binding of `interface`. `None` if 0.3 is not served over this binding.
 /// A request of 0.3 has no field for a tenant, so the URL must name the tenant. Only the JSON-RPC binding has such a
 /// URL.
 fn interface_of_0_3(interface: AgentInterface, base_url: &str) -> Option<AgentInterface> {
     let url = match (interface.protocol_binding.as_str(), &interface.tenant) {
-        (GRPC, _) => None,
         (_, None) => Some(interface.url),
         (JSONRPC, Some(tenant)) => Some(format!("{}/{tenant}{JSONRPC_PATH}", base_url.trim_end_matches('/'))),
         (_, Some(_)) => None,

@@ -45,6 +45,14 @@ impl EncodedCard {
         Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() })
     }
 
+    /// The card that was encoded, without the fields of 0.3.
+    ///
+    /// # Errors
+    /// None for a card of this server.
+    pub(crate) fn decoded(&self) -> Result<AgentCard, serde_json::Error> {
+        serde_json::from_slice(&self.body)
+    }
+
     /// Answers with the card, or with 304 if the client already has the card. The client may use the card for `max_age`
     /// seconds.
     pub(crate) fn respond(&self, request: &HeaderMap, max_age: u64) -> Response {

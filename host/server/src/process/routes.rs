@@ -134,8 +134,12 @@ impl Routes {
 
 fn router(gate: Arc<ReadinessGate>, max_message_bytes: usize) -> Router {
     let limits = annex_grpc::Limits { max_message_bytes };
-    let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&gate))), limits)
-        .layer(from_fn_with_state(Arc::clone(&gate), grpc::admit));
+    let operations = Arc::new(GrpcOperations(Arc::clone(&gate)));
+    let grpc = match gate.speaks_v0_3 {
+        true => annex_grpc::routes_of_both_versions(operations, limits),
+        false => annex_grpc::routes(operations, limits),
+    };
+    let grpc = grpc.layer(from_fn_with_state(Arc::clone(&gate), grpc::admit));
     Router::new()
         // Methods other than POST arrive here and are refused.
         .route(JSONRPC_PATH, post(json_rpc))

@@ -101,6 +101,21 @@ async fn over_grpc(server: &TestServer, version: &'static str) -> Result<pb::Sen
     sent.map(tonic::Response::into_inner)
 }
 
+/// Sends a message to the service of A2A 0.3.
+async fn older_over_grpc(server: &TestServer) {
+    use annex_grpc::pb::v0_3;
+
+    let channel = Channel::from_shared(server.url().to_owned()).expect("a URL").connect().await.expect("a channel");
+    let part = v0_3::Part { part: Some(v0_3::part::Part::Text("prompt".to_owned())), metadata: None };
+    let role = v0_3::Role::User.into();
+    let message = v0_3::Message { message_id: "older".to_owned(), role, content: vec![part], ..Default::default() };
+    let configuration = v0_3::SendMessageConfiguration { blocking: true, ..Default::default() };
+    let request =
+        v0_3::SendMessageRequest { request: Some(message), configuration: Some(configuration), metadata: None };
+    let mut client = v0_3::a2a_service_client::A2aServiceClient::new(channel);
+    client.send_message(request).await.expect("an answer");
+}
+
 #[tokio::test]
 async fn a_request_has_one_line_whichever_binding_and_version_it_comes_by() {
     log::listen();
@@ -130,6 +145,10 @@ async fn a_request_has_one_line_whichever_binding_and_version_it_comes_by() {
         assert_eq!(line.get("bytes_out"), answer.len().to_string(), "{}", line.0);
         assert_eq!(line.get("bytes_in"), body.to_string().len().to_string(), "{}", line.0);
     }
+    older_over_grpc(&server).await;
+    let line = next_line().await;
+    assert_eq!(line.ended(), ("SendMessage", "ok", ""), "{}", line.0);
+    assert_eq!((line.get("binding"), line.get("version")), ("GRPC", "0.3"), "{}", line.0);
     over_grpc(&server, "1.0").await.expect("an answer");
     // The line of an answer of gRPC comes with its trailers.
     let line = next_line().await;

@@ -137,15 +137,19 @@ async fn metadata_that_is_forgotten_reaches_the_upstream_and_no_store() {
     }
 }
 
-/// The ways to the mirror: each binding, with streams and without, and JSON-RPC of 0.3.
+/// The ways to the mirror: each binding, with streams and without, and JSON-RPC and HTTP+JSON of 0.3.
 async fn fronts(mirror: &TestServer) -> Vec<(String, TestServer)> {
     let mut fronts = Vec::new();
     for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
         fronts.push((binding.to_owned(), front(mirror.url(), &format!("binding = {binding:?}")).await));
     }
-    for (name, streaming, version) in
-        [("1.0 without streams", false, "1.0"), ("0.3", true, "0.3"), ("0.3 without streams", false, "0.3")]
-    {
+    for (name, streaming, version) in [
+        ("1.0 without streams", false, "1.0"),
+        ("0.3", true, "0.3"),
+        ("0.3 without streams", false, "0.3"),
+        ("HTTP+JSON of 0.3", true, foreign::HTTP_JSON_OF_0_3),
+        ("HTTP+JSON of 0.3 without streams", false, foreign::HTTP_JSON_OF_0_3),
+    ] {
         let card = foreign::card_of(mirror.url(), streaming, version).await;
         let host = mirror.url().trim_start_matches("http://");
         fronts.push((name.to_owned(), front(&card, &format!("allow_hosts = [{host:?}]")).await));

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use crate::auth::api_keys;
 use crate::{ADA, QUESTION, agent, specialist};
 
+mod grpc;
+
 async fn older() -> TestServer {
     agent("Say something.", "").await
 }

@@ -9,6 +9,8 @@ use base64::alphabet::STANDARD as STANDARD_ALPHABET;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
+use crate::base64::standard;
+
 /// Decodes base64 in the standard alphabet, with or without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD_ALPHABET,
@@ -28,6 +30,20 @@ pub(super) fn decode(field: String) -> String {
         Some(inner) if STANDARD.decode(&inner).is_ok() => inner,
         _ => field,
     }
+}
+
+/// The base64 of the file whose field has these bytes in protobuf. The official SDKs of 0.3 put the base64 text of the file
+/// into the field. Other bytes are the file itself.
+pub fn base64_of_bytes(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if STANDARD.decode(text).is_ok() => text.to_owned(),
+        _ => STANDARD.encode(bytes),
+    }
+}
+
+/// The bytes of the field in protobuf for a file whose base64 is `text`: the base64 text, which the official SDKs of 0.3 read.
+pub fn bytes_of_base64(text: &str) -> Vec<u8> {
+    standard(text).into_owned().into_bytes()
 }
 
 /// The content of the field for a file whose base64 is `text`.

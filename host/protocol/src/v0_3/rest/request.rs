@@ -18,7 +18,8 @@ readable! {
         metadata: Metadata => "metadata",
     }
 
-    struct WireMessage {
+    /// A message as clients and servers of 0.3 send it.
+    pub(super) struct WireMessage {
         message_id: MessageId => "messageId",
         context_id: Option<ContextId> => "contextId",
         task_id: Option<TaskId> => "taskId",
@@ -115,6 +116,12 @@ pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotifi
 pub fn refusal_of_push_config(error: A2aError, body: &Json) -> A2aError {
     let is_body = params(body.get()).is_ok_and(|sent: WireCreatePushConfig| sent.push_notification_config.is_some());
     renamed(error, field_of_push_config(is_body))
+}
+
+/// Converts an error about a config that is the field `config` of its request: the fields in the error get the names that they
+/// have in the request.
+pub fn refusal_of_nested_push_config(error: A2aError) -> A2aError {
+    renamed(error, field_of_push_config(false))
 }
 
 /// Returns the function that renames the fields of a config in errors. `is_body` is true if the config is the whole

@@ -2,7 +2,7 @@
 
 use annex_protocol::jsonrpc::RequestId;
 use annex_protocol::v0_3;
-use annex_protocol::{A2aError, TaskState};
+use annex_protocol::{A2aError, GrpcStatus, TaskState};
 
 #[test]
 fn codes_stay_and_that_of_a_version_is_an_internal_error() {
@@ -39,6 +39,20 @@ fn messages_use_the_names_of_0_3() {
     assert!(v0_3::text(&required).ends_with("urn:e; list them in the x-a2a-extensions header"));
     let version = A2aError::VersionNotSupported { requested: "9.9".to_owned(), supported: &["1.0", "0.3"] };
     assert!(v0_3::text(&version).contains("`9.9` is not supported") && v0_3::text(&version).ends_with("1.0, 0.3"));
+}
+
+#[test]
+fn a_grpc_status_has_the_code_and_the_name_of_0_3() {
+    let check = |error: A2aError, status: GrpcStatus, beginning: &str| {
+        assert_eq!(v0_3::grpc_status(&error), status);
+        assert!(v0_3::grpc_text(&error).starts_with(beginning), "{}", v0_3::grpc_text(&error));
+    };
+    let not_cancelable = A2aError::TaskNotCancelable { task_id: "t".into(), state: TaskState::Completed };
+    check(not_cancelable, GrpcStatus::Unimplemented, "TaskNotCancelableError: task t cannot be canceled");
+    check(A2aError::TaskNotFound { task_id: "t".into() }, GrpcStatus::NotFound, "TaskNotFoundError: task t was");
+    check(A2aError::invalid_params("r"), GrpcStatus::InvalidArgument, "InvalidParamsError: invalid parameters: r");
+    let required = A2aError::ExtensionSupportRequired { missing: vec!["urn:e".into()], unknown: Vec::new() };
+    check(required, GrpcStatus::FailedPrecondition, "required extensions are not active: urn:e");
 }
 
 #[test]

@@ -97,15 +97,24 @@ fn messages_have_a_kind_a_role_and_an_id() {
 }
 
 #[test]
-fn an_answer_to_a_task_may_have_metadata_and_no_parts() {
+fn an_answer_to_an_extension_may_have_no_parts_and_no_other_message() {
     let sent = |message: &str| request::send_message(&json(&format!(r#"{{"message":{message}}}"#)));
-    let answer = r#"{"kind":"message","messageId":"m","role":"user","taskId":"t","parts":[],"metadata":{"a":1}}"#;
+    let answer =
+        r#"{"kind":"message","messageId":"m","role":"user","taskId":"t","parts":[],"metadata":{"urn:a":{"k":1}}}"#;
     let request = sent(answer).expect("a request");
     assert_eq!((request.message.text().as_str(), request.message.parts.len()), ("", 1));
-    for wrong in [answer.replace(r#""taskId":"t","#, ""), answer.replace(r#""a":1"#, "")] {
+    for wrong in [
+        answer.replace(r#""taskId":"t","#, ""),
+        answer.replace(r#""urn:a":{"k":1}"#, ""),
+        answer.replace("urn:a", "note"),
+        answer.replace("urn:a", ":a"),
+        answer.replace("urn:a", "a note: b"),
+        answer.replace(r#"{"k":1}"#, "1"),
+    ] {
         assert_eq!(violations(sent(&wrong)), ["message.parts: must have at least one part"], "{wrong}");
     }
-    let content = r#"{"messageId":"m","role":"ROLE_USER","taskId":"t","content":[],"metadata":{"a":1}}"#;
+    let content =
+        r#"{"messageId":"m","role":"ROLE_USER","taskId":"t","content":[],"metadata":{"https://a.example/v1":{}}}"#;
     let request = rest::send_message(&json(&format!(r#"{{"message":{content}}}"#))).expect("a request");
     assert_eq!(request.message.parts.len(), 1);
 }

@@ -1,7 +1,7 @@
 //! Requests of the official Python client of 0.3 over HTTP+JSON, and requests that must be refused there.
 
 use annex_protocol::v0_3::rest;
-use annex_protocol::{Part, PartContent, TaskPushNotificationConfig};
+use annex_protocol::{Json, Part, PartContent, SendMessageRequest, StreamResponse, TaskPushNotificationConfig};
 
 use super::{json, violations};
 
@@ -75,6 +75,41 @@ fn every_kind_of_part_comes_back_byte_for_byte() {
         let request = rest::send_message(&message(part)).unwrap();
         assert_eq!(serde_json::to_string(&rest::Part(&request.message.parts[0])).unwrap(), part);
     }
+}
+
+#[test]
+fn an_answer_is_read_as_the_event_that_it_was_written_from() {
+    let status = r#"{"state":"TASK_STATE_CANCELED","message":{"messageId":"m","contextId":"c","taskId":"t","role":"ROLE_AGENT","parts":[{"text":"Which?"}],"extensions":["urn:e"]},"timestamp":"2026-11-20T12:00:00.000Z"}"#;
+    let artifact = r#"{"artifactId":"a","name":"n","description":"d","parts":[{"data":[1.0]},{"raw":"aGk=","filename":"f","mediaType":"text/plain"}],"metadata":{"k":[1.0]},"extensions":["urn:e"]}"#;
+    for event in [
+        format!(
+            r#"{{"task":{{"id":"t","contextId":"c","status":{status},"artifacts":[{artifact}],"metadata":{{"k":1}}}}}}"#
+        ),
+        r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"url":"https://u"}],"metadata":{"k":null}}}"#
+            .to_owned(),
+        format!(r#"{{"statusUpdate":{{"taskId":"t","contextId":"c","status":{status},"metadata":{{"k":1.0}}}}}}"#),
+        format!(
+            r#"{{"artifactUpdate":{{"taskId":"t","contextId":"c","artifact":{artifact},"append":true,"lastChunk":true}}}}"#
+        ),
+    ] {
+        let event: StreamResponse = serde_json::from_str(&event).unwrap();
+        let written = Json::from_serialize(&rest::Event::from(&event)).unwrap();
+        assert_eq!(rest::event(&written).unwrap(), Some(event), "{written:?}");
+    }
+    for unknown in ["{}", r#"{"progress":{}}"#] {
+        assert_eq!(rest::event(&json(unknown)).unwrap(), None, "{unknown}");
+    }
+    for wrong in ["[]", r#"{"task":7}"#, r#"{"task":{"status":{"state":"working"}}}"#] {
+        assert!(rest::event(&json(wrong)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_body_that_a_client_writes_is_read_as_the_request() {
+    let text = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"acceptedOutputModes":["text/plain"],"historyLength":3,"returnImmediately":true},"metadata":{"k":1.0}}"#;
+    let request: SendMessageRequest = serde_json::from_str(text).unwrap();
+    let written = Json::from_serialize(&rest::SendMessageRequest::from(&request)).unwrap();
+    assert_eq!(rest::send_message(&written).unwrap(), request);
 }
 
 #[test]

@@ -47,6 +47,32 @@ fn data_that_is_no_object_is_wrapped_and_unwrapped() {
 }
 
 #[test]
+fn the_media_type_of_data_is_in_its_metadata() {
+    let written = |part: &Part| serde_json::to_string(&v0_3::Part(part)).unwrap();
+    let mut part = Part::from(PartContent::Data(json("{}")));
+    part.media_type = "application/a2ui+json".to_owned();
+    let expected = r#"{"kind":"data","data":{},"metadata":{"mimeType":"application/a2ui+json"}}"#;
+    assert_eq!(written(&part), expected);
+    assert!(part.metadata.is_empty(), "clients of 1.0 get the part without the mark");
+    // A mark that a client of 0.3 has set stays where extensions of 0.3 look for it.
+    let read = request::send_message(&message(expected)).unwrap().message.parts.remove(0);
+    assert_eq!((read.media_type.as_str(), read.metadata.len()), ("application/a2ui+json", 1));
+    assert_eq!(written(&read), expected);
+    // The field of 1.0 counts more than a mark, and a list has both marks.
+    let mut other = Part { media_type: "a/b".to_owned(), ..read };
+    other.content = PartContent::Data(json("[]"));
+    let expected = r#"{"kind":"data","data":{"value":[]},"metadata":{"mimeType":"a/b","data_part_compat":true}}"#;
+    assert_eq!(written(&other), expected);
+    // A text has no such mark, and a mark that is no text says nothing.
+    part.content = PartContent::Text("x".to_owned());
+    assert_eq!(written(&part), r#"{"kind":"text","text":"x"}"#);
+    let odd = message(r#"{"kind":"data","data":{},"metadata":{"mimeType":7}}"#);
+    assert_eq!(request::send_message(&odd).unwrap().message.parts[0].media_type, "");
+    let text = message(r#"{"kind":"text","text":"x","metadata":{"mimeType":"a/b"}}"#);
+    assert_eq!(request::send_message(&text).unwrap().message.parts[0].media_type, "");
+}
+
+#[test]
 fn every_state_has_its_name_and_the_last_event_of_a_stream_is_final() {
     let names = TaskState::ALL.iter().map(|state| {
         let status = TaskStatus { state: *state, ..TaskStatus::default() };

@@ -28,14 +28,23 @@ pub(super) fn card(url: &str, streaming: bool, extensions: &Value) -> Value {
         "skills": [{"id": "s", "name": "Skill", "description": "", "tags": ["t"]}]})
 }
 
+/// The `version` of [`card_of`] for a card of 0.3 that prefers HTTP+JSON.
+pub(super) const HTTP_JSON_OF_0_3: &str = "0.3 over HTTP+JSON";
+
 /// Serves a card for the server at `url` that declares less than the server's own card. Returns the URL of the card.
 pub(crate) async fn card_of(url: &str, streaming: bool, version: &str) -> String {
     let rpc = format!("{url}/a2a/jsonrpc");
     let mut card = card(&rpc, streaming, &json!([]));
-    if version == "0.3" {
+    if version.starts_with("0.3") {
         let fields = card.as_object_mut().expect("an object");
         fields.remove("supportedInterfaces");
-        fields.insert("url".to_owned(), rpc.into());
+        if version == HTTP_JSON_OF_0_3 {
+            fields.insert("url".to_owned(), format!("{url}/a2a/rest").into());
+            fields.insert("preferredTransport".to_owned(), "HTTP+JSON".into());
+            fields.insert("additionalInterfaces".to_owned(), json!([{"transport": "JSONRPC", "url": rpc}]));
+        } else {
+            fields.insert("url".to_owned(), rpc.into());
+        }
         fields.insert("protocolVersion".to_owned(), "0.3.0".into());
         let key = json!({"k": {"type": "apiKey", "in": "header", "name": "x"}});
         fields.insert("securitySchemes".to_owned(), key);
