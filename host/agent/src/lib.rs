@@ -35,7 +35,7 @@ pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, Question,
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
 pub use mcp::{McpConfig, McpError, McpScope, McpServers, ServersAndTools, end_programs, kill_programs};
 pub use model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
-pub use remote::{TurnStart, UpstreamContext, UpstreamIds, UpstreamIdsError};
+pub use remote::{CallerToken, TurnStart, UpstreamContext, UpstreamIds, UpstreamIdsError};
 pub use script_agent::ScriptAgent;
 pub use script_agent::script::EventScript;
 pub use scripted::{CallConfig, RuleConfig, ScriptConfig, ScriptError, ScriptedModel};

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annex_protocol::{ExtensionUri, Metadata, TaskId};
+use annex_protocol::{ExtensionUri, Metadata, Secret, TaskId};
 use async_trait::async_trait;
 use http::HeaderMap;
 
@@ -43,12 +43,28 @@ pub enum TurnStart {
     WaitingTask,
 }
 
+/// The bearer token of a turn's caller.
+#[derive(Clone, Debug, Default)]
+pub enum CallerToken {
+    /// This server has verified the token. The token is in memory alone, for as long as the turn needs the context.
+    Verified(Secret),
+    /// The caller is anonymous, or has an API key.
+    Absent,
+    /// The turn has no request of its caller: it continues after its request, or another process has received the
+    /// request.
+    #[default]
+    Gone,
+}
+
 /// The facts about a request that a remote agent needs in addition to the message.
 pub struct UpstreamContext {
     /// The extensions that the caller requested and that the remote agent provides.
     pub extensions: Vec<ExtensionUri>,
     /// The header fields of the request; `None` if the binding does not provide them.
     pub headers: Option<Arc<HeaderMap>>,
+    /// The bearer token of the caller, in exchange for which an agent may get a token of its own. The agent never sends this
+    /// token to the remote agent.
+    pub caller_token: CallerToken,
     /// Media types that the caller accepts.
     pub accepted_output_modes: Vec<String>,
     /// Metadata keys of this server's extensions, which the remote agent must not see.
@@ -70,6 +86,7 @@ impl UpstreamContext {
         Self {
             extensions: Vec::new(),
             headers: None,
+            caller_token: CallerToken::Gone,
             accepted_output_modes: Vec::new(),
             own_keys: Vec::new(),
             message_metadata: Metadata::new(),

@@ -16,14 +16,30 @@ pub(crate) enum AnswerError {
     NotText(#[source] std::string::FromUtf8Error),
 }
 
+/// An answer with one of the expected statuses.
+pub(crate) struct TextAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
+}
+
 /// Sends the request, and returns the text of an answer with the status 200 and at most `limit` bytes.
 pub(crate) async fn text_of(request: RequestBuilder, limit: usize) -> Result<String, AnswerError> {
+    Ok(text_with(request, &[StatusCode::OK], limit).await?.text)
+}
+
+/// Sends the request, and returns an answer with one of these statuses and at most `limit` bytes.
+pub(crate) async fn text_with(
+    request: RequestBuilder,
+    expected: &[StatusCode],
+    limit: usize,
+) -> Result<TextAnswer, AnswerError> {
     let sent = request.send().await;
     let mut response = sent.map_err(|error| AnswerError::Http(error.without_url()))?;
-    if response.status() != StatusCode::OK {
-        return Err(AnswerError::Status(response.status()));
+    let status = response.status();
+    if !expected.contains(&status) {
+        return Err(AnswerError::Status(status));
     }
     let read = annex_egress::whole(&mut response, limit).await;
     let body = read.map_err(|error| AnswerError::Read(error.map_broken(reqwest::Error::without_url)))?;
-    String::from_utf8(body).map_err(AnswerError::NotText)
+    Ok(TextAnswer { status, text: String::from_utf8(body).map_err(AnswerError::NotText)? })
 }

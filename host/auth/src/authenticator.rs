@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use annex_protocol::{
-    ApiKeySecurityScheme, HttpAuthSecurityScheme, JsonObject, SecurityRequirement, SecurityScheme, StringList,
+    ApiKeySecurityScheme, HttpAuthSecurityScheme, JsonObject, Secret, SecurityRequirement, SecurityScheme, StringList,
 };
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -116,6 +116,15 @@ impl Authenticator {
                 TokenError::Unavailable => AuthError::Unavailable,
             }),
         }
+    }
+
+    /// The bearer token of a request with these headers, which [`authenticate`](Self::authenticate) has mapped to
+    /// `principal`. `None` if the principal has an API key.
+    pub fn token_of(&self, headers: &HeaderMap, principal: &Principal) -> Option<Secret> {
+        if principal.scheme == API_KEY_SCHEME {
+            return None;
+        }
+        self.bearer_token(headers).ok().flatten().map(Secret::new)
     }
 
     /// The header field that carries API keys. `None` without API keys.

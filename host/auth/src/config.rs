@@ -2,17 +2,10 @@
 
 use std::path::PathBuf;
 
-use annex_files::Purpose;
 use annex_protocol::Secret;
 use serde::Deserialize;
 
-use crate::error::VariableError;
-use crate::{Algorithm, AuthConfigError, DeclareConfig, principal};
-
-/// The maximum length of the secret of an OAuth client, in bytes.
-const MAX_SECRET_BYTES: usize = 1024;
-/// The maximum size of a file with a secret, in bytes.
-const MAX_FILE_BYTES: usize = 64 << 10;
+use crate::{Algorithm, AuthConfigError, DeclareConfig, oauth_client, principal};
 
 /// The table `[auth]`. A caller needs to satisfy only one of its schemes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -156,26 +149,7 @@ impl IntrospectionConfig {
 
     /// Reads the secret of this server.
     pub(crate) fn secret(&self) -> Result<Secret, AuthConfigError> {
-        let refuse = |field, problem: String| AuthConfigError::Introspection { field, problem };
-        let (field, secret) = match (&self.client_secret_env, &self.client_secret_file) {
-            (Some(variable), None) => {
-                let field = "client_secret_env";
-                let wrong =
-                    |reason: VariableError| refuse(field, format!("the environment variable {variable} {reason}"));
-                (field, std::env::var(variable).map_err(|error| wrong(error.into()))?)
-            }
-            (None, Some(path)) => {
-                let text = annex_files::read_text(path, Purpose::Secret, MAX_FILE_BYTES);
-                let text = text.map_err(|source| AuthConfigError::File { path: path.clone(), source })?;
-                // Editors end a file with a line break that is no part of the secret.
-                ("client_secret_file", text.trim_end_matches(['\r', '\n']).to_owned())
-            }
-            _ => return Err(refuse("client_secret_env", "or client_secret_file is required, and not both".to_owned())),
-        };
-        if secret.is_empty() || secret.len() > MAX_SECRET_BYTES {
-            return Err(refuse(field, format!("must name a secret of 1 to {MAX_SECRET_BYTES} bytes")));
-        }
-        Ok(Secret::new(secret))
+        Ok(oauth_client::secret(self.client_secret_env.as_deref(), self.client_secret_file.as_deref())?)
     }
 }
 

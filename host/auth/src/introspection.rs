@@ -7,15 +7,11 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use annex_egress::{AllowedDestination, InvalidDestination, Screen, ScreenConfig};
 use annex_protocol::{Json, JsonObject, Secret};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, Url};
@@ -26,8 +22,8 @@ use crate::answer::{self, AnswerError};
 use crate::api_key::{Digest, sha256};
 use crate::config::IntrospectionConfig;
 use crate::jwt::{MAX_TOKEN_BYTES, TokenError};
+use crate::oauth_client::{self, FORM, form, is_bearer_token};
 use crate::token_cache::{Bounds, TokenCache};
-use crate::url::{UNSAFE, is_on_this_machine, is_safe};
 use crate::{AuthConfigError, INTROSPECTION_SCHEME, Principal, principal};
 
 mod places;
@@ -96,14 +92,14 @@ impl Introspector {
     pub(crate) fn load(config: &IntrospectionConfig) -> Result<Arc<Self>, AuthConfigError> {
         config.check()?;
         let secret = config.secret()?;
-        let (url, screen) = screened(config)?;
+        let (url, screen) = oauth_client::screened("url", &config.url, &config.allow_private)?;
         // Fails if the process has installed a provider already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = screen.guard(Client::builder()).connect_timeout(CONNECT_TIMEOUT).timeout(ASK_TIMEOUT);
         Ok(Arc::new(Self {
             url,
             client: builder.build().map_err(AuthConfigError::HttpClient)?,
-            credentials: basic(&config.client_id, &secret)?,
+            credentials: oauth_client::basic(&config.client_id, &secret)?,
             config: config.clone(),
             accepted: Mutex::new(TokenCache::new(ACCEPTED_BOUNDS)),
             refused: Mutex::new(TokenCache::new(REFUSED_BOUNDS)),
@@ -116,9 +112,8 @@ impl Introspector {
 
     /// The principal of a token that a client in `network` has sent.
     pub(crate) async fn principal_of(self: &Arc<Self>, token: &str, network: IpAddr) -> Result<Principal, TokenError> {
-        // RFC 6750, section 2.1. No other text is a bearer token, so the authorization server is not asked about it.
-        let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-        if token.is_empty() || token.len() > MAX_TOKEN_BYTES || !token.bytes().all(is_token_byte) {
+        // The authorization server is not asked about a text that no bearer token can have.
+        if !is_bearer_token(token, MAX_TOKEN_BYTES) {
             return Err(TokenError::Invalid);
         }
         let digest = sha256(token.as_bytes());
@@ -204,7 +199,7 @@ impl Introspector {
         let _sending = admission.sending().await.ok_or(AskError::Busy)?;
         let body = form(&[("token", token.expose()), ("token_type_hint", "access_token")]);
         let request = self.client.post(self.url.clone()).header(AUTHORIZATION, self.credentials.clone());
-        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.header(CONTENT_TYPE, FORM);
         let request = request.header(ACCEPT, "application/json").body(body);
         answer::text_of(request, MAX_ANSWER_BYTES).await.map_err(AskError::Answer)
     }
@@ -260,47 +255,6 @@ async fn landed(mut flight: Flight) -> Outcome {
 /// The value of a claim with a time, in seconds since 1970.
 fn seconds(claims: &JsonObject, name: &'static str) -> Result<Option<u64>, AskError> {
     claims.get(name).map(|time| time.to::<u64>().map_err(|_| AskError::Member(name))).transpose()
-}
-
-/// The URL of the authorization server, and the screen that its address must pass.
-fn screened(config: &IntrospectionConfig) -> Result<(Url, Screen), AuthConfigError> {
-    let wrong = |field, problem: String| AuthConfigError::Introspection { field, problem };
-    let url = Url::parse(&config.url).map_err(|_| wrong("url", "is not a URL".to_owned()))?;
-    if !is_safe(&url) {
-        return Err(wrong("url", UNSAFE.to_owned()));
-    }
-    let local = is_on_this_machine(&url);
-    let own = url.host_str().filter(|_| local).map(|host| host.trim_start_matches('[').trim_end_matches(']'));
-    let allowed = config.allow_private.iter().map(String::as_str).chain(own).map(AllowedDestination::from_str);
-    let allow = allowed
-        .collect::<Result<Vec<_>, InvalidDestination>>()
-        .map_err(|error| wrong("allow_private", error.to_string()))?;
-    let screen = Screen::new(ScreenConfig { allow, https_only: !local });
-    let url = screen.parse(&config.url).map_err(|refusal| {
-        wrong("url", format!("cannot be called: {refusal}; a private address must stand in allow_private"))
-    })?;
-    Ok((url, screen))
-}
-
-/// The header `Authorization` for a client with a secret (RFC 6749, section 2.3.1).
-fn basic(client: &str, secret: &Secret) -> Result<HeaderValue, AuthConfigError> {
-    let encoded = |text: &str| form(&[("", text)]).trim_start_matches('=').to_owned();
-    let pair = format!("{}:{}", encoded(client), encoded(secret.expose()));
-    let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)));
-    let mut value = value.map_err(|_| AuthConfigError::Introspection {
-        field: "client_id",
-        problem: "and the secret cannot be sent in a header field".to_owned(),
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-/// Encodes pairs as a form.
-fn form(pairs: &[(&str, &str)]) -> String {
-    // The query of a URL has the encoding of a form. The host stands for nothing.
-    let Ok(mut url) = Url::parse("http://form.invalid/") else { return String::new() };
-    url.query_pairs_mut().extend_pairs(pairs);
-    url.query().unwrap_or_default().to_owned()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

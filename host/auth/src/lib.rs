@@ -1,7 +1,7 @@
 //! Authentication of callers, and signatures of Agent Cards.
 //!
 //! [`Authenticator`] maps the headers of a request to a [`Principal`], by API key, JSON Web Token or opaque token
-//! (specification sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
+//! (specification sections 4.5 and 7). [`TokenSource`] gets access tokens for other servers. [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
 //! by other crates.
 //!
 //! All cryptography is from ring, which TLS uses as well.
@@ -19,11 +19,14 @@ mod introspection;
 mod jwks;
 mod jwks_source;
 mod jwt;
+mod oauth_client;
+mod oauth_config;
 mod pem;
 mod principal;
 mod provider;
 pub mod signature;
 mod token_cache;
+mod token_source;
 mod url;
 
 pub use algorithm::Algorithm;
@@ -34,4 +37,6 @@ pub use declare::{
 };
 pub use error::{AuthConfigError, AuthError, KeyError, VariableError};
 pub use jwks::Jwks;
+pub use oauth_config::{ClientAuthentication, Fallback, Grant, OAuthConfig, OAuthConfigError};
 pub use principal::Principal;
+pub use token_source::{AccessToken, TokenFetchError, TokenSource};

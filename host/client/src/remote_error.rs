@@ -11,7 +11,7 @@ pub struct RemoteError {
     /// The JSON-RPC code. HTTP+JSON and gRPC do not carry the code, so it is derived from a known `reason`.
     pub code: Option<i64>,
     /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`. Without an ErrorInfo, the status name of a gRPC or
-    /// HTTP+JSON error.
+    /// HTTP+JSON error, or `UNAUTHENTICATED` for the HTTP status 401.
     pub reason: Option<String>,
     /// The agent's message.
     pub message: String,

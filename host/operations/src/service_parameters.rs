@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, is_version, parse_extensions};
-use annex_protocol::{A2aError, ExtensionUri, JsonObject, Owner};
+use annex_protocol::{A2aError, ExtensionUri, JsonObject, Owner, Secret};
 use annex_runtime::{Caller, Presence};
 use http::header::HeaderName;
 use http::{HeaderMap, Uri};
@@ -22,6 +22,8 @@ pub struct Identity {
     pub owner: Owner,
     /// The claims of the caller's token. Empty without a token.
     pub claims: JsonObject,
+    /// The verified bearer token of the caller. `None` if the caller is anonymous or has an API key.
+    pub token: Option<Secret>,
     /// The header field that carries API keys. `None` if the server takes none.
     pub key_header: Option<HeaderName>,
 }
@@ -43,6 +45,9 @@ pub struct ServiceParameters {
     /// The claims of the caller's token, which decide whether an extension applies to the caller. Empty without a token, and
     /// for turns without a request.
     pub claims: JsonObject,
+    /// The verified bearer token of the caller. Only a remote agent gets the token, to exchange it. No extension and no store
+    /// gets it.
+    pub token: Option<Secret>,
     /// How this server knows the caller. The default is that of a turn without a request.
     pub presence: Presence,
     /// The header fields of the request that the agent or an extension may see. `None` if nobody may see any. Extensions do
@@ -75,14 +80,14 @@ impl ServiceParameters {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
         let presence = identity.presence();
-        let Identity { owner, claims, key_header } = identity;
-        Ok(Self { owner, claims, requested, presence, headers: None, key_header, last_event: None })
+        let Identity { owner, claims, token, key_header } = identity;
+        Ok(Self { owner, claims, token, requested, presence, headers: None, key_header, last_event: None })
     }
 
     /// The parameters of a turn that this request starts on a task without a message of the client. The turn belongs to the
-    /// owner of the task. The header fields stay for the agent, and no extension sees them.
+    /// owner of the task. The header fields and the token stay for the agent, and no extension sees them.
     pub(crate) fn of_earlier(self, owner: Owner, requested: Vec<ExtensionUri>) -> Self {
-        Self { requested, owner, headers: self.headers, ..Self::default() }
+        Self { requested, owner, headers: self.headers, token: self.token, ..Self::default() }
     }
 
     /// The caller, for extensions with the grant `caller`.

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use annex_agent::{UpstreamContext, UpstreamIds, UpstreamIdsError};
+use annex_agent::{CallerToken, UpstreamContext, UpstreamIds, UpstreamIdsError};
 use annex_conversation::{Conversation, ConversationKey, ConversationStore, Entry, Note, Window};
 use annex_protocol::{AgentExtension, TaskId};
+use annex_runtime::Presence;
 use async_trait::async_trait;
 
 use crate::extension_set::ExtensionSet;
@@ -104,6 +105,11 @@ impl RequestHandler {
         let ids = StoredUpstreamIds { store: Arc::clone(self.process.tasks.store()), key: key.clone(), turn };
         let mut remote = UpstreamContext::new(Arc::new(ids));
         remote.headers.clone_from(&call.headers);
+        remote.caller_token = match (&call.token, call.presence) {
+            (Some(token), _) => CallerToken::Verified(token.clone()),
+            (None, Presence::Earlier) => CallerToken::Gone,
+            (None, Presence::Anonymous | Presence::Authenticated) => CallerToken::Absent,
+        };
         remote
     }
 }

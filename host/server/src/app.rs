@@ -198,9 +198,11 @@ impl App {
         let authenticator = authentication.current();
         match authenticator.authenticate(headers, network.part()).await {
             // `Tenants::serving` sets the tenant, which the request names later.
-            Ok(Principal { id, claims, .. }) => {
+            Ok(principal) => {
+                let token = authenticator.token_of(headers, &principal);
                 let key_header = authenticator.key_header().cloned();
-                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims, key_header })
+                let Principal { id, claims, .. } = principal;
+                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims, token, key_header })
             }
             // The credentials cannot be verified at the moment, so the client should try again.
             Err(AuthError::Unavailable) => {

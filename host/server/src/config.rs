@@ -264,7 +264,9 @@ impl Config {
         for (key, reason) in self.check_card(&self.card, self.agent.as_ref()) {
             wrong(key, reason);
         }
-        if let Some(Err((key, reason))) = self.agent.as_ref().map(|agent| agent.check_lost_turn(&self.tasks)) {
+        let checks =
+            |agent: &AgentConfig| [agent.check_lost_turn(&self.tasks), agent.check_exchange(self.auth.as_ref())];
+        for (key, reason) in self.agent.iter().flat_map(checks).filter_map(Result::err) {
             wrong(key, reason);
         }
         if let Some(Err((key, reason))) = self.admin.as_ref().map(AdminConfig::check) {

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+use crate::authorization;
 use crate::config::UpstreamConfig;
 use crate::follow::{self, Follower};
 use crate::links::Link;
@@ -53,6 +54,7 @@ impl AgentExecutor for UpstreamAgent {
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let remote = turn.remote.clone().ok_or_else(|| AgentError::internal(NoRemoteCall))?;
+        authorization::admit(&self.upstream, &remote)?;
         // Checked before the step begins, because steps are only for calls that are made.
         follow::admit(&self.upstream, remote.begins_with)?;
         let agent = self.upstream.agent();

@@ -1,11 +1,15 @@
 //! The operator's settings of an upstream agent.
 
 use std::env::{self, VarError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::check_template;
+use annex_auth::{OAuthConfig, OAuthConfigError, TokenSource};
 use annex_client::{Binding, ServiceParameters};
 use annex_egress::Screen;
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
@@ -23,6 +27,8 @@ pub struct UpstreamConfig {
     pub headers_forward: Vec<String>,
     /// A header field that this server adds to each request.
     pub credentials: Option<Credentials>,
+    /// Where this server gets access tokens for the upstream.
+    pub oauth: Option<OAuthConfig>,
     /// Hosts, each as `name` or `name:port`. Interfaces at these hosts may be used in addition to interfaces at the origin of
     /// the card.
     pub allow_hosts: Vec<String>,
@@ -135,6 +141,12 @@ pub enum ConfigError {
     },
 }
 
+impl From<OAuthConfigError> for ConfigError {
+    fn from(OAuthConfigError { key, reason }: OAuthConfigError) -> Self {
+        Self::Value { key, reason }
+    }
+}
+
 impl ConfigError {
     fn new(key: &'static str, reason: impl Into<String>) -> Self {
         Self::Value { key, reason: reason.into() }
@@ -172,6 +184,7 @@ impl UpstreamConfig {
         if let Some(credentials) = &self.credentials {
             settable("credentials.header", &credentials.header)?;
         }
+        self.check_oauth()?;
         self.state.check()
     }
 
@@ -181,7 +194,37 @@ impl UpstreamConfig {
     /// When a setting cannot be used. The error names the key.
     pub fn check_environment(&self) -> Result<(), ConfigError> {
         self.check()?;
-        self.fields().map(drop)
+        self.fields()?;
+        self.token_source().map(drop)
+    }
+
+    /// The settings with files whose relative paths start at `folder`.
+    #[must_use]
+    pub fn located(self, folder: &Path) -> Self {
+        Self { oauth: self.oauth.map(|oauth| oauth.located(folder)), ..self }
+    }
+
+    /// The source of access tokens. `None` without `[agent.oauth]`. Reads the secret of this server, and sends nothing.
+    ///
+    /// # Errors
+    /// When a setting cannot be used. The error names the key.
+    pub fn token_source(&self) -> Result<Option<Arc<TokenSource>>, ConfigError> {
+        let source = self.oauth.as_ref().map(|oauth| TokenSource::load(oauth, self.screen.as_ref()));
+        Ok(source.transpose()?)
+    }
+
+    fn check_oauth(&self) -> Result<(), ConfigError> {
+        let Some(oauth) = &self.oauth else { return Ok(()) };
+        oauth.check()?;
+        let is_taken = |name: &str| AUTHORIZATION.as_str().eq_ignore_ascii_case(name);
+        if self.credentials.as_ref().is_some_and(|credentials| is_taken(&credentials.header)) {
+            return Err(ConfigError::new("credentials.header", "is \"authorization\", which `oauth` sets already"));
+        }
+        if self.headers_forward.iter().any(|name| is_taken(name)) {
+            let reason = "has \"authorization\", which `oauth` sets already; remove one of the two";
+            return Err(ConfigError::new("headers_forward", reason));
+        }
+        Ok(())
     }
 
     /// The header fields of requests. The credentials are read from the environment.

@@ -2,6 +2,7 @@
 //! of the upstream is reported by its kind only.
 
 use annex_agent::AgentError;
+use annex_auth::TokenFetchError;
 use annex_client::{ClientError, RemoteError, Violation};
 use annex_protocol::{A2aError, FieldViolation};
 use http::StatusCode;
@@ -26,6 +27,31 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
         | ClientError::Protocol { .. } => true,
         ClientError::Status { status, .. } => status.is_server_error(),
         // A refusal is an answer, so the upstream works.
+        _ => false,
+    }
+}
+
+/// The reason why a request has no access token. Nothing was sent to the upstream.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoToken {
+    /// The token is exchanged for that of the caller, which this server does not have.
+    #[error("this server has no verified token of the caller, for which it could get one")]
+    NoCaller,
+    /// The authorization server gives no token.
+    #[error(transparent)]
+    Fetch(#[from] TokenFetchError),
+}
+
+/// True if nothing was sent, because the request has no access token. Such an error says nothing about the upstream.
+pub(crate) fn is_without_token(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused(reason) if reason.is::<NoToken>())
+}
+
+/// True if the upstream does not accept the access token, or requires one. The upstream has not processed the request.
+pub(crate) fn is_unauthenticated(error: &ClientError) -> bool {
+    match error {
+        ClientError::Status { status, .. } => *status == StatusCode::UNAUTHORIZED,
+        ClientError::Agent(error) => error.reason.as_deref() == Some("UNAUTHENTICATED"),
         _ => false,
     }
 }
@@ -132,6 +158,7 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
         ClientError::Protocol { .. } => "The agent behind this server answered something else than A2A.",
         ClientError::Agent(error) if is_denial(error) => DENIED,
         ClientError::Agent(_) => "The agent behind this server answered with an error.",
+        error if is_without_token(error) => NO_TOKEN,
         ClientError::NotCarried { .. } => "The message cannot be sent to the agent behind this server.",
         _ => "The agent behind this server could not be called.",
     };
@@ -153,6 +180,9 @@ fn of_status(status: StatusCode) -> String {
 
 /// The error text for the caller if the upstream requires credentials, or refuses the credentials of this server.
 const DENIED: &str = "The agent behind this server does not accept the credentials of this server, or requires some.";
+
+/// The error text for the caller if this server has no access token for the upstream.
+const NO_TOKEN: &str = "This server cannot authenticate to the agent behind it.";
 
 /// Tells whether the upstream refuses the credentials.
 fn is_denial(error: &RemoteError) -> bool {

@@ -150,7 +150,7 @@ impl<'a> Follower<'a> {
     async fn deliver(&self, request: &SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
         let mut pauses = SEND_PAUSES.into_iter();
         loop {
-            let delivered = self.deliver_once(request.clone()).await;
+            let delivered = self.deliver_once(request).await;
             match (&delivered, pauses.next()) {
                 // No connection came about. After any other failure the upstream may have begun to work on the message.
                 (Err(ClientError::Unreachable { .. }), Some(pause)) => sleep(pause).await,
@@ -162,17 +162,9 @@ impl<'a> Follower<'a> {
         }
     }
 
-    async fn deliver_once(&self, request: SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
-        let parameters = self.parameters()?;
-        let deliver = async {
-            if self.streams() {
-                let Answer { value, active } = self.agent.send_streaming_message(parameters, request).await?;
-                return Ok(Answer { value: Reply::Stream(value), active });
-            }
-            let Answer { value, active } = self.agent.send_message(parameters, request).await?;
-            Ok(Answer { value: Reply::Whole(Box::new(value.into())), active })
-        };
-        self.in_time(deliver).await
+    async fn deliver_once(&self, request: &SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
+        let (agent, streams) = (self.agent, self.streams());
+        self.in_time(self.call(|parameters| send_once(agent, streams, parameters, request.clone()))).await
     }
 
     async fn follow(&self, reply: Reply, relay: &mut Relay<'a>) -> Result<(), AgentError> {
@@ -283,10 +275,9 @@ impl<'a> Follower<'a> {
 
     /// Reads the task, and then its further events if the upstream supports streams.
     async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<StreamEnd, AgentError> {
-        let internal = AgentError::internal;
+        let agent = self.agent;
         let get = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
-        let parameters = self.parameters().map_err(internal)?;
-        match self.in_time(self.agent.get_task(parameters, get)).await {
+        match self.in_time(self.call(|parameters| agent.get_task(parameters, get.clone()))).await {
             Ok(answer) => relay.take_asked(answer.value).await?,
             // An A2A error is an answer: the upstream works, but does not show the task.
             Err(error) if error.agent().is_some() => return Err(failure::of_lost_task(error)),
@@ -296,8 +287,7 @@ impl<'a> Follower<'a> {
             return Ok(StreamEnd::Well);
         }
         let subscribe = SubscribeToTaskRequest { id: task.clone(), ..SubscribeToTaskRequest::default() };
-        let parameters = self.parameters().map_err(internal)?;
-        match self.in_time(self.agent.subscribe_to_task(parameters, subscribe)).await {
+        match self.in_time(self.call(|parameters| agent.subscribe_to_task(parameters, subscribe.clone()))).await {
             Ok(answer) => self.read(answer.value, relay).await,
             // The task may have ended in between, or the upstream has no subscriptions; then the task is read again.
             Err(error) if error.agent().is_some() => Ok(StreamEnd::Well),
@@ -314,8 +304,12 @@ impl<'a> Follower<'a> {
         ClientError::TimedOut { url: self.agent.url().to_owned() }
     }
 
-    fn parameters(&self) -> Result<ServiceParameters, ClientError> {
-        Ok(self.upstream.parameters(self.remote)?.within(self.room.clone()))
+    /// Makes a call whose streams share the limit of the turn.
+    async fn call<T, F>(&self, call: impl Fn(ServiceParameters) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        self.upstream.call(self.remote, |parameters| call(parameters.within(self.room.clone()))).await
     }
 
     fn streams(&self) -> bool {
@@ -324,8 +318,27 @@ impl<'a> Follower<'a> {
 
     /// Reports the result of a call to the circuit breaker.
     fn judge(&self, error: Option<&ClientError>) {
+        // Without a token nothing was sent, so the upstream may work or not.
+        if error.is_some_and(failure::is_without_token) {
+            return;
+        }
         self.upstream.judge(error.is_some_and(failure::is_fault));
     }
+}
+
+/// Sends a message, and returns the whole answer or the stream of its events.
+async fn send_once(
+    agent: &Agent,
+    streams: bool,
+    parameters: ServiceParameters,
+    request: SendMessageRequest,
+) -> Result<Answer<Reply>, ClientError> {
+    if streams {
+        let Answer { value, active } = agent.send_streaming_message(parameters, request).await?;
+        return Ok(Answer { value: Reply::Stream(value), active });
+    }
+    let Answer { value, active } = agent.send_message(parameters, request).await?;
+    Ok(Answer { value: Reply::Whole(Box::new(value.into())), active })
 }
 
 /// Closes a stream after its last event. Most streams end right after that event. Such a stream is read to its end,
@@ -366,8 +379,7 @@ pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, l
     let Some(task) = link.waiting_task().filter(|_| !upstream.breaker().is_open()) else { return false };
     let agent = upstream.agent();
     let request = GetTaskRequest { id: task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
-    let asked = async { agent.get_task(upstream.parameters(remote)?, request).await };
-    match asked.await {
+    match upstream.call(remote, |parameters| agent.get_task(parameters, request.clone())).await {
         Ok(answer) => link.has_gone_on(answer.value.status.state),
         // The next message to the task will reveal the fault, and its client then gets the error.
         Err(error) => {
@@ -381,7 +393,7 @@ pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, l
 pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: &TaskId) {
     let agent = upstream.agent();
     let request = CancelTaskRequest { id: task.clone(), ..CancelTaskRequest::default() };
-    let canceled = async { agent.cancel_task(upstream.parameters(remote)?, request).await };
+    let canceled = upstream.call(remote, |parameters| agent.cancel_task(parameters, request.clone()));
     match timeout(CANCEL_TIMEOUT, canceled).await {
         Ok(Ok(_)) => {}
         // The upstream refuses to cancel a task that has ended already, which is not an error.

@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod agent;
+mod authorization;
 mod breaker;
 mod config;
 mod failure;

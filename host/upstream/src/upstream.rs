@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use annex_agent::UpstreamContext;
+use annex_auth::TokenSource;
 use annex_client::{Agent, Client, ClientConfig, ClientError, ParameterError, ServiceParameters};
 use annex_fairness::{current_tenant, of_same_tenant};
 use annex_protocol::AgentCard;
@@ -43,6 +44,8 @@ pub(crate) struct Upstream {
     /// True if the upstream answered the last call, or the last request for the card.
     answers: AtomicBool,
     fields: Fields,
+    /// The source of access tokens. `None` if the upstream gets none.
+    pub(crate) tokens: Option<Arc<TokenSource>>,
     client: Client,
     /// The client for the current card.
     agent: RwLock<Arc<Agent>>,
@@ -55,6 +58,7 @@ impl Upstream {
         // The process's TLS provider, unless another part has installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let fields = config.fields()?;
+        let tokens = config.token_source()?;
         let failed = |source| ConnectError::Agent { card: config.card.clone(), source };
         let client = Client::new(client_config(&config)).map_err(failed)?;
         let agent = first_agent(&client, &config).await.map_err(failed)?;
@@ -65,7 +69,7 @@ impl Upstream {
         tracing::info!(tenant, url = agent.url(), binding = %agent.binding(), "the upstream agent was found");
         let agent = RwLock::new(Arc::new(agent));
         let answers = AtomicBool::new(true);
-        let upstream = Arc::new(Self { config, breaker, answers, fields, client, agent, card });
+        let upstream = Arc::new(Self { config, breaker, answers, fields, tokens, client, agent, card });
         // A weak reference, so that the background task does not keep an unused upstream alive.
         tokio::spawn(of_same_tenant(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh)));
         Ok(upstream)
@@ -98,8 +102,8 @@ impl Upstream {
         self.card.subscribe()
     }
 
-    /// The header fields of a request: the server's credentials, the forwarded fields of the caller, and the
-    /// extensions.
+    /// The header fields of a request without an access token: the server's credentials, the forwarded fields of the caller,
+    /// and the extensions.
     pub(crate) fn parameters(&self, remote: &UpstreamContext) -> Result<ServiceParameters, ParameterError> {
         let mut parameters = ServiceParameters::default();
         if let Some((name, value)) = self.fields.own.clone() {

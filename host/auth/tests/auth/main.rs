@@ -9,4 +9,5 @@ mod hostile_tokens;
 mod introspection;
 mod jwks_url;
 mod support;
+mod token_source;
 mod tokens;

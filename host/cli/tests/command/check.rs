@@ -1,6 +1,7 @@
 //! `annex init`, `annex check` and `annex doctor`.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -38,7 +39,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// One header of each kind of table in a config.
-const TABLES: [&str; 44] = [
+const TABLES: [&str; 45] = [
     "[server]",
     "[auth]",
     "[auth.api_key_header]",
@@ -61,6 +62,7 @@ const TABLES: [&str; 44] = [
     "[[agent.mcp]]",
     "[agent.state]",
     "[agent.credentials]",
+    "[agent.oauth]",
     "[[agent.rule]]",
     "[sessions]",
     "[tasks]",
@@ -235,6 +237,48 @@ fn a_doctor_looks_at_the_files_of_all_tokens_and_of_the_keys_of_tenants() -> Res
         let shown = file.display().to_string();
         let is_told = seen.out.lines().any(|line| line.starts_with("warning  keys ") && line.contains(&shown));
         assert!(is_told, "{shown}: {}", seen.out);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_doctor_tries_the_token_endpoint_of_an_upstream_agent() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "the secret of the client")?;
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+    let text = |url: &str| {
+        format!(
+            "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\nstart_seconds = 1\n[agent.oauth]\n\
+             token_url = \"{url}\"\nclient_id = \"annex\"\nclient_secret_file = {secret:?}\n"
+        )
+    };
+    let refuses =
+        "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 26\r\n\r\n{\"error\":\"invalid_client\"}";
+    let grants = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 45\r\n\r\n\
+                  {\"access_token\":\"t\",\"token_type\":\"Bearer\"}   ";
+    for (answer, expected) in [
+        (refuses, "refused with the error \"invalid_client\"; check [agent.oauth]"),
+        (grants, "ok       agent        [agent]: the token endpoint gives a token for client credentials"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let config = ConfigFile::new(&text(&format!("http://{}/token", listener.local_addr()?)))?;
+        let answered = std::thread::spawn(move || -> Result<()> {
+            let (mut stream, _) = listener.accept()?;
+            let mut request = Vec::new();
+            while !String::from_utf8_lossy(&request).contains("grant_type=client_credentials") {
+                let mut piece = [0; 4096];
+                let length = stream.read(&mut piece)?;
+                ensure!(length > 0, "the request broke off");
+                request.extend_from_slice(&piece[..length]);
+            }
+            stream.write_all(answer.as_bytes())?;
+            Ok(())
+        });
+        let seen = run_on("doctor", &config)?;
+        answered.join().map_err(|_| anyhow::anyhow!("the endpoint panicked"))??;
+        assert!(seen.out.contains(expected), "{}", seen.out);
+        assert!(!seen.out.contains("the secret of the client"), "{}", seen.out);
     }
     Ok(())
 }

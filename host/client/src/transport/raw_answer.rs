@@ -35,6 +35,9 @@ pub(crate) struct Text {
     is_named: bool,
 }
 
+/// The reason of an error with the status 401.
+const UNAUTHENTICATED: &str = "UNAUTHENTICATED";
+
 /// The form of a binding's responses.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
@@ -130,6 +133,7 @@ impl RawAnswer {
     ///
     /// # Errors
     /// When the body contains no A2A error. The error has the status, and the time after which the request may be sent again.
+    /// Also for an A2A error without a reason and with the status 401, which becomes its reason.
     pub(super) fn check_status(&self, status: StatusCode, seconds: Option<u64>) -> Result<(), ClientError> {
         if status.is_success() {
             return Ok(());
@@ -137,6 +141,10 @@ impl RawAnswer {
         match self.result() {
             Err(ClientError::Status { url, status, body, .. }) => {
                 Err(ClientError::Status { url, status, body, retry_after: seconds })
+            }
+            // JSON-RPC has no name for this error, but HTTP has its status.
+            Err(ClientError::Agent(error)) if status == StatusCode::UNAUTHORIZED && error.reason.is_none() => {
+                Err(RemoteError { reason: Some(UNAUTHENTICATED.to_owned()), ..*error }.into())
             }
             // The agent's own error is reported when the answer is decoded.
             Ok(_) | Err(_) => Ok(()),
@@ -322,6 +330,18 @@ mod tests {
         for text in ["null", "[]", "7", r#"{"task":{"status":{"state":"DREAMING"}}}"#, r#"{"kind":"task","id":7}"#] {
             assert!(matches!(event(text), Err(ClientError::Protocol { .. })), "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_without_a_reason_has_that_of_the_status_401() {
+        let checked = |status| {
+            let (url, text) = ("http://a.example".into(), r#"{"error":{"code":-32000,"message":"no"}}"#.to_owned());
+            let text = Text { url, status, text, form: json_rpc::FORM, is_named: false };
+            RawAnswer::Text(text).check_status(status, None)
+        };
+        let refused = checked(StatusCode::UNAUTHORIZED).unwrap_err();
+        assert_eq!(refused.agent().and_then(|error| error.reason.as_deref()), Some("UNAUTHENTICATED"), "{refused}");
+        assert!(checked(StatusCode::FORBIDDEN).is_ok());
     }
 
     #[test]

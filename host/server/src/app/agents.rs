@@ -1,5 +1,6 @@
 //! Loads and checks the agent of a config.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use annex_agent::{
@@ -38,7 +39,8 @@ pub(super) async fn agent(config: &AgentConfig, locations: &Locations) -> Result
     Ok(match config {
         AgentConfig::Template(template) => Arc::new(template_agent(template, locations).await?),
         AgentConfig::Upstream { upstream, .. } => {
-            Arc::new(UpstreamAgent::connect(UpstreamConfig::clone(upstream)).await?)
+            let upstream = UpstreamConfig::clone(upstream).located(&locations.config);
+            Arc::new(UpstreamAgent::connect(upstream).await?)
         }
         AgentConfig::Script { name, script, .. } => {
             Arc::new(ScriptAgent { name: name.clone(), script: script.clone() })
@@ -62,8 +64,9 @@ async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Resul
 }
 
 /// Checks an agent without calling a model or another peer. Finds wrong settings of the model, and environment
-/// variables that are not set or cannot be used. Returns each mistake as a pair of config key and reason.
-pub(super) async fn wrong(config: &AgentConfig) -> Vec<(String, String)> {
+/// variables and files that are missing or cannot be used. Relative paths start at `folder`. Returns each mistake as a pair
+/// of config key and reason.
+pub(super) async fn wrong(config: &AgentConfig, folder: &Path) -> Vec<(String, String)> {
     match config {
         AgentConfig::Template(template) => {
             let servers = template.mcp.iter().enumerate().flat_map(|(number, server)| {
@@ -83,10 +86,12 @@ pub(super) async fn wrong(config: &AgentConfig) -> Vec<(String, String)> {
             found.extend(servers);
             found
         }
-        AgentConfig::Upstream { upstream, .. } => match upstream.check_environment() {
-            Ok(()) => Vec::new(),
-            Err(annex_upstream::ConfigError::Value { key, reason }) => vec![(format!("agent.{key}"), reason)],
-        },
+        AgentConfig::Upstream { upstream, .. } => {
+            match UpstreamConfig::clone(upstream).located(folder).check_environment() {
+                Ok(()) => Vec::new(),
+                Err(annex_upstream::ConfigError::Value { key, reason }) => vec![(format!("agent.{key}"), reason)],
+            }
+        }
         AgentConfig::Script { .. } => Vec::new(),
     }
 }

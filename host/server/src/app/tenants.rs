@@ -179,7 +179,7 @@ impl Loader {
         let served = self.places.work.run(&name, false, self.served(text)).await?;
         let mut found = named::wrong(&served.extensions, &self.locations, &served.process);
         if let Ok(agent) = served.agent() {
-            found.extend(agents::wrong(agent).await);
+            found.extend(agents::wrong(agent, &self.locations.config).await);
         }
         if !found.is_empty() {
             let in_text = |(key, reason): (String, String)| (key_in_text(&key), reason);

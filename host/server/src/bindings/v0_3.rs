@@ -40,11 +40,12 @@ pub(crate) fn service_parameters(
         return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: SUPPORTED });
     }
     let presence = identity.presence();
-    let Identity { owner, claims, key_header } = identity;
+    let Identity { owner, claims, token, key_header } = identity;
     Ok(ServiceParameters {
         presence,
         owner,
         claims,
+        token,
         key_header,
         requested,
         // `Operations::call` adds the headers. The default streams the task first, as clients of 0.3

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig, TemplateError, check_template};
+use annex_auth::{AuthConfig, Grant, OAuthConfig};
 use annex_client::Binding;
 use annex_egress::Screen;
 use annex_operations::on_lost_turn::OnLostTurn;
@@ -98,6 +99,20 @@ impl AgentConfig {
                       tasks.postgres_env, or leave it out";
         if needs_others { Err(("agent.on_lost_turn", reason)) } else { Ok(()) }
     }
+
+    /// True if the upstream agent is called with tokens in exchange for those of callers.
+    pub(super) fn exchanges_tokens(&self) -> bool {
+        let Self::Upstream { upstream, .. } = self else { return false };
+        upstream.oauth.as_ref().is_some_and(|oauth| oauth.grant == Grant::TokenExchange)
+    }
+
+    /// Checks that callers have tokens if tokens are exchanged. The error is a pair of key and reason.
+    pub(super) fn check_exchange(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, &'static str)> {
+        let reason = "is \"token_exchange\", but no caller has a token: add [auth.jwt] or [auth.introspection], or take \
+                      \"client_credentials\"";
+        let is_possible = !self.exchanges_tokens() || auth.is_some_and(AuthConfig::accepts_tokens);
+        if is_possible { Ok(()) } else { Err(("agent.oauth.grant", reason)) }
+    }
 }
 
 /// The table `[agent]` of an agent of the kind `template`.
@@ -154,6 +169,7 @@ pub(super) struct AgentTable {
     pub(super) headers_forward: Option<Vec<String>>,
     pub(super) forget_metadata: Option<Vec<String>>,
     pub(super) credentials: Option<Credentials>,
+    pub(super) oauth: Option<OAuthConfig>,
     pub(super) allow_hosts: Option<Vec<String>>,
     pub(super) connect_seconds: Option<u64>,
     pub(super) idle_seconds: Option<u64>,
@@ -167,13 +183,14 @@ pub(super) struct AgentTable {
 
 impl AgentTable {
     /// The keys that only upstream agents have. The second value of each pair is true if the key is set.
-    fn of_upstream(&self) -> [(&'static str, bool); 14] {
+    fn of_upstream(&self) -> [(&'static str, bool); 15] {
         [
             ("card", self.card.is_some()),
             ("binding", self.binding.is_some()),
             ("headers_forward", self.headers_forward.is_some()),
             ("forget_metadata", self.forget_metadata.is_some()),
             ("credentials", self.credentials.is_some()),
+            ("oauth", self.oauth.is_some()),
             ("allow_hosts", self.allow_hosts.is_some()),
             ("connect_seconds", self.connect_seconds.is_some()),
             ("idle_seconds", self.idle_seconds.is_some()),
@@ -347,6 +364,7 @@ fn upstream(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
         // A header field may be a credential for this server, so only the fields of the config are forwarded.
         headers_forward: table.headers_forward.unwrap_or_default(),
         credentials: table.credentials,
+        oauth: table.oauth,
         // The interfaces of the card get credentials, so they are used only at the card's origin and at these hosts.
         allow_hosts: table.allow_hosts.unwrap_or_default(),
         connect: seconds(table.connect_seconds, 5),

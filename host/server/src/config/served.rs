@@ -66,7 +66,8 @@ impl ServedConfig {
         for (key, reason) in process.check_card(&card, Some(&agent)) {
             document.wrong(key, reason);
         }
-        if let Err((key, reason)) = agent.check_lost_turn(&process.tasks) {
+        let checks = [agent.check_lost_turn(&process.tasks), agent.check_exchange(process.auth.as_ref())];
+        for (key, reason) in checks.into_iter().filter_map(Result::err) {
             document.wrong(key, reason);
         }
         Some(Self {
@@ -99,6 +100,7 @@ impl ServedConfig {
         let mut wrong = self.process.check_card(&self.card, self.agent.as_ref());
         if let Some(agent) = &self.agent {
             wrong.extend(agent.check_lost_turn(&self.process.tasks).err());
+            wrong.extend(check_exchanged(agent).err());
             wrong.extend(check_forwarded(agent, self.process.auth.as_ref()).err());
         }
         wrong
@@ -144,6 +146,13 @@ fn check_forwarded(agent: &AgentConfig, auth: Option<&AuthConfig>) -> Result<(),
         ));
     }
     Ok(())
+}
+
+/// Checks that the authorization server of an added tenant gets no tokens of callers.
+fn check_exchanged(agent: &AgentConfig) -> Result<(), (&'static str, &'static str)> {
+    let reason = "is \"token_exchange\", which would send the tokens of callers for this server to the tenant's authorization \
+                  server; take \"client_credentials\"";
+    if agent.exchanges_tokens() { Err(("agent.oauth.grant", reason)) } else { Ok(()) }
 }
 
 #[cfg(test)]

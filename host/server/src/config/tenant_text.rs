@@ -191,6 +191,7 @@ pub(crate) fn key_in_text(key: &str) -> String {
     match last {
         "env" | "file" if table.contains(".grants.secrets.") => table.to_owned(),
         "key_env" | "key_file" | "api_key_env" | "token_env" => format!("{table}.secret"),
+        "client_secret_env" | "client_secret_file" if table == "agent.oauth" => format!("{table}.secret"),
         "env" if table == "agent.credentials" => format!("{table}.secret"),
         _ => key.to_owned(),
     }

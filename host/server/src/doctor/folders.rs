@@ -11,7 +11,7 @@ use rustix::fs::Access;
 
 use super::finding::Finding;
 use crate::config::served::ServedConfig;
-use crate::config::{CardConfig, Config, ExtensionConfig, SecretConfig};
+use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, SecretConfig};
 use crate::locations::Locations;
 
 /// The permission bit that lets other users enter a folder.
@@ -153,9 +153,11 @@ fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     let of_callers = config.auth.iter().flat_map(|auth| auth.api_key.iter().filter_map(|key| key.key_file.as_ref()));
     let tokens = config.admin.iter().flat_map(|admin| admin.all_tokens().into_iter().chain(admin.metrics_token()));
     let of_admin = tokens.filter_map(|token| token.token_file);
-    let own = of_agent(&config.card, &config.extensions)
+    let of_client = config.auth.iter().filter_map(|auth| auth.introspection.as_ref()?.client_secret_file.as_ref());
+    let own = of_agent(&config.card, config.agent.as_ref(), &config.extensions)
         .chain(lent.filter_map(secret_file))
         .chain(of_callers)
+        .chain(of_client)
         .cloned()
         .chain(of_admin);
     let mut files: Vec<PathBuf> = own.map(|file| locations.config.join(file)).collect();
@@ -164,7 +166,7 @@ fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
         let Ok(served) = ServedConfig::of_tenant(tenant, config, &locations.config) else { continue };
         let path = locations.config.join(&tenant.config);
         let folder = path.parent().unwrap_or(Path::new(""));
-        files.extend(of_agent(&served.card, &served.extensions).map(|file| folder.join(file)));
+        files.extend(of_agent(&served.card, served.agent().ok(), &served.extensions).map(|file| folder.join(file)));
     }
     let remarks = files.iter().filter_map(|file| {
         let remark = annex_files::remark(file, Purpose::Secret).ok()??;
@@ -177,10 +179,19 @@ fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     findings
 }
 
-/// The files with secrets of one agent: the secrets that its extensions may read, and the key that signs its card.
-fn of_agent<'a>(card: &'a CardConfig, extensions: &'a [ExtensionConfig]) -> impl Iterator<Item = &'a PathBuf> {
+/// The files with secrets of one agent: the secrets that its extensions may read, the key that signs its card, and the
+/// secret of the server at the authorization server of an upstream agent.
+fn of_agent<'a>(
+    card: &'a CardConfig,
+    agent: Option<&'a AgentConfig>,
+    extensions: &'a [ExtensionConfig],
+) -> impl Iterator<Item = &'a PathBuf> {
+    let client = agent.and_then(|agent| match agent {
+        AgentConfig::Upstream { upstream, .. } => upstream.oauth.as_ref()?.client_secret_file.as_ref(),
+        AgentConfig::Template(_) | AgentConfig::Script { .. } => None,
+    });
     let granted = extensions.iter().flat_map(|extension| extension.grants.secrets.values()).filter_map(secret_file);
-    granted.chain(card.signing.iter().filter_map(|signing| signing.key_file.as_ref()))
+    granted.chain(card.signing.iter().filter_map(|signing| signing.key_file.as_ref())).chain(client)
 }
 
 fn secret_file(secret: &SecretConfig) -> Option<&PathBuf> {

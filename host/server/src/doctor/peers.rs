@@ -6,6 +6,7 @@ use std::env;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use annex_auth::{Fallback, Grant};
 use annex_client::{Client, ClientConfig};
 use annex_database::{Migrations, PostgresState};
 use annex_telemetry::fault;
@@ -140,13 +141,16 @@ fn database(key: &str, state: &PostgresState, migrations: &[Migrations], config:
 /// Checks the upstream agents of the config and of its tenants.
 async fn agents(config: &Config, locations: &Locations) -> Vec<Finding> {
     let process = Arc::new(config.clone());
-    let own = config.agent.iter().cloned().map(|agent| ("[agent]".to_owned(), agent));
+    let own = config.agent.iter().cloned();
+    let own = own.map(|agent| ("[agent]".to_owned(), agent, locations.config.clone()));
     let of_tenants = config.tenants.iter().filter_map(|tenant| {
         let served = ServedConfig::of_tenant(tenant, &process, &locations.config).ok()?;
-        Some((format!("tenant {}", tenant.name), served.agent().ok()?.clone()))
+        let path = locations.config.join(&tenant.config);
+        let folder = path.parent().unwrap_or(&locations.config).to_owned();
+        Some((format!("tenant {}", tenant.name), served.agent().ok()?.clone(), folder))
     });
-    let elsewhere = own.chain(of_tenants).filter_map(|(whose, agent)| match agent {
-        AgentConfig::Upstream { upstream, .. } => Some((whose, *upstream)),
+    let elsewhere = own.chain(of_tenants).filter_map(|(whose, agent, folder)| match agent {
+        AgentConfig::Upstream { upstream, .. } => Some((whose, upstream.located(&folder))),
         AgentConfig::Template(_) | AgentConfig::Script { .. } => None,
     });
     let asked: Vec<_> = elsewhere.collect();
@@ -160,11 +164,13 @@ async fn agents(config: &Config, locations: &Locations) -> Vec<Finding> {
 
 async fn agent(whose: String, upstream: UpstreamConfig) -> Vec<Finding> {
     let card = upstream.card.clone();
+    let mut findings = token_endpoint(&whose, &upstream).await;
     let config = UpstreamConfig { start: upstream.start.min(PATIENCE), ..upstream };
     if let Err(error) = UpstreamAgent::connect(config).await {
-        return vec![Finding::error("agent", format!("{whose}: {}", fault::text(&error)))];
+        findings.push(Finding::error("agent", format!("{whose}: {}", fault::text(&error))));
+        return findings;
     }
-    let mut findings = vec![Finding::fine("agent", format!("{whose}: the card at {card} can be used"))];
+    findings.push(Finding::fine("agent", format!("{whose}: the card at {card} can be used")));
     let config = ClientConfig { card_timeout: PATIENCE, ..ClientConfig::default() };
     if let Ok(client) = Client::new(config)
         && let Ok(document) = client.card(&card).await
@@ -172,6 +178,37 @@ async fn agent(whose: String, upstream: UpstreamConfig) -> Vec<Finding> {
     {
         // A date in HTTP has whole seconds, so it may be up to one second old.
         findings.extend(difference(&format!("the agent at {card}"), date, Duration::from_secs(1)));
+    }
+    findings
+}
+
+/// Tries each grant that the agent needs at its token endpoint. No findings without `[agent.oauth]`.
+async fn token_endpoint(whose: &str, upstream: &UpstreamConfig) -> Vec<Finding> {
+    // The connection to the agent reports settings that cannot be used.
+    let Ok(Some(tokens)) = upstream.token_source() else { return Vec::new() };
+    let oauth = tokens.config();
+    let fallback = oauth.fallback.map(|Fallback::ClientCredentials| Grant::ClientCredentials);
+    let mut findings = Vec::new();
+    for grant in [oauth.grant].into_iter().chain(fallback) {
+        let found = match (tokens.probe(grant).await, grant) {
+            (Err(error), _) => Finding::error(
+                "agent",
+                format!(
+                    "{whose}: {}; check [agent.oauth] and the client at the authorization server",
+                    fault::text(&error)
+                ),
+            ),
+            (Ok(()), Grant::ClientCredentials) => {
+                Finding::fine("agent", format!("{whose}: the token endpoint gives a token for client credentials"))
+            }
+            (Ok(()), Grant::TokenExchange) => Finding::fine(
+                "agent",
+                format!(
+                    "{whose}: the token endpoint accepts this client; a token of a caller is needed to try an exchange"
+                ),
+            ),
+        };
+        findings.push(found);
     }
     findings
 }

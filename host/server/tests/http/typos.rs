@@ -337,7 +337,10 @@ async fn a_variable_that_is_not_set_is_named_at_its_own_key_and_in_the_same_word
                     secrets.B = { env = \"ANNEX_TEST_NOT_SET\" }\n[extension.grants.secrets.C]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
     let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\n\
                     [agent.credentials]\nenv = \"ANNEX_TEST_NOT_SET\"\n";
-    for (config, count) in [(template, 14), (upstream, 1)] {
+    let oauth = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\n[agent.oauth]\n\
+                 token_url = \"https://issuer.example/token\"\nclient_id = \"annex\"\n\
+                 client_secret_env = \"ANNEX_TEST_NOT_SET\"\n";
+    for (config, count) in [(template, 14), (upstream, 1), (oauth, 1)] {
         let folder = Folder::new(&[("annex.toml", config)]);
         let found = folder.check().await.expect_err("errors");
         let words = "the environment variable ANNEX_TEST_NOT_SET is not set; set it before the start";

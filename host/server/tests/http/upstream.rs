@@ -19,6 +19,7 @@ use crate::forgotten::files_with;
 mod cards;
 pub(crate) mod foreign;
 mod hostile;
+mod oauth;
 mod states;
 mod waiting;
 

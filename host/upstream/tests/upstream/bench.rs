@@ -29,6 +29,7 @@ pub(crate) fn config(card: &str) -> UpstreamConfig {
         binding: None,
         headers_forward: Vec::new(),
         credentials: None,
+        oauth: None,
         allow_hosts: Vec::new(),
         connect: second,
         idle: 5 * second,

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod answers;
+mod authorization;
 mod bench;
 mod cards;
 mod configs;

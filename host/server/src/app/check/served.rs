@@ -61,7 +61,7 @@ pub(super) async fn wrong_in_served(
     if let Ok(agent) = served.agent()
         && has_agent
     {
-        wrong.extend(agents::wrong(agent).await);
+        wrong.extend(agents::wrong(agent, &locations.config).await);
     }
     match Issuer::new(served, "", BASE_URL, None, locations) {
         Err(error) => wrong.push((format!("card.signing{}", error.key()), fault::text(&error))),

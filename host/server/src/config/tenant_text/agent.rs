@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use annex_agent::{Adapter, EventScript, GenerativeConfig, McpConfig, ScriptConfig};
+use annex_auth::{ClientAuthentication, Grant, OAuthConfig};
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,7 @@ pub(super) struct TextAgent {
     headers_forward: Option<Vec<String>>,
     forget_metadata: Option<Vec<String>>,
     credentials: Option<TextCredentials>,
+    oauth: Option<TextOAuth>,
     allow_hosts: Option<Vec<String>>,
     connect_seconds: Option<u64>,
     idle_seconds: Option<u64>,
@@ -102,8 +104,55 @@ struct TextCredentials {
     secret: String,
 }
 
+impl TextCredentials {
+    /// Replaces the name of the secret. `None` if the secret is not lent.
+    fn admit(self, admission: &mut Admission<'_>) -> Option<Credentials> {
+        let env = admission.variable("agent.credentials.secret", &self.secret)?;
+        Some(Credentials { header: self.header, env })
+    }
+}
+
 fn authorization() -> String {
     "authorization".to_owned()
+}
+
+/// The table `[agent.oauth]` of a tenant's text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextOAuth {
+    token_url: String,
+    #[serde(default)]
+    grant: Grant,
+    client_id: String,
+    /// The name of the lent secret of the client.
+    secret: String,
+    #[serde(default)]
+    client_authentication: ClientAuthentication,
+    scope: Option<String>,
+    audience: Option<String>,
+    resource: Option<String>,
+}
+
+impl TextOAuth {
+    /// Checks the table, and replaces the name of the secret. `None` if the secret is not lent.
+    fn admit(self, admission: &mut Admission<'_>) -> Option<OAuthConfig> {
+        admission.check_url("agent.oauth.token_url", &self.token_url);
+        let (client_secret_env, client_secret_file) = admission.secret("agent.oauth.secret", &self.secret)?.places();
+        Some(OAuthConfig {
+            token_url: self.token_url,
+            grant: self.grant,
+            client_id: self.client_id,
+            client_secret_env,
+            client_secret_file,
+            client_authentication: self.client_authentication,
+            scope: self.scope,
+            audience: self.audience,
+            resource: self.resource,
+            // A text exchanges no tokens, and the screen of its agent decides about addresses.
+            fallback: None,
+            allow_private: Vec::new(),
+        })
+    }
 }
 
 /// The maximum number of MCP servers. Loading the tenant connects to each server.
@@ -132,9 +181,8 @@ impl TextAgent {
         for host in self.allow_hosts.iter().flatten() {
             admission.check_url("agent.allow_hosts", &format!("https://{host}/"));
         }
-        let credentials = self.credentials.and_then(|TextCredentials { header, secret }| {
-            Some(Credentials { header, env: admission.variable("agent.credentials.secret", &secret)? })
-        });
+        let credentials = self.credentials.and_then(|credentials| credentials.admit(admission));
+        let oauth = self.oauth.and_then(|oauth| oauth.admit(admission));
         let mcp = self.mcp.map(|servers| {
             let servers = servers.into_iter().enumerate();
             servers.filter_map(|(number, server)| server.admit(&format!("agent.mcp[{number}]"), admission)).collect()
@@ -160,6 +208,7 @@ impl TextAgent {
             headers_forward: self.headers_forward,
             forget_metadata: self.forget_metadata,
             credentials,
+            oauth,
             allow_hosts: self.allow_hosts,
             connect_seconds: self.connect_seconds,
             idle_seconds: self.idle_seconds,

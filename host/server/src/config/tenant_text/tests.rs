@@ -1,5 +1,6 @@
 //! Tests of texts by authors other than the operator.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use annex_upstream::UpstreamConfig;
@@ -26,6 +27,12 @@ fn text(more: &str) -> String {
 
 fn upstream(more: &str) -> String {
     format!("[agent]\nkind = \"upstream\"\nname = \"a\"\n{more}")
+}
+
+/// An upstream agent with access tokens.
+fn oauth(more: &str) -> String {
+    let agent = upstream("card = \"https://a.example.com\"\n[agent.oauth]\nclient_id = \"annex\"\n");
+    format!("{agent}token_url = \"https://a.example.com/token\"\n{more}")
 }
 
 fn template(more: &str) -> String {
@@ -69,6 +76,9 @@ fn a_text_names_no_files_variables_programs_or_paths() {
         (mcp("url = \"https://a.example.com\"\nenv = [\"HOME\"]\n"), "env"),
         (mcp("url = \"https://a.example.com\"\ntoken_env = \"HOME\"\n"), "token_env"),
         (upstream("card = \"https://a.example.com\"\n[agent.credentials]\nenv = \"HOME\"\n"), "env"),
+        (oauth("client_secret_env = \"HOME\"\n"), "client_secret_env"),
+        (oauth("client_secret_file = \"/etc/passwd\"\n"), "client_secret_file"),
+        (oauth("fallback = \"client_credentials\"\n"), "fallback"),
         (text("[server]\nlisten = \"127.0.0.1:1\""), "server"),
         (text("[tasks]\ndata_dir = \"/tmp\""), "tasks"),
         (text("[[tenant]]\nname = \"x\"\nconfig = \"/etc/passwd\""), "tenant"),
@@ -117,6 +127,9 @@ fn only_what_is_lent_can_be_named() {
     for url in ["file:///etc/passwd", "a.example.com", ""] {
         refused(&upstream(&format!("card = {url:?}\n")), &["agent.card", "is no URL"]);
     }
+    refused(&oauth("secret = \"other\"\n"), &["agent.oauth.secret", "[tenants.secrets]"]);
+    let token_url = oauth("secret = \"key\"\n").replace("a.example.com/token", "example.com/token");
+    refused(&token_url, &["agent.oauth.token_url", "tenants.hosts"]);
     let elsewhere = upstream("card = \"https://a.example.com\"\nallow_hosts = [\"169.254.169.254:80\"]\n");
     refused(&elsewhere, &["agent.allow_hosts", "tenants.hosts"]);
 }
@@ -147,6 +160,14 @@ fn what_is_lent_takes_the_place_of_its_name() {
     let UpstreamConfig { credentials, .. } = *agent;
     let credentials = credentials.expect("credentials");
     assert_eq!((credentials.header.as_str(), credentials.env.as_str()), ("authorization", "KEY"));
+
+    for (secret, env, file) in [("key", Some("KEY"), None), ("pem", None, Some("card.pem"))] {
+        let admitted = admit(&oauth(&format!("secret = {secret:?}\n"))).expect("a tenant").agent;
+        let AgentConfig::Upstream { upstream, .. } = admitted else { unreachable!() };
+        let client = upstream.oauth.expect("access tokens");
+        assert_eq!(client.client_secret_env.as_deref(), env);
+        assert_eq!(client.client_secret_file.as_deref(), file.map(Path::new));
+    }
 
     let AgentConfig::Template(agent) = admit(&generative("secret = \"key\"")).expect("a tenant").agent else {
         unreachable!()
@@ -257,6 +278,20 @@ fn credentials_of_callers_are_not_passed_on_to_an_agent_of_a_tenant() {
     for (auth, field) in [("", "Authorization"), ("", "cookie"), ("", "X-Api-Key"), (key, "X-Key")] {
         assert_eq!(served(auth, field).first().expect("a refusal").0, "agent.headers_forward");
     }
+}
+
+#[test]
+fn tokens_of_callers_are_not_exchanged_at_the_authorization_server_of_a_tenant() {
+    let tokens = "[auth.introspection]\nurl = \"https://b.example.com\"\nissuer = \"i\"\naudience = [\"a\"]\n\
+                  client_id = \"annex\"\nclient_secret_env = \"KEY\"\n";
+    let process = format!("[card]\nname = \"n\"\ndescription = \"d\"\n{tokens}");
+    let process = Arc::new(toml::from_str::<Config>(&process).expect("a config"));
+    let wrong = |grant: &str| {
+        let text = oauth(&format!("secret = \"key\"\ngrant = {grant:?}\n"));
+        ServedConfig::of_added(admit(&text).expect("a tenant"), &process).wrong_as_added()
+    };
+    assert_eq!(wrong("client_credentials"), []);
+    assert_eq!(wrong("token_exchange").first().expect("a refusal").0, "agent.oauth.grant");
 }
 
 #[test]
