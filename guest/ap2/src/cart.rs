@@ -4,6 +4,7 @@ use annex_sdk::{Violation, clock, schema};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::dates::{duration, seconds, seconds_now};
 use crate::jws::{self, Token, Trust};
 use crate::memory::{Cart, Method, Money, Origin, SingleUse};
 use crate::parameters::{Merchant, Parameters};
@@ -151,12 +152,6 @@ fn methods(request: &Request) -> Vec<Method> {
     names.map(|name| Method { name: name.clone(), total: total(name) }).collect()
 }
 
-/// Converts a date in seconds since 1970 to whole seconds. Dates before 1970 become 0.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
-pub(crate) fn seconds(date: f64) -> u64 {
-    date as u64
-}
-
 /// Validates a mandate against the schema `of`. The violations have pointers into the request, below `pointer`.
 pub(crate) fn fits(of: &str, pointer: &str, mandate: &str) -> Result<(), Vec<Violation>> {
     let found = schema::validate(of, mandate)
@@ -205,7 +200,7 @@ impl<'a> CartVerification<'a> {
             "is not valid yet: `nbf`"
         } else if claims.exp + skew <= now {
             "is over: `exp`"
-        } else if claims.exp - claims.iat > duration(self.parameters.max_token_seconds) {
+        } else if claims.exp - claims.iat > duration(self.parameters.max_token_seconds()) {
             "lasts longer than is allowed here: from `iat` to `exp`"
         } else if !self.is_own && !self.parameters.is_audience(&jws::names(&claims.aud)) {
             "is not for this agent: `aud`"
@@ -216,16 +211,4 @@ impl<'a> CartVerification<'a> {
         };
         Err(fault.to_owned())
     }
-}
-
-/// The current time in seconds since 1970.
-pub(crate) fn seconds_now() -> f64 {
-    duration(clock::now_seconds())
-}
-
-/// Converts whole seconds to a floating-point number. Dates in tokens are such numbers, because they may have
-/// fractions.
-#[expect(clippy::cast_precision_loss, reason = "exact for all seconds of the next 285 million years")]
-pub(crate) fn duration(seconds: u64) -> f64 {
-    seconds as f64
 }

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::strict_json;
+
 /// A public key of P-256 as a JWK (RFC 7517).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Jwk {
@@ -107,6 +109,11 @@ impl<C: DeserializeOwned> Token<C> {
         Ok(Self { header, claims, signed, signature })
     }
 
+    /// The hash of the signed text. It is the name of the token: the same text may have several valid signatures.
+    pub fn id(&self) -> String {
+        encode(&self.signed)
+    }
+
     /// True if the key made the signature.
     pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
         key.verify_prehash(&self.signed, &self.signature).is_ok()
@@ -168,9 +175,13 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
+/// The JSON value that a text has in base64url. `None` also for JSON that [`strict_json`] refuses.
+pub fn decoded(text: &str) -> Option<Value> {
+    strict_json::parse(std::str::from_utf8(&decode(text)?).ok()?)
+}
+
 fn object<T: DeserializeOwned>(text: &str) -> Option<T> {
-    let value: Value = serde_json::from_str(std::str::from_utf8(&decode(text)?).ok()?).ok()?;
-    serde_json::from_value(value).ok()
+    serde_json::from_value(decoded(text)?).ok()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Finds the mandates in the parts of a message or an artifact, and checks each mandate.
+//! Finds the mandates in the parts of a message or an artifact, and checks each mandate of v0.1.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Rejection, Request, Violation, clock, pointer};
@@ -21,10 +21,12 @@ const MAX_MANDATES: usize = 64;
 const PREFIX: &str = "ap2.mandates.";
 
 /// A mandate in a message.
-struct Mandate<'a> {
-    name: String,
-    pointer: String,
-    value: &'a str,
+pub(crate) struct Mandate<'a> {
+    /// The key without the prefix.
+    pub(crate) name: String,
+    /// The JSON pointer to the mandate in the request.
+    pub(crate) pointer: String,
+    pub(crate) value: &'a str,
 }
 
 /// Checks the mandates of a message to this agent. Returns the carts of the message, which are stored when the turn
@@ -33,28 +35,39 @@ struct Mandate<'a> {
 /// # Errors
 /// The message must be refused. The rejection has the reason.
 pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Result<Vec<Cart>, Rejection> {
+    let mut incoming = MandateCheck { parameters, request, carts: Vec::new() };
+    check_each(message, |mandate| incoming.take(mandate))?;
+    Ok(incoming.carts)
+}
+
+/// Checks each mandate of a message by `take`, which returns the ids and tokens that may be used only once. Payments come
+/// last, because a payment may be in the same message as its cart or checkout, in any order.
+///
+/// # Errors
+/// The message must be refused. The rejection has the reason.
+pub(crate) fn check_each(
+    message: &str,
+    mut take: impl FnMut(&Mandate<'_>) -> Result<Vec<SingleUse>, Rejection>,
+) -> Result<(), Rejection> {
     let mut violations = Vec::new();
-    let found = find(message, "/message/parts", &mut violations);
-    if found.is_empty() && violations.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut incoming = MandateCheck { parameters, request, carts: Vec::new(), once: Vec::new() };
-    // Carts first, because a payment may come in the same message as its cart, in any order.
-    let (payments, others): (Vec<_>, Vec<_>) = found.iter().partition(|mandate| mandate.name == "PaymentMandate");
+    let found = find(message, "/message/parts", PREFIX, &mut violations);
+    let (payments, others): (Vec<_>, Vec<_>) =
+        found.iter().partition(|mandate| mandate.name.starts_with("PaymentMandate"));
+    let mut once = Vec::new();
     for mandate in others.into_iter().chain(payments) {
-        match incoming.take(mandate) {
-            Ok(()) => {}
+        match take(mandate) {
+            Ok(more) => once.extend(more),
             Err(Rejection::Violations(more)) => violations.extend(more),
             Err(error @ Rejection::Error(_)) => return Err(error),
         }
     }
     if violations.is_empty() {
         // Recorded last, because a refused mandate must not be used up.
-        let used = memory::used_before(&incoming.once, clock::now_millis() / 1_000)?;
+        let used = memory::used_before(&once)?;
         violations.extend(used.iter().map(|once| Violation::new(once.pointer.clone(), "was used before")));
     }
     if violations.is_empty() {
-        return Ok(incoming.carts);
+        return Ok(());
     }
     violations.truncate(MAX_VIOLATIONS);
     Err(Rejection::Violations(violations))
@@ -66,7 +79,7 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
 /// A cart has faults. Each violation names one fault.
 pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, Vec<Violation>> {
     let mut violations = Vec::new();
-    let found = find(artifact, "/artifact/parts", &mut violations);
+    let found = find(artifact, "/artifact/parts", PREFIX, &mut violations);
     let mut carts = Vec::new();
     for mandate in found.iter().filter(|mandate| mandate.name == "CartMandate") {
         match cart::check(parameters, &mandate.pointer, mandate.value, true) {
@@ -77,9 +90,9 @@ pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, V
     if violations.is_empty() { Ok(carts) } else { Err(violations) }
 }
 
-/// Finds the mandates in an object with parts. A repeated key is a violation, because readers would choose different
-/// values.
-fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec<Mandate<'a>> {
+/// Finds the mandates, whose keys have a prefix, in an object with parts. A repeated key is a violation, because readers
+/// would choose different values.
+pub(crate) fn find<'a>(whole: &'a str, parts: &str, prefix: &str, violations: &mut Vec<Violation>) -> Vec<Mandate<'a>> {
     let members = Members::of(whole).unwrap_or_default();
     let all: Vec<&RawValue> =
         members.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default();
@@ -87,7 +100,7 @@ fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec
     for (number, part) in all.into_iter().enumerate() {
         let data = Members::of(part.get()).and_then(|part| part.get("data")).and_then(Members::of);
         for (key, value) in data.iter().flat_map(Members::iter) {
-            let Some(name) = key.strip_prefix(PREFIX) else { continue };
+            let Some(name) = key.strip_prefix(prefix) else { continue };
             let pointer = pointer::child(&format!("{parts}/{number}/data"), key);
             // Thousands of keys fit into a message, and each would be compared with all before it.
             if found.len() + violations.len() == MAX_MANDATES {
@@ -109,29 +122,27 @@ struct MandateCheck<'a> {
     parameters: &'a Parameters,
     request: &'a Request,
     carts: Vec<Cart>,
-    once: Vec<SingleUse>,
 }
 
 impl MandateCheck<'_> {
-    fn take(&mut self, mandate: &Mandate<'_>) -> Result<(), Rejection> {
+    /// Checks a mandate. Returns the ids and tokens that may be used only once.
+    fn take(&mut self, mandate: &Mandate<'_>) -> Result<Vec<SingleUse>, Rejection> {
         let Mandate { name, pointer, value } = mandate;
         match name.as_str() {
-            "IntentMandate" => check_intent(self.parameters, pointer, value).map_err(Rejection::Violations),
+            "IntentMandate" => {
+                check_intent(self.parameters, pointer, value).map_err(Rejection::Violations)?;
+                Ok(Vec::new())
+            }
             "CartMandate" => {
                 let checked = cart::check(self.parameters, pointer, value, false).map_err(Rejection::Violations)?;
                 self.carts.push(checked.cart);
-                self.once.extend(checked.token);
-                Ok(())
+                Ok(checked.token.into_iter().collect())
             }
-            "PaymentMandate" => {
-                let once = payment::check(self.parameters, pointer, value, |id| self.cart(id))?;
-                self.once.extend(once);
-                Ok(())
-            }
+            "PaymentMandate" => payment::check(self.parameters, pointer, value, |id| self.cart(id)),
             _ if self.parameters.require_signatures => {
                 Err(Violation::new(pointer, "is not a mandate of AP2 v0.1, and cannot be verified here").into())
             }
-            _ => Ok(()),
+            _ => Ok(Vec::new()),
         }
     }
 

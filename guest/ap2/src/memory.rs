@@ -1,7 +1,7 @@
 //! Stored data: the carts of a conversation, and the ids and tokens that may be used only once.
 
 use annex_sdk::keyvalue::Keys;
-use annex_sdk::{ExtensionError, Rejection, json};
+use annex_sdk::{ExtensionError, Rejection, clock, json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -127,11 +127,11 @@ impl SingleUse {
 ///
 /// # Errors
 /// The store is not available or is full. The request must then be refused, because it could be accepted twice.
-pub fn used_before(all: &[SingleUse], now_seconds: u64) -> Result<Vec<&SingleUse>, Rejection> {
+pub fn used_before(all: &[SingleUse]) -> Result<Vec<&SingleUse>, Rejection> {
     if all.is_empty() {
         return Ok(Vec::new());
     }
-    note(all, now_seconds).map_err(|reason| failed(&reason))
+    note(all, clock::now_seconds()).map_err(|reason| failed(&reason))
 }
 
 fn note(all: &[SingleUse], now_seconds: u64) -> Result<Vec<&SingleUse>, String> {
@@ -169,7 +169,28 @@ fn note(all: &[SingleUse], now_seconds: u64) -> Result<Vec<&SingleUse>, String> 
     noting.map(|()| before)
 }
 
-fn failed(reason: &str) -> Rejection {
+/// True if an accepted message of the request's task had this id or token.
+///
+/// # Errors
+/// The store is not available.
+pub fn is_of_task(once: &SingleUse) -> Result<bool, Rejection> {
+    let found = Keys::of_task().and_then(|keys| keys.get(&once.key())).map_err(|reason| failed(&reason))?;
+    Ok(found.is_some())
+}
+
+/// Records the ids and tokens of a message that its task has accepted.
+///
+/// # Errors
+/// The store is not available.
+pub fn keep_for_task(all: &[SingleUse]) -> Result<(), String> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let keys = Keys::of_task()?;
+    all.iter().try_for_each(|once| keys.set(&once.key(), &[]))
+}
+
+pub(crate) fn failed(reason: &str) -> Rejection {
     ExtensionError { code: STORE_FAILED, message: format!("the payment cannot be checked now: {reason}"), data: None }
         .into()
 }

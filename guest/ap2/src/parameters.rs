@@ -4,23 +4,26 @@ use annex_sdk::{Json, json};
 use serde::{Deserialize, Serialize};
 
 use crate::jws::Jwk;
+use crate::version::Version;
 
-/// The URI of the public specification, version 0.1.
-pub const DEFAULT_URI: &str = "https://github.com/google-agentic-commerce/ap2/tree/v0.1";
+/// In `nonces`: stands for the hash of the checkout that a mandate is for.
+pub const CHECKOUT_HASH: &str = "{checkout_hash}";
 
 /// JSON Schema of the parameters, for the host and for people.
 pub const PARAMETER_SCHEMA: &str = r##"{
   "type": "object",
   "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
+    "version": {"enum": ["0.1", "0.2"], "description": "The version of AP2; 0.1."},
+    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI; that of the version."},
     "roles": {"type": "array", "minItems": 1, "uniqueItems": true, "items": {"enum": ["merchant", "shopper", "credentials-provider", "payment-processor"]}, "description": "The roles of the agent, shown on the card."},
     "merchants": {"type": "array", "maxItems": 100, "items": {"$ref": "#/$defs/merchant"}, "description": "Who may sign carts."},
     "issuers": {"type": "array", "maxItems": 100, "items": {"$ref": "#/$defs/issuer"}, "description": "Who issues the credentials by which users authorize payments."},
     "audience": {"type": "array", "items": {"type": "string", "minLength": 1}, "description": "Names of which one must be the `aud` of a token; without it `aud` must be there only."},
+    "nonces": {"type": "array", "maxItems": 100, "items": {"type": "string", "minLength": 1}, "description": "0.2: nonces of which a mandate must have one; without it any. {checkout_hash} stands for the hash of the checkout."},
     "require_signatures": {"type": "boolean", "description": "Whether what cannot be verified is refused; true."},
-    "require_cart": {"type": "boolean", "description": "Whether a payment needs a cart that is known in its conversation; true."},
-    "allow_unattended": {"type": "boolean", "description": "Whether an intent may do without the user's confirmation of the cart; false."},
-    "max_token_seconds": {"type": "integer", "minimum": 1, "description": "The longest life of a merchant's token; 900."},
+    "require_cart": {"type": "boolean", "description": "Whether a payment needs a cart or checkout that is known in its conversation; true."},
+    "allow_unattended": {"type": "boolean", "description": "Whether an agent may buy without the user's confirmation of the cart or checkout; false."},
+    "max_token_seconds": {"type": "integer", "minimum": 1, "description": "The longest life of a merchant's token; 900, or 3600 in 0.2."},
     "max_payment_seconds": {"type": "integer", "minimum": 1, "description": "The age at which a payment is taken no more; 3600."},
     "clock_skew_seconds": {"type": "integer", "minimum": 0, "maximum": 300, "description": "How far clocks may differ; 60."}
   },
@@ -39,8 +42,8 @@ pub const PARAMETER_SCHEMA: &str = r##"{
     "merchant": {
       "type": "object",
       "properties": {
-        "iss": {"type": "string", "minLength": 1, "description": "The `iss` of its tokens."},
-        "name": {"type": "string", "description": "What `merchant_name` of its carts must be."},
+        "iss": {"type": "string", "minLength": 1, "description": "The `iss` of its tokens; in 0.2 the `id` of the merchant."},
+        "name": {"type": "string", "description": "What the merchant's name in its carts and checkouts must be."},
         "agent": {"type": "string", "description": "What `merchant_agent` of payments to it must be."},
         "keys": {"$ref": "#/$defs/keys"}
       },
@@ -77,9 +80,11 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// The extension's URI.
-    #[serde(default = "default_uri")]
-    pub uri: String,
+    /// The version of AP2.
+    #[serde(default)]
+    pub version: Version,
+    /// The extension's URI, if it differs from that of the version.
+    uri: Option<String>,
     /// The roles of the agent.
     pub roles: Vec<Role>,
     /// The merchants whose signatures on carts are accepted.
@@ -91,18 +96,20 @@ pub struct Parameters {
     /// The accepted audiences. A token's `aud` must contain one of these; if empty, any audience is accepted.
     #[serde(default)]
     pub audience: Vec<String>,
+    /// The accepted nonces of mandates of version 0.2. If empty, any nonce is accepted.
+    #[serde(default)]
+    pub nonces: Vec<String>,
     /// True to refuse mandates that cannot be verified.
     #[serde(default = "yes")]
     pub require_signatures: bool,
-    /// True to refuse a payment without a known cart in its conversation.
+    /// True to refuse a payment without a known cart or checkout in its conversation.
     #[serde(default = "yes")]
     pub require_cart: bool,
-    /// True to accept an intent that does not require the user's confirmation of the cart.
+    /// True to accept that an agent buys without the user's confirmation of the cart or checkout.
     #[serde(default)]
     pub allow_unattended: bool,
-    /// The longest lifetime of a merchant's token.
-    #[serde(default = "quarter_of_an_hour")]
-    pub max_token_seconds: u64,
+    /// The longest lifetime of a merchant's token, if it differs from that of the version.
+    max_token_seconds: Option<u64>,
     /// The age at which a payment is refused.
     #[serde(default = "hour")]
     pub max_payment_seconds: u64,
@@ -115,9 +122,9 @@ pub struct Parameters {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merchant {
-    /// The `iss` of the merchant's tokens.
+    /// The `iss` of the merchant's tokens. In version 0.2 the `id` of the merchant.
     pub iss: String,
-    /// The required `merchant_name` of the merchant's carts.
+    /// The required name of the merchant in its carts and checkouts.
     pub name: Option<String>,
     /// The required `merchant_agent` of payments to the merchant.
     pub agent: Option<String>,
@@ -136,6 +143,16 @@ pub struct Issuer {
 }
 
 impl Parameters {
+    /// The extension's URI.
+    pub fn uri(&self) -> &str {
+        self.uri.as_deref().unwrap_or(self.version.uri())
+    }
+
+    /// The longest lifetime of a merchant's token.
+    pub fn max_token_seconds(&self) -> u64 {
+        self.max_token_seconds.unwrap_or(self.version.max_token_seconds())
+    }
+
     /// True if the agent has the role.
     pub fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
@@ -167,22 +184,20 @@ impl Parameters {
         Ok(format!(r#"{{"roles":{}}}"#, json::text(&self.roles)?))
     }
 
+    /// True if `nonces` has the nonce of a mandate for the checkout with this hash.
+    pub fn is_nonce(&self, nonce: &str, checkout_hash: &str) -> bool {
+        let accepted = |name: &str| if name == CHECKOUT_HASH { nonce == checkout_hash } else { nonce == name };
+        self.nonces.is_empty() || self.nonces.iter().any(|name| accepted(name))
+    }
+
     /// True if a token is for this agent.
     pub fn is_audience(&self, aud: &[&str]) -> bool {
         !aud.is_empty() && (self.audience.is_empty() || self.audience.iter().any(|name| aud.contains(&name.as_str())))
     }
 }
 
-fn default_uri() -> String {
-    DEFAULT_URI.to_owned()
-}
-
 fn yes() -> bool {
     true
-}
-
-fn quarter_of_an_hour() -> u64 {
-    900
 }
 
 fn hour() -> u64 {

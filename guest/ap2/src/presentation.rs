@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cart::{duration, seconds_now};
+use crate::dates::{duration, seconds_now};
 use crate::jws::{self, Jwk, Token, Trust};
 use crate::memory::Cart;
 use crate::parameters::{Issuer, Parameters};

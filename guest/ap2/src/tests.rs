@@ -1,6 +1,7 @@
 //! Tests the extension as a host calls it, with generated keys.
 
 mod samples;
+mod sd_jwts;
 
 use annex_sdk::testing::{self, Bucket};
 use annex_sdk::{Entry, Request, Violation};

@@ -309,6 +309,11 @@ fn check_cases(component: &str, folder: &Path) -> Result<()> {
 }
 
 #[test]
+fn the_cases_of_agent_payments_hold() -> Result<()> {
+    check_cases(annex_components::AP2, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/ap2"))
+}
+
+#[test]
 fn the_cases_of_payments_by_x402_hold() -> Result<()> {
     check_cases(annex_components::X402, &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/x402"))
 }
