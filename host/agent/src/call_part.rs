@@ -33,7 +33,7 @@ pub(crate) enum CallPart {
         /// The extension that the task waits for before the call.
         held_by: Option<String>,
     },
-    /// The client knows of a wait before the call with these arguments.
+    /// Further extensions want the call with these arguments to wait, or the client knows of a further wait.
     Waited { id: String, arguments: Json, hold: Hold },
     /// The call is made with these arguments. It is never made again.
     Released { id: String, arguments: Json },
@@ -89,7 +89,7 @@ pub(crate) fn held(held: &ToolCall, by: &str) -> Part {
     part
 }
 
-/// The note that the client knows of a wait before a call.
+/// The note of all waits before a call, after a further one.
 pub(crate) fn waited(call: &ToolCall, Hold { by, unshown, times }: Hold) -> Part {
     let (id, args) = (call.id.clone(), call.arguments.clone());
     note(WAITED, &WaitedData { id, args, by, unshown, times })

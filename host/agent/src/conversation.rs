@@ -55,6 +55,17 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
+    /// True if the call waits for `extension` already.
+    pub(crate) fn has(&self, extension: &str) -> bool {
+        self.by.iter().chain(&self.unshown).any(|known| known == extension)
+    }
+
+    /// The wait with one more extension, whose wait the client is not shown.
+    pub(crate) fn unshown_for(mut self, extension: &str) -> Self {
+        self.unshown.push(extension.to_owned());
+        self
+    }
+
     /// The wait with one more that the client learns of, for `extension`.
     pub(crate) fn shown_for(mut self, extension: &str) -> Self {
         self.unshown.retain(|known| known != extension);
@@ -336,6 +347,10 @@ mod tests {
         assert_eq!(hold, expected);
         events.push(agent(call_part::waited(&call("{}"), hold)));
         assert_eq!(held(&events), [(call("{}"), expected.clone())]);
+        let third = expected.clone().unshown_for("urn:third");
+        assert!(third.has("urn:guard") && third.has("urn:third") && !expected.has("urn:third"));
+        events.push(agent(call_part::waited(&call("{}"), third.clone())));
+        assert_eq!(held(&events), [(call("{}"), third)]);
         let both = vec!["urn:first".to_owned(), "urn:guard".to_owned()];
         assert_eq!(expected.shown_for("urn:guard"), Hold { by: both, unshown: Vec::new(), times: 2 });
     }

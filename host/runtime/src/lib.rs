@@ -79,9 +79,10 @@ pub use observation::log_tail::LogLine;
 pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};
 pub use overrides::{Clock, HttpClient, HttpListener, Random, ServiceOverrides, Unreachable};
 pub use recording::comparison::{Comparison, Difference, Example, HookCost};
+pub use recording::host_call::{HostCall, HttpAnswer, Octets};
 pub use recording::redaction::Hide;
+pub use recording::step::{HookTime, RecordedStep, StepInput, StepResult};
 pub use recording::{
-    Attention, FORMAT_VERSION, HookTime, HostCall, HttpAnswer, KnownKey, Octets, RecordedStep, RecordedTurn,
-    RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult, TurnObserver,
+    Attention, FORMAT_VERSION, KnownKey, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, TurnObserver,
 };
 pub use turn_view::{NoTurn, TurnIds, TurnView};

@@ -65,19 +65,25 @@ impl Run<'_> {
     /// wait, if the task must wait again.
     pub(super) async fn call_held(&self, held: Vec<(ToolCall, Hold)>) -> Result<Option<CallPause>, AgentError> {
         let mut decided = Vec::with_capacity(held.len());
-        let mut pause = None;
+        let mut pause: Option<CallPause> = None;
+        let mut notes = Vec::new();
         for (call, hold) in held {
-            decided.push(self.decided(call, Some(hold), &mut pause).await?);
+            let (held_call, known) = (call.clone(), hold.clone());
+            let one = self.decided(call, Some(hold), &mut pause).await?;
+            let is_shown = pause.as_ref().is_some_and(|pause| pause.call.id == one.call.id);
+            match &one.fate {
+                CallFate::Made => notes.push(call_part::released(&one.call)),
+                CallFate::Held(by) if !is_shown && !known.has(by.as_str()) => {
+                    notes.push(call_part::waited(&held_call, known.unshown_for(by.as_str())));
+                }
+                CallFate::Held(_) | CallFate::Denied(_) => {}
+            }
+            decided.push(one);
         }
-        let released: Vec<Part> = decided
-            .iter()
-            .filter(|decided| matches!(decided.fate, CallFate::Made))
-            .map(|decided| call_part::released(&decided.call))
-            .collect();
-        // Stored before the calls are made, and fenced. Whoever finds this event never makes the calls again, also if no
-        // result follows.
-        if !released.is_empty() {
-            self.store(self.event(released, StateDelta::new())).await?;
+        // Stored before the calls are made, and fenced. Whoever finds this event never makes the calls again, also if
+        // no result follows.
+        if !notes.is_empty() {
+            self.store(self.event(notes, StateDelta::new())).await?;
         }
         self.make(decided).await?;
         Ok(pause)

@@ -21,7 +21,8 @@ use crate::tasks::{Tasks, queues};
 const LOOK: Duration = Duration::from_millis(500);
 /// The maximum number of turns in one query.
 const AT_ONCE: usize = 100;
-/// The number of attempts to end a lost turn until an operator is told. The pauses between them double.
+/// The number of attempts to end a lost turn until the log has a line for the operator. The pauses between attempts
+/// double.
 const ATTEMPTS: u64 = 6;
 /// The pause between further attempts.
 const REST: Duration = Duration::from_secs(60 * 60);

@@ -23,9 +23,9 @@ use crate::extension::Extension;
 use crate::hook::{Hook, HookSet};
 use crate::observation::log::Log;
 use crate::observation::metrics::watch::{CallVerdict, Watch};
-use crate::recording::StepResult;
 use crate::recording::recorder::TurnRecorder;
 use crate::recording::recording_view::RecordingView;
+use crate::recording::step::StepResult;
 use crate::turn_view::TurnView;
 
 mod extended_card;

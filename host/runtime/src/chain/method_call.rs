@@ -13,7 +13,7 @@ use crate::contract::MethodReply;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::recording::{StepInput, StepResult};
+use crate::recording::step::{StepInput, StepResult};
 
 /// A running method call, which may return several results. Dropping it frees the instance.
 pub struct MethodCall {

@@ -11,7 +11,8 @@ use crate::chain::{Member, MethodAnswer, MethodCall, TurnRequest};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::recording::answers::Answers;
-use crate::recording::{RecordedStep, RecordedTurn, StepInput, TurnObserver};
+use crate::recording::step::{RecordedStep, StepInput};
+use crate::recording::{RecordedTurn, TurnObserver};
 use crate::turn_view::TurnView;
 
 /// The result of replaying a turn.

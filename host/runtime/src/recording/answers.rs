@@ -13,7 +13,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 
-use super::{HostCall, RecordedStep, RecordedTurn, TurnObserver};
+use super::host_call::HostCall;
+
+use super::step::RecordedStep;
+
+use super::{RecordedTurn, TurnObserver};
 use crate::caller::Caller;
 use crate::confinement::http_sender::request_line;
 use crate::extension::Extension;

@@ -6,7 +6,11 @@ use annex_protocol::{TaskState, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{HostCall, RecordedTurn, StepInput, StepResult};
+use super::host_call::HostCall;
+
+use super::step::{StepInput, StepResult};
+
+use super::RecordedTurn;
 use crate::chain::steering::SteeringVerdict;
 
 mod hidden;

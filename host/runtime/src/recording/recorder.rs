@@ -11,9 +11,11 @@ use annex_protocol::{
     TaskStatusUpdateEvent, Timestamp,
 };
 
-use super::{
-    Attention, HookTime, HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput, StepResult, TurnObserver,
-};
+use super::host_call::{HostCall, Octets};
+
+use super::step::{HookTime, RecordedStep, StepInput, StepResult};
+
+use super::{Attention, KnownKey, RecordedTurn, TurnObserver};
 use crate::chain::owned_metadata;
 use crate::chain::task_to_show::TaskToShow;
 use crate::confinement::grants::GrantNeeded;

@@ -12,8 +12,9 @@ use http::Response;
 use ring::rand::SecureRandom;
 use tokio::time::timeout;
 
+use super::TurnObserver;
+use super::host_call::{HostCall, HttpAnswer, Octets};
 use super::recorder::TurnRecorder;
-use super::{HostCall, HttpAnswer, Octets, TurnObserver};
 use crate::caller::Caller;
 use crate::chain::owned_metadata;
 use crate::extension::Extension;

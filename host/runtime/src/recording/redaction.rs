@@ -4,7 +4,11 @@ use annex_protocol::Json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
+use super::host_call::{HostCall, Octets};
+
+use super::step::{RecordedStep, StepInput};
+
+use super::{KnownKey, RecordedTurn};
 use crate::caller::VisibleCaller;
 use crate::chain::steering::{MadeToolCall, PlannedToolCall};
 

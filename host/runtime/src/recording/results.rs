@@ -2,7 +2,7 @@
 
 use annex_protocol::{A2aError, Json};
 
-use super::StepResult;
+use super::step::StepResult;
 use crate::error::{Fault, HookError};
 use crate::observation::metrics::CallOutcome;
 

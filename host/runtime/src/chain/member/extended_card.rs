@@ -13,7 +13,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::load::card::EntryBasis;
-use crate::recording::StepResult;
+use crate::recording::step::StepResult;
 
 impl Member {
     /// Asks the extension how its entry differs for a reader of the extended card. `present` is the entry on the card.

@@ -13,7 +13,7 @@ use crate::contract::{LogLevel, OutputVerdict, Replacement};
 use crate::error::Fault;
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::recording::StepResult;
+use crate::recording::step::StepResult;
 
 /// Maximum length of the reason why metadata of others is left out, in bytes. A longer reason is cut.
 const MAX_DROP_REASON: usize = 256;

@@ -14,7 +14,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::load::descriptor::Descriptor;
-use crate::recording::StepResult;
+use crate::recording::step::StepResult;
 
 /// Maximum size of the metadata of one task that the hook gets, in bytes.
 const MAX_SHOWN: usize = 4 << 10;

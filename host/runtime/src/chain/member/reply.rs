@@ -11,7 +11,7 @@ use crate::chain::reply::ReadyAnswer;
 use crate::chain::rewriting;
 use crate::error::HookError;
 use crate::hook::Hook;
-use crate::recording::StepResult;
+use crate::recording::step::StepResult;
 
 impl Member {
     /// Asks the extension for an answer to the message in place of the agent.

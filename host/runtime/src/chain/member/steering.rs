@@ -14,7 +14,7 @@ use crate::contract::{LogLevel, ModelVerdict, RemarkDraft, ToolVerdict, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
 use crate::recording::recorder::TurnRecorder;
-use crate::recording::{StepInput, StepResult};
+use crate::recording::step::{StepInput, StepResult};
 
 /// Maximum length of the text that the model gets for a denied call, in bytes. A longer text is cut.
 const MAX_DENIAL: usize = 4 << 10;

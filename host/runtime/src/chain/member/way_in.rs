@@ -12,8 +12,8 @@ use crate::contract::{Decision, Location, MetadataEntry};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::recording::StepResult;
 use crate::recording::recorder::TurnRecorder;
+use crate::recording::step::StepResult;
 
 /// An extension's changes to a request.
 #[derive(Default)]

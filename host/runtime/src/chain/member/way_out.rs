@@ -12,8 +12,9 @@ use crate::chain::transition::{self, TransitionVerdict, TurnBeginning};
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
+use crate::recording::Attention;
 use crate::recording::recorder::TurnRecorder;
-use crate::recording::{Attention, StepResult};
+use crate::recording::step::StepResult;
 
 impl Member {
     /// True if the extension has the hook and still takes part in the turn.

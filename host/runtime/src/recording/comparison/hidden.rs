@@ -4,8 +4,10 @@
 use serde_json::Value;
 
 use crate::observation::log::HIDDEN as HIDDEN_SECRET;
+use crate::recording::RecordedTurn;
+use crate::recording::host_call::{HostCall, Octets};
 use crate::recording::redaction::HIDDEN;
-use crate::recording::{HostCall, Octets, RecordedTurn, StepResult};
+use crate::recording::step::StepResult;
 
 /// The texts that replace hidden values.
 const MARKS: [&str; 2] = [HIDDEN, HIDDEN_SECRET];

@@ -1,7 +1,9 @@
 use annex_protocol::Timestamp;
 
 use super::*;
-use crate::recording::{KnownKey, Octets, RecordedStep};
+use crate::recording::KnownKey;
+use crate::recording::host_call::Octets;
+use crate::recording::step::RecordedStep;
 use crate::turn_view::TurnIds;
 
 fn turn(calls: Vec<HostCall>, result: StepResult) -> RecordedTurn {
