@@ -3,7 +3,7 @@
     python client.py [URL]        # default: http://127.0.0.1:9999
 
 For programs that have not moved on to A2A 1.0.
-Short programs, to be read in this order. Each checks what the agent answered, over JSON-RPC and over HTTP+JSON.
+Short programs, to be read in this order. Each checks what the agent answered, over JSON-RPC, HTTP+JSON and gRPC.
 """
 
 import asyncio
@@ -12,14 +12,18 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import replace
+from functools import cache
+from urllib.parse import urlsplit
 from uuid import uuid4
 
+import grpc
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientEvent, ClientFactory
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.extensions.common import find_extension_by_uri
 from a2a.types import (
     AgentCard,
+    AgentInterface,
     Artifact,
     Message,
     Part,
@@ -40,16 +44,19 @@ URI = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_inject
 STATE_FIELD = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state"
 TIMESTAMP = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1"
 
-BINDINGS = [TransportProtocol.jsonrpc, TransportProtocol.http_json]
+BINDINGS = [TransportProtocol.jsonrpc, TransportProtocol.http_json, TransportProtocol.grpc]
 STATE = {"user_info": {"name": "Ada Lovelace", "role": "AI Specialist", "email": "ada@example.com"}}
 QUESTION = "Who am I and what is my email?"
 SLOW_QUESTION = "Tell me a story"
 
-# What this SDK keeps of an error: over JSON-RPC its code, over HTTP+JSON the status of HTTP.
-EXTENSION_REQUIRED = {TransportProtocol.jsonrpc: -32008, TransportProtocol.http_json: 400}
-INVALID_PARAMS = {TransportProtocol.jsonrpc: -32602, TransportProtocol.http_json: 400}
-TASK_NOT_FOUND = {TransportProtocol.jsonrpc: -32001, TransportProtocol.http_json: 404}
-TASK_NOT_CANCELABLE = {TransportProtocol.jsonrpc: -32002, TransportProtocol.http_json: 400}
+# What this SDK keeps of an error: over JSON-RPC its code, over HTTP+JSON the status of HTTP, over gRPC the whole status.
+EXTENSION_REQUIRED = dict(zip(BINDINGS, (-32008, 400, grpc.StatusCode.FAILED_PRECONDITION)))
+INVALID_PARAMS = dict(zip(BINDINGS, (-32602, 400, grpc.StatusCode.INVALID_ARGUMENT)))
+TASK_NOT_FOUND = dict(zip(BINDINGS, (-32001, 404, grpc.StatusCode.NOT_FOUND)))
+TASK_NOT_CANCELABLE = dict(zip(BINDINGS, (-32002, 400, grpc.StatusCode.UNIMPLEMENTED)))
+
+# One connection for all clients over gRPC.
+channel = cache(grpc.aio.insecure_channel)
 
 
 def message(text: str, state: dict = STATE, context_id: str | None = None) -> Message:
@@ -73,7 +80,7 @@ async def send(client: Client, message: Message, *extensions: str) -> Task:
     return task
 
 
-async def check_refused(call: Awaitable, config: ClientConfig, expected: dict[TransportProtocol, int]) -> str:
+async def check_refused(call: Awaitable, config: ClientConfig, expected: dict) -> str:
     """Checks the error that a call must end with, and returns its message."""
     [binding] = config.supported_transports
     try:
@@ -84,6 +91,9 @@ async def check_refused(call: Awaitable, config: ClientConfig, expected: dict[Tr
     except A2AClientHTTPError as error:
         assert error.status_code == expected[binding], error
         return error.message.splitlines()[0]
+    except grpc.aio.AioRpcError as error:
+        assert error.code() == expected[binding], error
+        return error.details()
     raise AssertionError(f"accepted: {answer}")
 
 
@@ -214,10 +224,15 @@ async def main(url: str) -> int:
     async with httpx.AsyncClient(timeout=30) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         outcomes = [await report("discovery", discovery(card))]
+        # The card of the example does not name gRPC, which is served at the same port.
+        address = AgentInterface(transport=TransportProtocol.grpc, url=urlsplit(url).netloc)
+        if all(interface.transport != address.transport for interface in card.additional_interfaces or []):
+            card.additional_interfaces = [*(card.additional_interfaces or []), address]
         for binding in BINDINGS:
-            config = ClientConfig(httpx_client=http, supported_transports=[binding])
+            config = ClientConfig(httpx_client=http, supported_transports=[binding], grpc_channel_factory=channel)
             for step in STEPS:
                 outcomes.append(await report(f"{step.__name__} over {binding.value}", step(card, config)))
+        await channel(address.url).close()
     print(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
     return 0 if all(outcomes) else 1
 

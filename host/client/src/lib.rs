@@ -1,5 +1,5 @@
 //! A client for A2A agents. It finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC. Agents that speak
-//! only A2A 0.3 are called over JSON-RPC of 0.3, with the same types.
+//! only A2A 0.3 are called over JSON-RPC or HTTP+JSON of 0.3, with the same types.
 //!
 //! | type | purpose |
 //! |---|---|

@@ -31,8 +31,8 @@ pub struct CallParameters {
     pub service: ServiceVersion,
     /// The value of `a2a-version`, trimmed; `None` if missing or empty.
     pub version: Option<String>,
-    /// The URIs in all `a2a-extensions` values, and in calls of 0.3 also in all `x-a2a-extensions` values. Each URI appears once, in
-    /// the order of first mention.
+    /// The URIs in all `a2a-extensions` values, and in calls of 0.3 also in all `x-a2a-extensions` values. Each URI
+    /// appears once, in the order of first mention.
     pub extensions: Vec<ExtensionUri>,
     /// All metadata except the binary entries (`…-bin`), for authentication. Headers of gRPC itself, such as
     /// `grpc-timeout`, are included.

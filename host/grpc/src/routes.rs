@@ -52,18 +52,18 @@ pub fn routes_of_both_versions(operations: Arc<impl Operations>, limits: Limits)
 }
 
 /// What health and reflection know of the A2A services.
-struct Described {
+struct ServiceDescription {
     names: &'static [&'static str],
     descriptors: &'static [&'static [u8]],
 }
 
-const CURRENT: Described = Described { names: &[SERVICE_NAME], descriptors: &[FILE_DESCRIPTOR_SET] };
-const BOTH: Described = Described {
+const CURRENT: ServiceDescription = ServiceDescription { names: &[SERVICE_NAME], descriptors: &[FILE_DESCRIPTOR_SET] };
+const BOTH: ServiceDescription = ServiceDescription {
     names: &[SERVICE_NAME, older::SERVICE_NAME],
     descriptors: &[FILE_DESCRIPTOR_SET, FILE_DESCRIPTOR_SET_V0_3],
 };
 
-fn services(operations: Arc<impl Operations>, limits: Limits, described: &Described) -> Router {
+fn services(operations: Arc<impl Operations>, limits: Limits, described: &ServiceDescription) -> Router {
     let health = HealthOf { operations: operations.clone(), services: described.names };
     let health = HealthServer::new(health).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);
     let extensions = ExtensionServiceServer::new(ExtensionAdapter { operations: operations.clone() })
@@ -147,7 +147,7 @@ pub async fn unknown_service() -> Response {
     Status::new(Code::Unimplemented, "no such service here").into_http::<Body>().into_response()
 }
 
-fn reflection(described: &Described) -> Builder<'static> {
+fn reflection(described: &ServiceDescription) -> Builder<'static> {
     let health = tonic_health::pb::FILE_DESCRIPTOR_SET;
     let builder = Builder::configure().register_encoded_file_descriptor_set(health);
     described.descriptors.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))

@@ -1,7 +1,8 @@
 //! Repairs parts that do not have the form of the protocol version in use. Converts parts in the form of another
 //! version, and drops empty parts.
 
-use annex_protocol::{Json, JsonObject, Part, v0_3};
+use annex_protocol::v0_3::{self, rest};
+use annex_protocol::{Json, JsonObject, Part};
 
 /// The names of the JSON fields that lead to messages and artifacts.
 const PATH: [&str; 11] = [
@@ -52,6 +53,15 @@ pub(super) fn of_0_3(part: &Json) -> Option<Json> {
     Json::from_peer(&v0_3::Part(&part)).ok()
 }
 
+/// Writes a part of 1.0 or of 0.3 in the form of HTTP+JSON of 0.3. `None` if the value is not a part.
+pub(super) fn of_0_3_over_http_json(part: &Json) -> Option<Json> {
+    if rest::part(part).is_ok() {
+        return Some(part.clone());
+    }
+    let part = part.to::<Part>().or_else(|_| v0_3::answer::part(part)).ok()?;
+    Json::from_peer(&rest::Part(&part)).ok()
+}
+
 fn mended_within(json: &Json, write: WritePart, levels: usize) -> Option<Json> {
     let levels = levels.checked_sub(1)?;
     if json.get().starts_with('[') {
@@ -68,7 +78,8 @@ fn mended_within(json: &Json, write: WritePart, levels: usize) -> Option<Json> {
     let mut object: JsonObject = json.to().ok()?;
     let mend = |(key, value): (&str, &Json)| {
         let value = match key {
-            "parts" => mended_parts(value, write)?,
+            // Messages have their parts in `content` over HTTP+JSON of 0.3.
+            "parts" | "content" => mended_parts(value, write)?,
             _ if PATH.contains(&key) => mended_within(value, write, levels)?,
             _ => return None,
         };

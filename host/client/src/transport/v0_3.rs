@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::answer;
 use super::json_rpc::{self, JSON};
-use super::part_repair;
+use super::part_repair::{self, WritePart};
 use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
@@ -128,7 +128,7 @@ pub(super) fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
 
 fn event(text: &str) -> Result<Json, ReadFailure> {
     let result = json_rpc::result(text)?;
-    let event = with_odd_parts(&result, read::event);
+    let event = with_odd_parts(&result, read::event, part_repair::of_0_3);
     match event.and_then(|event| Json::from_peer(&event)) {
         // The reader of a stream skips such an event.
         Err(_) if is_of_unknown_kind(&result) => Ok(result),
@@ -142,14 +142,18 @@ fn is_of_unknown_kind(result: &Json) -> bool {
 }
 
 fn task(text: &str) -> Result<Json, ReadFailure> {
-    let task = with_odd_parts(&json_rpc::result(text)?, read::task);
+    let task = with_odd_parts(&json_rpc::result(text)?, read::task, part_repair::of_0_3);
     task.and_then(|task| Json::from_peer(&task)).map_err(foreign)
 }
 
 /// Decodes an answer. If that fails, repairs the answer's parts and tries again.
-fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Error>) -> Result<T, serde_json::Error> {
+pub(super) fn with_odd_parts<T>(
+    answer: &Json,
+    read: fn(&Json) -> Result<T, serde_json::Error>,
+    write: WritePart,
+) -> Result<T, serde_json::Error> {
     read(answer).or_else(|error| {
-        let mended = part_repair::mended(answer, part_repair::of_0_3);
+        let mended = part_repair::mended(answer, write);
         mended.and_then(|mended| read(&mended).ok()).ok_or(error)
     })
 }

@@ -15,8 +15,9 @@ use serde::Deserialize;
 use super::answer;
 use super::http_json::{self, Failure};
 use super::json_rpc::JSON;
+use super::part_repair::of_0_3_over_http_json;
 use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
-use super::v0_3::{active, decoded, encoded, foreign, lacking, of_0_3};
+use super::v0_3::{active, decoded, encoded, foreign, lacking, of_0_3, with_odd_parts};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation, RemoteError};
@@ -126,7 +127,7 @@ fn written(call: &WireCall) -> Result<OlderRequest, ClientError> {
 
 fn event(text: &str) -> Result<Json, ReadFailure> {
     let result = result(text)?;
-    match rest::event(&result).map_err(foreign)? {
+    match with_odd_parts(&result, rest::event, of_0_3_over_http_json).map_err(foreign)? {
         Some(event) => Json::from_peer(&event).map_err(foreign),
         // The reader of a stream skips an event of an unknown kind.
         None => Ok(result),
@@ -134,7 +135,7 @@ fn event(text: &str) -> Result<Json, ReadFailure> {
 }
 
 fn task(text: &str) -> Result<Json, ReadFailure> {
-    let task = rest::task(&result(text)?).map_err(foreign)?;
+    let task = with_odd_parts(&result(text)?, rest::task, of_0_3_over_http_json).map_err(foreign)?;
     Json::from_peer(&task).map_err(foreign)
 }
 

@@ -55,6 +55,18 @@ async fn a_message_goes_to_the_path_of_0_3_and_its_answer_is_read() {
 }
 
 #[tokio::test]
+async fn an_empty_part_of_0_3_is_left_out_and_one_of_1_0_is_read() {
+    let parts = r#"[{},{"text":"a"},{"file":{"name":"n"}},{"url":"https://u"},{"kind":"text","text":"b"}]"#;
+    let message = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_AGENT","content":{parts}}}}}"#);
+    let (agent, _server) = agent(&[ok(JSON, &message)]).await;
+    let answer = agent.send_message(no_parameters(), text("hello")).await.expect("an answer").value;
+    let SendMessageResponse::Message(message) = answer else { panic!("no message") };
+    let contents: Vec<PartContent> = message.parts.iter().map(|part| part.content.clone()).collect();
+    let words = |text: &str| PartContent::Text(text.to_owned());
+    assert_eq!(contents, [words("a"), PartContent::Url("https://u".to_owned()), words("b")]);
+}
+
+#[tokio::test]
 async fn a_task_is_read_canceled_and_followed_by_the_paths_of_0_3() {
     let update = r#"{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#;
     let stream = format!("data: {{\"task\":{TASK}}}\n\ndata: {{\"progress\":1}}\n\ndata: {update}\n\n");

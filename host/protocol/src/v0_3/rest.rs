@@ -13,7 +13,7 @@ mod push;
 mod request;
 mod response;
 
-pub use answer::{event, task};
+pub use answer::{event, part, task};
 pub use base64_text::{base64_of_bytes, bytes_of_base64};
 pub use call::SendMessageRequest;
 pub use part::Part;

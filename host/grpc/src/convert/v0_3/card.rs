@@ -11,7 +11,7 @@ use crate::pb::v0_3 as pb;
 /// The first interface of the card that speaks 0.3 becomes the main interface. Without such an interface the card names none.
 impl IntoProto<pb::AgentCard> for AgentCard {
     fn into_proto(self) -> Result<pb::AgentCard, FieldError> {
-        let offered = interfaces(&self).map(Offered::from).unwrap_or_default();
+        let offered = interfaces(&self).map(CardInterfaces::from).unwrap_or_default();
         Ok(pb::AgentCard {
             protocol_version: offered.protocol_version,
             name: self.name,
@@ -37,13 +37,13 @@ impl IntoProto<pb::AgentCard> for AgentCard {
 
 /// The interfaces of a card, in protobuf.
 #[derive(Default)]
-struct Offered {
+struct CardInterfaces {
     protocol_version: String,
     main: pb::AgentInterface,
     additional: Vec<pb::AgentInterface>,
 }
 
-impl From<Interfaces<'_>> for Offered {
+impl From<Interfaces<'_>> for CardInterfaces {
     fn from(interfaces: Interfaces<'_>) -> Self {
         Self {
             protocol_version: interfaces.protocol_version.to_owned(),

@@ -8,7 +8,7 @@ use super::request::WireMessage;
 use crate::proto_json::{FieldValue, readable};
 use crate::v0_3::part::WirePart;
 use crate::{
-    Artifact, ArtifactId, ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, StreamResponse, Task,
+    Artifact, ArtifactId, ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, Task,
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
 
@@ -95,6 +95,14 @@ pub fn event(json: &Json) -> Result<Option<StreamResponse>, serde_json::Error> {
 /// When the value is not a task.
 pub fn task(json: &Json) -> Result<Task, serde_json::Error> {
     json.to::<WireTask>().map(Task::from)
+}
+
+/// Reads a part of a message or an artifact.
+///
+/// # Errors
+/// When the value is not a part.
+pub fn part(json: &Json) -> Result<Part, serde_json::Error> {
+    json.to::<WirePart<Rest>>().map(WirePart::into_part)
 }
 
 impl From<WireTask> for Task {
