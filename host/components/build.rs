@@ -45,7 +45,7 @@ struct Guest {
     shipped: bool,
 }
 
-const GUESTS: [Guest; 26] = [
+const GUESTS: [Guest; 27] = [
     Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
     Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
     Guest { package: "annex-compliance-badge", name: "compliance-badge", target: BARE, shipped: true },
@@ -64,6 +64,7 @@ const GUESTS: [Guest; 26] = [
     Guest { package: "annex-approval", name: "approval", target: BARE, shipped: true },
     Guest { package: "annex-agentstack", name: "agentstack", target: BARE, shipped: true },
     Guest { package: "annex-agentstack-trajectory", name: "agentstack-trajectory", target: BARE, shipped: true },
+    Guest { package: "annex-agentstack-oauth", name: "agentstack-oauth", target: BARE, shipped: true },
     Guest { package: "annex-adk-integration", name: "adk-integration", target: BARE, shipped: true },
     Guest { package: "annex-test-extension", name: "test-extension", target: BARE, shipped: false },
     Guest { package: "annex-test-steering", name: "test-steering", target: BARE, shipped: false },

@@ -6,9 +6,11 @@ Short programs, to be read in this order. Each checks what the agent answered.
 """
 
 import asyncio
+import re
 import sys
 import traceback
 import warnings
+from urllib.parse import parse_qs
 from uuid import uuid4
 
 import httpx
@@ -27,6 +29,8 @@ from agentstack_sdk.a2a.extensions import (  # noqa: E402
     FormRequestExtensionSpec,
     FormServiceExtensionClient,
     FormServiceExtensionSpec,
+    OAuthExtensionClient,
+    OAuthExtensionSpec,
     SecretFulfillment,
     SecretsExtensionSpec,
     SecretsServiceExtensionMetadata,
@@ -45,6 +49,7 @@ from agentstack_sdk.util.pydantic import REVEAL_SECRETS  # noqa: E402
 FORM = FormServiceExtensionSpec.URI
 ADA = FormResponse(values={"name": TextFieldValue(value="Ada")})
 KIND = SettingsFormResponse(values={"tone": SingleSelectFieldValue(value="kind")})
+CALLBACK = "https://client.example.com/callback"
 
 
 class Agent:
@@ -164,7 +169,41 @@ async def secrets(agent: Agent) -> str:
     return asked.secret_demands["default"].name
 
 
-STEPS = [discovery, form, form_request, citation, trajectory, error, secrets]
+async def token_endpoint(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Gives a token for the code of `oauth`, as the authorization server in the agent's config."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)content-length: *(\d+)", head)[1])
+    form = parse_qs((await reader.readexactly(length)).decode())
+    status, body = b"400 Bad Request", b'{"error": "invalid_grant"}'
+    if form["code"] == ["c0de"] and form["redirect_uri"] == [CALLBACK] and form["code_verifier"]:
+        status, body = b"200 OK", b'{"access_token": "t-0k3n", "token_type": "Bearer"}'
+    writer.write(b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % (status, len(body)))
+    writer.write(b"connection: close\r\n\r\n" + body)
+    await writer.drain()
+    writer.close()
+
+
+async def oauth(agent: Agent) -> str:
+    """A new task waits until a person has granted access. The agent gets the token, and no task has the code."""
+    uri = OAuthExtensionSpec.URI
+    client = OAuthExtensionClient(OAuthExtensionSpec.from_agent_card(agent.card))
+    callback = client.fulfillment_metadata(oauth_fulfillments={"default": {"redirect_uri": CALLBACK}})
+    task, told = await agent.events("Check the token", FORM, uri, metadata={**filled(initial_form=ADA), **callback})
+    assert task.status.state == TaskState.auth_required, task
+    asked = parse_qs(client.parse_auth_request(message=told[-1]).authorization_endpoint_url.query)
+    # The person logs in, and the authorization server sends them back with a code.
+    redirected = f"{CALLBACK}?code=c0de&state={asked['state'][0]}"
+    answer = client.create_auth_response(task_id=task.id, redirect_uri=redirected).metadata
+    async with await asyncio.start_server(token_endpoint, "127.0.0.1", 9997):
+        metadata = {**filled(initial_form=ADA), **answer}
+        task, _ = await agent.events("Check the token", FORM, uri, metadata=metadata, task=task)
+    assert task.status.state == TaskState.completed, task
+    assert task.artifacts[0].parts[0].root.text == "The token begins with t.", task
+    assert "c0de" not in task.model_dump_json() and "t-0k3n" not in task.model_dump_json(), task
+    return f"{asked['client_id'][0]}, {asked['code_challenge_method'][0]}"
+
+
+STEPS = [discovery, form, form_request, citation, trajectory, error, secrets, oauth]
 
 
 async def main(url: str) -> int:

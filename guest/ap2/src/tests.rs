@@ -5,7 +5,8 @@ mod sd_jwts;
 
 use annex_sdk::testing::{self, Bucket};
 use annex_sdk::{Entry, Request, Violation};
-use p256::ecdsa::SigningKey;
+use p256::ecdsa::signature::Signer as _;
+use p256::ecdsa::{Signature, SigningKey};
 use serde_json::{Value, json};
 
 use self::samples::{
@@ -145,6 +146,19 @@ fn only_es256_by_a_key_of_the_merchant_verifies() {
     // One more layer of base64url, as some read v0.1.
     *authorization = json!(jws::encode(authorization.as_str().unwrap().as_bytes()));
     assert_eq!(send(&host(), &data), Ok(()));
+}
+
+#[test]
+fn a_token_that_names_a_claim_twice_is_refused() {
+    let claims = merchant_claims(&cart_contents()).to_string();
+    let twice = claims.replacen('{', r#"{"cart_hash":"x","#, 1);
+    let part = |text: &str| jws::encode(text.as_bytes());
+    let signed = format!("{}.{}", part(r#"{"alg":"ES256"}"#), part(&twice));
+    let signature: Signature = merchant().sign(signed.as_bytes());
+    let authorization = format!("{signed}.{}", jws::encode(&signature.to_bytes()));
+    let cart = json!({"contents": cart_contents(), "merchant_authorization": authorization});
+    let found = refused(&host(), &json!({"ap2.mandates.CartMandate": cart}));
+    assert_eq!(found, "CartMandate/merchant_authorization cannot be verified: its issuer is not known here");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! AP2 v0.2: mandates for checkouts and payments, each a chain of SD-JWTs.
 //!
-//! [`chain`] verifies who has signed a mandate, over [`sd_jwt`]; [`checkout`] and [`payment`] check what it is for, with
-//! the user's [`constraints`]; [`checkouts`] stores checkouts between turns.
+//! [`chain`] verifies signatures and delegations, over [`sd_jwt`]; [`checkout`] and [`payment`] check the content of each
+//! kind, with the user's [`constraints`]; [`checkouts`] stores checkouts between turns.
 
 mod chain;
 mod checkout;
@@ -27,7 +27,7 @@ use crate::mandates::{self, Mandate};
 use crate::memory::{self, SingleUse};
 use crate::parameters::{Parameters, Role};
 
-/// What an accepted message leaves behind when its turn begins.
+/// The content of a message to store when its turn begins.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptedMandates {
     /// The checkouts of the message.

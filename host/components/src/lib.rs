@@ -43,6 +43,8 @@ pub const APPROVAL: &str = concat!(env!("OUT_DIR"), "/approval.wasm");
 pub const AGENTSTACK: &str = concat!(env!("OUT_DIR"), "/agentstack.wasm");
 /// The path of the component that shows each step of the agent to clients of agentstack.
 pub const AGENTSTACK_TRAJECTORY: &str = concat!(env!("OUT_DIR"), "/agentstack-trajectory.wasm");
+/// The path of the component that lets tasks wait for an authorization by OAuth, for clients of agentstack.
+pub const AGENTSTACK_OAUTH: &str = concat!(env!("OUT_DIR"), "/agentstack-oauth.wasm");
 /// The path of the component that answers clients of Google's ADK in the form of ADK's own servers.
 pub const ADK_INTEGRATION: &str = concat!(env!("OUT_DIR"), "/adk-integration.wasm");
 /// The path of the component that misbehaves on command. `guest/test-extension/README.md` lists the commands.
@@ -87,6 +89,7 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("approval", APPROVAL),
         ("agentstack", AGENTSTACK),
         ("agentstack-trajectory", AGENTSTACK_TRAJECTORY),
+        ("agentstack-oauth", AGENTSTACK_OAUTH),
         ("adk-integration", ADK_INTEGRATION),
     ];
     shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()

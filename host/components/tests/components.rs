@@ -147,6 +147,26 @@ fn the_extensions_of_agentstack_need_no_import_of_a_grant() -> Result<()> {
 }
 
 #[test]
+fn authorizations_of_agentstack_keep_keys_and_ask_a_server() -> Result<()> {
+    check(
+        annex_components::AGENTSTACK_OAUTH,
+        &[
+            TYPES,
+            CONFIG,
+            "wasi:http/outgoing-handler@0.2.12",
+            "wasi:http/types@0.2.12",
+            "wasi:io/error@0.2.12",
+            "wasi:io/poll@0.2.12",
+            "wasi:io/streams@0.2.12",
+            COUNTERS,
+            KEYS,
+            LOGGING,
+        ],
+        &["card", "descriptor", "state", "transition"],
+    )
+}
+
+#[test]
 fn the_integration_of_adk_sets_the_metadata_of_the_task() -> Result<()> {
     check(
         annex_components::ADK_INTEGRATION,

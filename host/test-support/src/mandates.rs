@@ -1,5 +1,5 @@
 //! Signed mandates of agent payments (AP2) for the agent of `examples/catalogue`. The mandates are valid at the time at
-//! which [`signed`] is called.
+//! which [`signed`] or [`signed_v0_2`] is called.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -39,6 +39,36 @@ pub fn signed(order: &str) -> Value {
             "user_authorization": user_authorization(&cart, &payment, now),
         },
     })
+}
+
+/// The `data` of a part with two mandates of AP2 v0.2 for the checkout with the id `order`. The merchant has signed the
+/// checkout, and the wallet has signed both mandates.
+#[must_use]
+pub fn signed_v0_2(order: &str) -> Value {
+    let now = jiff::Timestamp::now().as_second();
+    let shop = json!({"id": SHOP, "name": "Shop"});
+    let checkout = json!({
+        "id": order, "merchant": shop, "currency": "USD", "totals": [{"type": "total", "amount": 12_000}],
+        "exp": now + 600,
+    });
+    let checkout = token(&key(&SIGNER), &json!({"alg": "ES256"}), &checkout);
+    let hash = hash(&checkout);
+    let payment = json!({
+        "vct": "mandate.payment.1", "transaction_id": hash, "payee": shop,
+        "payment_amount": {"amount": 12_000, "currency": "USD"},
+        "payment_instrument": {"id": "card-1", "type": "card"},
+    });
+    let checkout = json!({"vct": "mandate.checkout.1", "checkout_jwt": checkout, "checkout_hash": hash});
+    json!({
+        "ap2.mandates.CheckoutMandateSdJwt": sd_jwt(&checkout, now),
+        "ap2.mandates.PaymentMandateSdJwt": sd_jwt(&payment, now),
+    })
+}
+
+/// A mandate of the wallet, without disclosures.
+fn sd_jwt(mandate: &Value, now: i64) -> String {
+    let claims = json!({"iss": WALLET, "iat": now, "exp": now + 600, "delegate_payload": [mandate]});
+    format!("{}~", token(&key(&SIGNER), &json!({"alg": "ES256", "typ": "dc+sd-jwt"}), &claims))
 }
 
 fn cart(order: &str, now: i64) -> Value {

@@ -14,9 +14,10 @@ const MAX_BYTES: usize = 65_536;
 /// The maximum number of SD-JWTs of a mandate: the user's credential, two open mandates, and the closed one.
 const MAX_TOKENS: usize = 4;
 
-/// The types of a token whose mandate is closed, and of one that names the key of the next token. The published SDK
-/// writes the first of each pair.
+/// The types of a delegation with a closed mandate. The published SDK writes the first one.
 const CLOSING: [&str; 2] = ["kb+sd-jwt", "kb-sd-jwt"];
+
+/// The types of a delegation with an open mandate, which has the key of the next token.
 const DELEGATING: [&str; 2] = ["kb+sd-jwt+kb", "kb-sd-jwt+kb"];
 
 /// The type of a key binding (RFC 9901, section 4.3).
@@ -115,7 +116,7 @@ pub(super) fn verify(parameters: &Parameters, kind: Kind, text: &str) -> Result<
 /// A verified SD-JWT of a mandate.
 struct Step<'a> {
     sd_jwt: SdJwt<'a>,
-    /// The claims beside the mandate.
+    /// The claims without the mandate.
     claims: Map<String, Value>,
     /// The content of the mandate. The first token may be a credential without a mandate.
     content: Option<Map<String, Value>>,
@@ -245,7 +246,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Checks the order of the mandates, and the last of them.
+    /// Checks the order of the mandates, and the closed mandate.
     fn close(&self, mut steps: Vec<Step<'_>>) -> Result<Presentation, String> {
         let last = steps.pop().ok_or("is empty")?;
         if last.mandate() != Some(self.kind.closed()) {

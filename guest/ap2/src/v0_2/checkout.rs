@@ -1,4 +1,4 @@
-//! Checks checkouts, which merchants sign, and the mandates for them.
+//! Checks the checkouts that merchants sign, and the mandates for checkouts.
 
 use annex_sdk::clock;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::v0_2::refusal::Refusal;
 /// The stored facts about a checkout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkout {
-    /// The hash of the merchant's token. Mandates name the checkout by it.
+    /// The hash of the merchant's token, which mandates contain.
     pub(crate) hash: String,
     /// The id of the checkout, which its later versions share.
     pub(crate) id: String,

@@ -15,7 +15,7 @@ use crate::v0_2::refusal::Refusal;
 /// The maximum number of constraints of an open mandate.
 const MAX_CONSTRAINTS: usize = 32;
 
-/// The members of an open mandate that its closed mandate need not have. The others must be there, unchanged.
+/// The members of an open mandate that its closed mandate need not have. A closed mandate has all others, unchanged.
 const OWN_MEMBERS: [&str; 7] = ["vct", "constraints", "cnf", "iat", "nbf", "exp", "risk_data"];
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ struct Instrument {
 /// Checks a checkout and its closed mandate against an open mandate.
 ///
 /// # Errors
-/// The checkout is not one that the user allowed.
+/// The user did not allow this checkout.
 pub(super) fn check_checkout(
     open: &OpenMandate,
     closed: &Map<String, Value>,
@@ -73,10 +73,10 @@ pub(super) fn check_checkout(
     })
 }
 
-/// Checks a payment against an open mandate. `checkout` is that of the payment, if it is known.
+/// Checks a payment against an open mandate. `checkout` is the checkout of the payment, if known.
 ///
 /// # Errors
-/// The payment is not one that the user allowed.
+/// The user did not allow this payment.
 pub(super) fn check_payment(
     open: &OpenMandate,
     closed: &Map<String, Value>,

@@ -11,7 +11,7 @@ pub(crate) struct Merchant {
 }
 
 impl Merchant {
-    /// True if both are the same merchant: by their ids, or by name and website if one of them has no id.
+    /// True if both are the same merchant: by their ids, or without two ids by name and website.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         if is_set(&self.id) && is_set(&other.id) {

@@ -1,4 +1,4 @@
-//! Checks the mandates for payments, and that each of them agrees with its checkout.
+//! Checks the mandates for payments, and that each payment agrees with its checkout.
 
 use annex_sdk::clock;
 use serde::Deserialize;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::jws::{self, Token};
 
-/// The maximum number of disclosures of one SD-JWT. A mandate with many allowed items discloses one of them.
+/// The maximum number of disclosures of one SD-JWT. A mandate discloses few of its allowed items.
 const MAX_DISCLOSURES: usize = 64;
 
 /// The maximum depth of claims with their disclosures in place.
@@ -26,8 +26,8 @@ pub(super) struct SdJwt<'a> {
 }
 
 impl<'a> SdJwt<'a> {
-    /// Parses a text of `~`-separated parts. The text of a token before another one lacks its last `~`, because two of
-    /// them separate the tokens. `is_last` is false for it.
+    /// Parses a text of `~`-separated parts. `is_last` is false for a token before another one. The text of such a token
+    /// lacks its last `~`, because `~~` separates tokens.
     ///
     /// # Errors
     /// The text is not an SD-JWT with ES256. The error says why, as a lower-case fragment.
@@ -55,8 +55,8 @@ impl<'a> SdJwt<'a> {
         jws::hash(self.jwt)
     }
 
-    /// The claims with the disclosures in place of their digests (RFC 9901, section 7.1). Digests without a disclosure
-    /// are left out.
+    /// The claims with the disclosures in place of their digests (RFC 9901, section 7.1). The claims have no
+    /// digests without a disclosure.
     ///
     /// # Errors
     /// A disclosure is malformed or belongs to no digest, or a digest or claim occurs twice.
@@ -76,7 +76,7 @@ impl<'a> SdJwt<'a> {
     }
 }
 
-/// Some wallets list the bare digests of mandates. Gives each of them the form of RFC 9901, section 4.2.4.2.
+/// Gives bare digests of mandates, which some wallets write, the form of RFC 9901, section 4.2.4.2.
 fn name_digests(claims: &mut Map<String, Value>) {
     let Some(Value::Array(mandates)) = claims.get_mut("delegate_payload") else { return };
     for mandate in mandates {

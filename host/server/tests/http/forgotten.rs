@@ -58,7 +58,7 @@ async fn forgotten_metadata_reaches_the_extension_and_no_store_read_or_push() {
         json!({"messageId": id, "role": "ROLE_USER", "parts": parts, "contextId": "c", "metadata": metadata})
     };
     let push = json!({"taskPushNotificationConfig": {"url": url}});
-    let params = |id: &str| json!({"message": message(id), "configuration": push});
+    let params = |id: &str| json!({"message": message(id), "configuration": push, "metadata": metadata});
     let call = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let mut older = json!({"messageId": "m-4", "role": "user", "parts": [{"kind": "text", "text": "prompt"}]});
     older["metadata"] = metadata.clone();
@@ -69,8 +69,13 @@ async fn forgotten_metadata_reaches_the_extension_and_no_store_read_or_push() {
         post(&server, "/a2a/jsonrpc", "0.3", &call("message/send", json!({"message": older}))).await,
         // A repetition gets the task of the first message.
         post(&server, "/a2a/jsonrpc", "1.0", &call("SendMessage", params("m-1"))).await,
-        post(&server, "/a2a/jsonrpc", "1.0", &call("ListTasks", json!({"historyLength": 9, "includeArtifacts": true})))
-            .await,
+        post(
+            &server,
+            "/a2a/jsonrpc",
+            "1.0",
+            &call("ListTasks", json!({"contextId": "c", "historyLength": 9, "includeArtifacts": true})),
+        )
+        .await,
     ];
     for (number, answer) in answers.iter().enumerate() {
         assert!(answer.contains("\"delta\""), "the extension got the metadata: {number}: {answer}");
@@ -111,6 +116,18 @@ async fn metadata_is_stored_without_the_grant() {
     let server = config(TestConfig::template("{test?}"), folder.path(), keys).start().await.expect("a server");
     let reply = server.say("prompt").metadata(COMMAND_KEY, COMMANDS).send().await.expect("a reply");
     assert!(reply.text.contains(SECRET), "{}", reply.text);
+    assert!(!files_with(folder.path(), SECRET).is_empty());
+}
+
+/// The grant covers the metadata alone. Copies in other places are stored.
+#[tokio::test]
+async fn what_an_extension_writes_of_forgotten_metadata_is_stored() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = config(TestConfig::template("{test?}"), folder.path(), FORGETS).start().await.expect("a server");
+    let said = server.say("prompt").metadata(COMMAND_KEY, r#"{"validate": "seen plum-4711"}"#);
+    let reply = said.send().await.expect("a reply");
+    assert!(reply.answer().contains(SECRET), "{}", reply.text);
+    assert!(reply.task()["history"][0].get("metadata").is_none(), "{}", reply.text);
     assert!(!files_with(folder.path(), SECRET).is_empty());
 }
 

@@ -9,7 +9,7 @@ use annex_conversation::{Conversation, StateDelta};
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_protocol::{A2aError, Artifact, Json, Message, Part, PartContent, SendMessageRequest, TaskState};
-use annex_test_support::{Reply, TestConfig, TestServer};
+use annex_test_support::{COMMAND_KEY, Reply, TEST_EXTENSION, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tonic::transport::Channel;
@@ -136,6 +136,18 @@ async fn metadata_that_is_forgotten_reaches_the_upstream_and_no_store() {
         assert_eq!(state(&asked), "TASK_STATE_INPUT_REQUIRED", "{binding}: {}", asked.text);
         assert_eq!(files_with(folder.path(), "pear-4712"), Vec::<String>::new(), "{binding}");
     }
+}
+
+#[tokio::test]
+async fn an_extension_does_not_get_metadata_that_is_forgotten_for_the_upstream() {
+    let mirror = mirror("").await;
+    let config = config(mirror.url(), &format!("forget_metadata = [{COMMAND_KEY:?}]"));
+    let front = config.extension(annex_components::TEST_EXTENSION, "").start().await.expect("the front starts");
+    let said = front.say("hello").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, "\"violation\"");
+    let reply = said.send().await.expect("a reply");
+    // The extension owns the key, so the upstream does not get the metadata either.
+    assert!(seen(&reply)["message"].get("metadata").is_none(), "{}", reply.text);
+    assert!(reply.task()["history"][0].get("metadata").is_none(), "{}", reply.text);
 }
 
 /// The ways to the mirror: each binding, with streams and without, and JSON-RPC and HTTP+JSON of 0.3.

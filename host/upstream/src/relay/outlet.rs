@@ -2,7 +2,8 @@
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext};
 use annex_conversation::{Event, StateDelta};
-use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
+use annex_protocol::{ExtensionUri, Json, Message, MessageId, Part, Role, StreamResponse};
+use serde_json::Value;
 
 use super::measure::{metadata_of, remove_from_parts};
 use crate::config::StateMapping;
@@ -10,6 +11,12 @@ use crate::config::StateMapping;
 /// True for the metadata keys that this server sets for its clients, such as `annex/not-carried`.
 fn is_of_server(key: &str) -> bool {
     key.starts_with("annex/")
+}
+
+/// True if both are the same JSON value, also if one of them is formatted in another way.
+fn is_same(one: &Json, other: &Json) -> bool {
+    let values = || one.to::<Value>().ok().zip(other.to::<Value>().ok());
+    one == other || values().is_some_and(|(one, other)| one == other)
 }
 
 pub(super) struct Outlet<'a> {
@@ -38,13 +45,19 @@ impl<'a> Outlet<'a> {
     }
 
     /// Relays an event. Removes metadata under keys that belong to this server or to an extension that runs here,
-    /// because the upstream may not write such keys.
+    /// because the upstream may not write such keys. Also removes metadata that this server must not store, if the upstream
+    /// repeats it.
     pub(super) async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.sent += 1;
         let own = &self.remote.own_keys;
         let is_others = |key: &str| is_of_server(key) || own.iter().any(|own| own == key);
         for metadata in metadata_of(&mut event) {
             metadata.retain_keys(|key| !is_others(key));
+            for (key, sent) in self.remote.message_metadata.iter().chain(self.remote.request_metadata.iter()) {
+                if metadata.get(key).is_some_and(|repeated| is_same(repeated, sent)) {
+                    metadata.remove(key);
+                }
+            }
         }
         remove_from_parts(&mut event, is_others);
         self.events.send(AgentEvent::Relayed(Box::new(event))).await

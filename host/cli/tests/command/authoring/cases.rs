@@ -332,6 +332,7 @@ fn the_cases_of_approvals_hold() -> Result<()> {
 fn the_cases_of_agentstack_hold() -> Result<()> {
     let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest");
     check_cases(annex_components::AGENTSTACK, &guests.join("agentstack"))?;
+    check_cases(annex_components::AGENTSTACK_OAUTH, &guests.join("agentstack-oauth"))?;
     check_cases(annex_components::AGENTSTACK_TRAJECTORY, &guests.join("agentstack-trajectory"))
 }
 

@@ -1,6 +1,10 @@
 //! The extensions of agentstack, with metadata as its SDK reads and writes it.
 
+use std::sync::{Arc, Mutex};
+
 use annex_test_support::TestConfig;
+use axum::routing::post;
+use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::catalogue::{catalogue, declaration, refusal};
@@ -128,6 +132,98 @@ async fn a_task_waits_for_a_secret_that_the_agent_gets_and_nothing_stores() {
     server.begin_shutdown();
     server.ended().await.expect("a clean end");
     assert_eq!(files_with(folder.path(), "plum-4711"), Vec::<String>::new());
+}
+
+/// A token endpoint on a free port, with the forms that it has received. It gives a token for each code.
+async fn token_endpoint() -> (u16, Arc<Mutex<Vec<String>>>) {
+    let forms = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&forms);
+    let answer = move |form: String| {
+        seen.lock().expect("no panic").push(form);
+        async { Json(json!({"access_token": "t-0k3n-4711", "token_type": "Bearer"})) }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let router = Router::new().route("/token", post(answer));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (port, forms)
+}
+
+#[tokio::test]
+async fn a_task_waits_for_an_authorization_and_nothing_stores_code_or_token() {
+    let (port, forms) = token_endpoint().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef").expect("a file");
+    let oauth = format!(
+        r#"
+        [[agent.model.scripted.rules]]
+        when = "^check$"
+        answer = "it begins with {{first}}"
+        extract = {{ first = "token=(.)" }}
+
+        [[extension]]
+        component = "agentstack-oauth"
+        activate = "always"
+        [extension.limits]
+        wall_ms = 10000
+        [extension.grants]
+        forget-metadata = true
+        keyvalue = {{}}
+        session-state = {{ read = true, scopes = ["temp"] }}
+        secrets = {{ STATE_KEY = {{ file = {key:?} }} }}
+        [extension.grants.http]
+        allow = [{{ methods = ["POST"], scheme = "http", host = "127.0.0.1", port = {port} }}]
+        allow_private = ["127.0.0.1"]
+        [extension.parameters]
+        authorization_endpoint = "https://login.example.com/authorize"
+        token_endpoint = "http://127.0.0.1:{port}/token"
+        client_id = "annex"
+        redirect_uris = ["https://client.example.com/callback"]
+        "#
+    );
+    let data = folder.path().join("data");
+    let config = TestConfig::template("token={temp:oauth_token?}").set("tasks.data_dir", &data).with(&oauth);
+    let mut server = config.start().await.expect("the server starts");
+    let uri = uri("auth/oauth");
+    let demands = json!({"oauth_demands": {"default": {"redirect_uri": true}}});
+    assert_eq!(declaration(&server, &uri).await["params"], demands);
+    let callback = "https://client.example.com/callback";
+    let fulfillments = json!({"oauth_fulfillments": {"default": {"redirect_uri": callback}}}).to_string();
+    let asked = server.say("check").metadata(&uri, &fulfillments).send().await.expect("a reply");
+    assert_eq!(state(asked.task()), "TASK_STATE_AUTH_REQUIRED", "{}", asked.text);
+    let request = &asked.task()["status"]["message"]["metadata"][&uri]["authorization_endpoint_url"];
+    let request = request.as_str().expect("a URL");
+    let (_, rest) = request.split_once("&state=").expect("a state");
+    let (sent_state, _) = rest.split_once('&').expect("more fields");
+    let task = asked.task()["id"].as_str().expect("an id");
+    let answer = |redirect_uri: String| {
+        let answer = json!({"redirect_uri": redirect_uri}).to_string();
+        server.say("check").field("taskId", task).metadata(&uri, &answer).send()
+    };
+    // A forged answer ends the authorization, and a message without an answer gets another one.
+    let forged = answer(format!("{callback}?code=c0de-4711&state=forged")).await.expect("a reply");
+    assert_eq!(forged.code(), -32602, "{}", forged.text);
+    let late = answer(format!("{callback}?code=c0de-4711&state={sent_state}")).await.expect("a reply");
+    assert_eq!(late.code(), -32602, "{}", late.text);
+    assert!(forms.lock().expect("no panic").is_empty(), "no code was exchanged");
+    let again = server.say("check").field("taskId", task).send().await.expect("a reply");
+    assert_eq!(state(again.task()), "TASK_STATE_AUTH_REQUIRED", "{}", again.text);
+    let request = &again.task()["status"]["message"]["metadata"][&uri]["authorization_endpoint_url"];
+    let (_, rest) = request.as_str().and_then(|url| url.split_once("&state=")).expect("a state");
+    let (sent_state, _) = rest.split_once('&').expect("more fields");
+    let done = answer(format!("{callback}?code=c0de-4711&state={sent_state}")).await.expect("a reply");
+    assert_eq!((state(done.task()), done.answer()), ("TASK_STATE_COMPLETED", "it begins with t"), "{}", done.text);
+    let form = forms.lock().expect("no panic").join(" ");
+    assert!(form.contains("grant_type=authorization_code&code=c0de-4711&redirect_uri=https%3A%2F%2Fclient"), "{form}");
+    for reply in [&asked, &forged, &late, &again, &done] {
+        assert!(!reply.text.contains("c0de-4711") && !reply.text.contains("t-0k3n"), "{}", reply.text);
+    }
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+    for word in ["c0de-4711", "t-0k3n-4711"] {
+        assert_eq!(files_with(&data, word), Vec::<String>::new(), "{word}");
+    }
 }
 
 #[tokio::test]

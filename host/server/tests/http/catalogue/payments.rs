@@ -1,11 +1,14 @@
-use annex_test_support::{Reply, TestServer, mandates};
+use annex_test_support::{Reply, TestConfig, TestServer, mandates};
 use serde_json::{Value, json};
 
 use crate::catalogue::{catalogue, declaration, send};
 
 const URI: &str = "https://github.com/google-agentic-commerce/ap2/tree/v0.1";
+const URI_0_2: &str = "https://github.com/google-agentic-commerce/ap2/v1";
 const CART: &str = "ap2.mandates.CartMandate";
 const PAYMENT: &str = "ap2.mandates.PaymentMandate";
+const CHECKOUT_0_2: &str = "ap2.mandates.CheckoutMandateSdJwt";
+const PAYMENT_0_2: &str = "ap2.mandates.PaymentMandateSdJwt";
 
 async fn pay(server: &TestServer, mandates: &Value) -> Reply {
     send(server, URI, json!([{"text": "Pay, please"}, {"data": mandates}]), json!({})).await
@@ -97,4 +100,59 @@ async fn a_message_with_thousands_of_mandates_is_refused_and_no_failure_of_the_e
         assert_eq!(refused(&server, &many).await.len(), 64);
     }
     assert_eq!(pay(&server, &mandates::signed("order-5")).await.code(), 0);
+}
+
+/// A server with both versions of the extension. The keys are those of `examples/catalogue`.
+async fn shop() -> TestServer {
+    let version = |version: &str| {
+        let keys = r#"[{ kty = "EC", crv = "P-256", x = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", y = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" }]"#;
+        format!(
+            r#"
+            [[extension]]
+            component = "ap2"
+            [extension.grants]
+            clock = true
+            keyvalue = {{}}
+            [extension.parameters]
+            version = "{version}"
+            roles = ["merchant", "payment-processor"]
+            audience = ["https://processor.example.com"]
+            [[extension.parameters.merchants]]
+            iss = "https://shop.example.com"
+            name = "Shop"
+            keys = {keys}
+            [[extension.parameters.issuers]]
+            iss = "https://wallet.example.com"
+            keys = {keys}
+            "#
+        )
+    };
+    let config = TestConfig::template("You answer briefly.").with(&version("0.1")).with(&version("0.2"));
+    config.start().await.expect("a server")
+}
+
+async fn pay_by_0_2(server: &TestServer, mandates: &Value) -> Reply {
+    send(server, URI_0_2, json!([{"text": "Pay, please"}, {"data": mandates}]), json!({})).await
+}
+
+#[tokio::test]
+async fn an_agent_with_both_versions_takes_the_mandates_of_each_once() {
+    let server = shop().await;
+    let mandates = mandates::signed_v0_2("order-6");
+    let mut wrong = mandates.clone();
+    wrong[CHECKOUT_0_2] = forged(&mandates[CHECKOUT_0_2]);
+    let reply = pay_by_0_2(&server, &wrong).await;
+    let places = reply.violations();
+    assert!(places.contains(&place(CHECKOUT_0_2, "")), "{}", reply.text);
+    assert!(reply.text.contains("invalid_credential: "), "{}", reply.text);
+
+    let taken = pay_by_0_2(&server, &mandates).await;
+    assert_eq!(taken.task()["status"]["state"], "TASK_STATE_COMPLETED", "{}", taken.text);
+    assert_eq!(taken.extensions.as_deref(), Some(URI_0_2));
+    let again = pay_by_0_2(&server, &mandates).await;
+    assert_eq!(again.violations(), [place(CHECKOUT_0_2, ""), place(PAYMENT_0_2, "")], "{}", again.text);
+
+    let first = pay(&server, &mandates::signed("order-6")).await;
+    assert_eq!(first.task()["status"]["state"], "TASK_STATE_COMPLETED", "{}", first.text);
+    assert_eq!(pay_by_0_2(&server, &mandates::signed("order-7")).await.code(), -32_602);
 }
