@@ -95,6 +95,9 @@ struct RecordedStep<'a> {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     error: Option<String>,
+    /// The ids of the step's span in the server's own traces.
+    trace_id: Option<String>,
+    span_id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -175,6 +178,8 @@ impl<'a> RecordedStep<'a> {
             ("input_tokens", tokens(self.input_tokens)),
             ("output_tokens", tokens(self.output_tokens)),
             ("error", self.error.clone()),
+            ("span_trace_id", self.trace_id.clone()),
+            ("span_id", self.span_id.clone()),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
@@ -289,6 +294,17 @@ mod tests {
         for unknown in ["end_time", "latency", "total_tokens", "cost", "parent_step_id"] {
             assert!(step.get(unknown).is_none(), "{unknown}");
         }
+    }
+
+    #[test]
+    fn a_step_names_its_span_if_the_server_has_traces() {
+        let recorded = serde_json::json!([{
+            "kind": "model", "name": "gemini", "startTime": "2026-11-20T09:41:07Z",
+            "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331"
+        }]);
+        let attributes = &trace("{}", &recorded)["steps"][0]["additional_attributes"];
+        assert_eq!(attributes["span_trace_id"], "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(attributes["span_id"], "b7ad6b7169203331");
     }
 
     #[test]

@@ -80,6 +80,16 @@ impl Adapter {
         }
     }
 
+    /// The name that OpenTelemetry has for the provider.
+    fn provider(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Gemini => "gcp.gemini",
+            Self::Anthropic => "anthropic",
+            Self::Ollama => "ollama",
+        }
+    }
+
     /// The name of the header field that carries the API key, and the text in front of the key in that field.
     fn key_field(self) -> (HeaderName, &'static str) {
         match self {
@@ -220,9 +230,17 @@ impl Model for GenerativeModel {
         &self.name
     }
 
+    fn provider(&self) -> Option<&'static str> {
+        Some(self.adapter.provider())
+    }
+
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let request = self.adapter.request(&self.name, &prompt);
-        let sent = self.client.post(self.url(&request)).headers(self.fields.clone()).json(&request.body);
+        let mut fields = self.fields.clone();
+        if let Some(trace) = annex_telemetry::trace_fields() {
+            trace.insert_into(&mut fields);
+        }
+        let sent = self.client.post(self.url(&request)).headers(fields).json(&request.body);
         answer::ask(&self.name, sent, self.adapter.reader()).await
     }
 }

@@ -33,6 +33,11 @@ pub trait Model: Send + Sync {
     /// The name of the model, as its provider spells it.
     fn name(&self) -> &str;
 
+    /// The provider of the model in traces, as OpenTelemetry names it. `None` for a model without a provider.
+    fn provider(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Begins an answer. Dropping the stream abandons the answer.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use annex_protocol::Timestamp;
+use annex_telemetry::traces::{Span, SpanKind};
 use serde::Serialize;
 
 use crate::call_times::{CallEnd, CallTimes};
@@ -81,6 +82,8 @@ pub struct OpenStep {
     counted: Mutex<Tokens>,
     /// Bytes sent and received that the model may not have counted yet.
     uncounted: AtomicUsize,
+    /// The span of the step in the trace of the turn.
+    span: Span,
 }
 
 /// The number of bytes that count as one token. Used if a call is broken off before its model has counted.
@@ -134,6 +137,11 @@ struct Step {
     output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// The ids of the step's span. `None` if the trace is not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span_id: Option<String>,
 }
 
 /// Creates a record of steps that extensions may read.
@@ -177,7 +185,8 @@ impl Steps {
     /// Records the beginning of a step.
     #[must_use = "the step ends when this is dropped"]
     pub fn begin(&self, kind: StepKind, name: &str) -> OpenStep {
-        let index = self.record(kind, name);
+        let span = begin_span(kind, name);
+        let index = self.record(kind, name, &span);
         OpenStep {
             steps: self.clone(),
             kind,
@@ -187,14 +196,16 @@ impl Steps {
             index,
             counted: Mutex::default(),
             uncounted: AtomicUsize::new(0),
+            span,
         }
     }
 
     /// Records a step and returns its index; `None` if the step is not recorded.
-    fn record(&self, kind: StepKind, name: &str) -> Option<usize> {
+    fn record(&self, kind: StepKind, name: &str, span: &Span) -> Option<usize> {
         let mut steps = self.lock()?;
         let index = (steps.len() < MAX_STEPS).then_some(steps.len());
         if index.is_some() {
+            let (trace_id, span_id) = span.ids().unzip();
             steps.push(Step {
                 kind,
                 name: cut(name),
@@ -203,13 +214,16 @@ impl Steps {
                 input_tokens: None,
                 output_tokens: None,
                 error: None,
+                trace_id,
+                span_id,
             });
         }
         index
     }
 
     /// The steps so far as a JSON array of objects with `kind`, `name` and `startTime`, and if known `endTime`,
-    /// `inputTokens`, `outputTokens` and `error`.
+    /// `inputTokens`, `outputTokens` and `error`. A step whose trace is recorded has the `traceId` and `spanId` of its
+    /// span.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Texts, numbers and times are always JSON.
@@ -226,7 +240,7 @@ impl Steps {
 impl OpenStep {
     /// Records the model's token counts so far. A `None` leaves the earlier count unchanged.
     pub fn count(&self, tokens: Tokens) {
-        if self.steps.tokens.is_some() {
+        if self.steps.tokens.is_some() || self.span.is_recording() {
             let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
             counted.input = tokens.input.or(counted.input);
             counted.output = tokens.output.or(counted.output);
@@ -235,6 +249,17 @@ impl OpenStep {
             step.input_tokens = tokens.input.or(step.input_tokens);
             step.output_tokens = tokens.output.or(step.output_tokens);
         });
+    }
+
+    /// Sets the provider of the model in the span of the step.
+    pub fn provide(&mut self, provider: &'static str) {
+        self.span.set("gen_ai.provider.name", provider);
+        self.span.set("gen_ai.system", provider);
+    }
+
+    /// Runs work of the step. Requests to other servers in this work belong to the span of the step.
+    pub async fn within<F: Future>(&self, work: F) -> F::Output {
+        annex_telemetry::within(&self.span, work).await
     }
 
     /// Counts the bytes of a model's prompt or answer. The count is used if the call is broken off before [`Self::finish`],
@@ -278,6 +303,40 @@ impl OpenStep {
     }
 }
 
+/// Begins the span of a step, with the attributes that OpenTelemetry defines for generative AI.
+fn begin_span(kind: StepKind, name: &str) -> Span {
+    let (span_kind, operation, attribute) = match kind {
+        StepKind::Model => (SpanKind::Client, "chat", "gen_ai.request.model"),
+        StepKind::Agent => (SpanKind::Client, "invoke_agent", "gen_ai.agent.name"),
+        StepKind::Tool => (SpanKind::Internal, "execute_tool", "gen_ai.tool.name"),
+    };
+    let mut span = annex_telemetry::span(span_kind, operation);
+    if span.is_recording() {
+        span.rename(name);
+        span.set("gen_ai.operation.name", operation);
+        span.set_text(attribute, name);
+    }
+    span
+}
+
+impl OpenStep {
+    /// Sets the attributes of the span that are known at the end of the step. Texts of failures are left out: they may
+    /// quote what users and tools have said.
+    fn end_span(&mut self, Tokens { input, output }: Tokens) {
+        let tokens = [("gen_ai.usage.input_tokens", input), ("gen_ai.usage.output_tokens", output)];
+        for (key, tokens) in tokens {
+            if let Some(tokens) = tokens {
+                self.span.set_number(key, tokens);
+            }
+        }
+        match self.end() {
+            CallEnd::Ok => {}
+            CallEnd::Failed => self.span.fail("failed"),
+            CallEnd::BrokenOff => self.span.fail("broken_off"),
+        }
+    }
+}
+
 impl Drop for OpenStep {
     fn drop(&mut self) {
         if let (Some(times), Some(began)) = (&self.steps.times, self.began)
@@ -285,8 +344,12 @@ impl Drop for OpenStep {
         {
             histogram.add(began.elapsed());
         }
+        let tokens = mem::take(self.counted.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if self.span.is_recording() {
+            self.end_span(tokens);
+        }
         if let Some(count) = &self.steps.tokens {
-            let Tokens { input, output } = mem::take(self.counted.get_mut().unwrap_or_else(PoisonError::into_inner));
+            let Tokens { input, output } = tokens;
             let counted = input.unwrap_or(0).saturating_add(output.unwrap_or(0));
             let guessed = *self.uncounted.get_mut() / BYTES_OF_TOKEN;
             count.add(counted.max(u64::try_from(guessed).unwrap_or(u64::MAX)));
@@ -297,4 +360,25 @@ impl Drop for OpenStep {
 
 fn cut(text: &str) -> String {
     text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or(text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_telemetry::traces::{RequestTrace, Tracer, TracerConfig};
+    use annex_telemetry::{Request, of_request};
+
+    use super::{StepKind, Steps};
+
+    #[tokio::test]
+    async fn a_step_names_the_span_that_is_sent_for_it() {
+        let (tracer, mut queue) = Tracer::new(&TracerConfig { sample: 1.0, follow_parent: true, max_queued: 4 });
+        let request = Request::begin_traced(false, Some(RequestTrace::served(tracer)));
+        let steps = Steps::default();
+        of_request(request, async { steps.begin(StepKind::Model, "some-model").finish() }).await;
+        let span = queue.try_recv().expect("a span");
+        let expected = format!("\"spanId\":\"{}\"", span.span_context.span_id());
+        assert!(steps.to_json().contains(&expected), "{}", steps.to_json());
+        drop(steps.begin(StepKind::Tool, "untraced"));
+        assert_eq!(steps.to_json().matches("spanId").count(), 1);
+    }
 }

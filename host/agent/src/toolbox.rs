@@ -131,7 +131,7 @@ impl Toolbox<'_> {
 
     async fn run(&self, context: &mut ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolError> {
         let step = self.turn.steps.begin(StepKind::Tool, &call.name);
-        let called = self.run_checked(context, call).await;
+        let called = step.within(self.run_checked(context, call)).await;
         match &called {
             Ok(_) => step.finish(),
             Err(error) => step.fail(&error.message),

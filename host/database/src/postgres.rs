@@ -6,7 +6,7 @@ mod state;
 use std::slice;
 use std::time::{Duration, Instant};
 
-use annex_telemetry::{Stage, enter};
+use annex_telemetry::{Stage, enter, enter_store};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Postgres, SqlSafeStr};
@@ -167,14 +167,14 @@ impl Database for PostgresDatabase {
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("begin");
         let mut held = self.pool.hold().await?;
         held.begin().await?;
         Ok(PostgresTransaction(held))
     }
 
     async fn commit(PostgresTransaction(held): Self::Transaction) -> sqlx::Result<()> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("commit");
         held.commit().await
     }
 
@@ -183,7 +183,7 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         let result = in_time(bind(sql, values).execute(held.connection()?)).await;
         Ok(held.ended(result)?.rows_affected())
     }
@@ -192,7 +192,7 @@ impl Database for PostgresDatabase {
         PostgresTransaction(held): &mut Self::Transaction,
         steps: &[Step<'_>],
     ) -> sqlx::Result<Vec<u64>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
             let query = bind(AssertSqlSafe(text_of(slice::from_ref(step))), &step.values);
@@ -214,7 +214,7 @@ impl Database for PostgresDatabase {
 
     /// Sends a single statement without `BEGIN` and `COMMIT`, because PostgreSQL runs such a statement as a transaction.
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         if let [step] = steps {
             let query = bind(AssertSqlSafe(text_of(steps)), &step.values);
             // If only some of several rows changed, the statement would have to be undone.
@@ -233,7 +233,7 @@ impl Database for PostgresDatabase {
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         self.rows(sql, values).await
     }
 
@@ -242,13 +242,13 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<PgRow>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("read");
         let result = in_time(bind(sql, values).fetch_all(held.connection()?)).await;
         held.ended(result)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("read");
         outlast_for(READ_RETRY_TIME, is_lost, || self.rows(sql, values)).await
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_telemetry::{Stage, enter};
+use annex_telemetry::enter_store;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -208,14 +208,14 @@ impl Database for SqliteDatabase {
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("begin");
         let mut transaction = self.writer().await?;
         transaction.begin(&[]).await?;
         Ok(transaction)
     }
 
     async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<Self>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         let mut transaction = self.writer().await?;
         match transaction.begin(steps).await {
             // Another process holds the lock, so no transaction was begun.
@@ -225,19 +225,19 @@ impl Database for SqliteDatabase {
     }
 
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         let expected: Vec<u64> = steps.iter().map(|step| step.changes).collect();
         let outcome = self.run_alone(Work::Transaction(Batch::of_steps(steps), expected.clone())).await?;
         Ok(outcome.changes == expected)
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         Ok(self.run_alone(Work::Alone(Batch::fixed(sql, values))).await?.rows)
     }
 
     async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("commit");
         transaction.run(Work::Commit).await?;
         transaction.is_open = false;
         Ok(())
@@ -248,12 +248,12 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         Ok(transaction.run(Work::Continue(Batch::fixed(sql, values))).await?.changes.iter().sum())
     }
 
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         Ok(transaction.run(Work::Continue(Batch::of_steps(steps))).await?.changes)
     }
 
@@ -262,12 +262,12 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<SqliteRow>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("read");
         Ok(transaction.run(Work::Continue(Batch::fixed(sql, values))).await?.rows)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("read");
         self.readers.read(sql, values).await
     }
 }

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_telemetry::{Stage, enter};
+use annex_telemetry::enter_store;
 use tokio::sync::oneshot;
 
 use crate::{Database, Sql, Step, may_pass, outlast};
@@ -86,7 +86,7 @@ impl<D: Database, C: Change> Writer<D, C> {
             // In a task of its own: if this caller is dropped, the changes of others must still be stored.
             tokio::spawn(serve(Arc::clone(&self.database), Arc::clone(&self.queue)));
         }
-        let _stage = enter(Stage::Store);
+        let _stage = enter_store("write");
         answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
     }
 }

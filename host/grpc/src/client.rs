@@ -24,6 +24,7 @@ use tonic::{Request, Response, Status};
 
 use crate::codec::DecodeFailure;
 use crate::convert::{self, FromProto, IntoProto};
+use crate::pb;
 use crate::pb::a2a_service_client::A2aServiceClient;
 use crate::pb::extension::extension_service_client::ExtensionServiceClient;
 use crate::pb::extension::{CallRequest, CallResponse};
@@ -104,7 +105,7 @@ where
                 read::<Task, _>(service.cancel_task(request).await)
             }
             "CreateTaskPushNotificationConfig" => {
-                let request = write::<TaskPushNotificationConfig, _>(params, headers)?;
+                let request = write::<TaskPushNotificationConfig, pb::TaskPushNotificationConfig>(params, headers)?;
                 read::<TaskPushNotificationConfig, _>(service.create_task_push_notification_config(request).await)
             }
             "GetTaskPushNotificationConfig" => {

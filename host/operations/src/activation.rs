@@ -10,6 +10,7 @@ use std::sync::Arc;
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, SendMessageRequest};
 use annex_runtime::{Activate, Extension, Hook, Installed};
+use annex_telemetry::traces::SpanKind;
 
 use crate::service_parameters::ServiceParameters;
 use crate::unknown_extensions::unknown_here;
@@ -137,6 +138,24 @@ impl<'a> Mentions<'a> {
 /// # Errors
 /// [`A2aError::ExtensionSupportRequired`] if a required extension or one of its dependencies is not active.
 pub(crate) fn negotiate(
+    installed: &Installed,
+    passed_on: &[AgentExtension],
+    occasion: &Occasion<'_>,
+) -> Result<Vec<Arc<Extension>>, A2aError> {
+    let mut span = annex_telemetry::span(SpanKind::Internal, "activation");
+    let negotiated = active_for(installed, passed_on, occasion);
+    match &negotiated {
+        Ok(active) if span.is_recording() => {
+            span.set_number("annex.extensions.count", active.len());
+            span.set_text("annex.extensions.active", &format_extensions(active.iter().map(|active| active.uri())));
+        }
+        Ok(_) => {}
+        Err(_) => span.fail("required_extension"),
+    }
+    negotiated
+}
+
+fn active_for(
     installed: &Installed,
     passed_on: &[AgentExtension],
     occasion: &Occasion<'_>,

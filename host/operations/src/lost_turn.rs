@@ -14,7 +14,7 @@ use annex_protocol::{A2aError, ExtensionUri, Timestamp};
 use tokio::time::sleep;
 
 use crate::fault;
-use crate::on_lost_turn::{OnLostTurn, RequestToStore, StoredRequest, StoredTurn};
+use crate::on_lost_turn::{OnLostTurn, RequestToStore, StoredRequest, StoredTurn, span_to_store, stored_span};
 use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
 use crate::send_message::asked::Refused;
@@ -49,7 +49,8 @@ impl RequestHandler {
         if self.on_lost_turn == OnLostTurn::Fail || !self.process.tasks.process().is_shared() {
             return None;
         }
-        let turn = StoredTurn { on_lost: self.on_lost_turn, requested: requested.to_vec() };
+        let requested = requested.to_vec();
+        let turn = StoredTurn { on_lost: self.on_lost_turn, requested, traceparent: span_to_store() };
         // Encoding names and URIs cannot fail.
         serde_json::to_string(&turn).ok().map(Into::into)
     }
@@ -70,6 +71,7 @@ impl RequestHandler {
             metadata: &incoming.request.metadata,
             accepted_output_modes: &incoming.request.configuration.accepted_output_modes,
             asked: incoming.asked,
+            traceparent: span_to_store(),
         };
         serde_json::to_string(&request).ok().map(Into::into)
     }
@@ -81,8 +83,10 @@ impl RequestHandler {
         let of_tenant = Arc::clone(&handler);
         let task = lost.task.clone();
         let goes_on = async move {
-            let continued = if lost.has_begun { handler.make_again(&lost).await } else { handler.make(&lost).await };
-            let Err(error) = continued else { return };
+            let span = annex_telemetry::turn_span("lost_turn", lost.resume.as_deref().and_then(stored_span));
+            let continued =
+                async { if lost.has_begun { handler.make_again(&lost).await } else { handler.make(&lost).await } };
+            let Err(error) = annex_telemetry::within(&span, continued).await else { return };
             // Another process may continue the turn, or this one once it knows the current extensions.
             if handler.process.running.is_closed() || handler.extensions.current().is_err() {
                 return handler.process.tasks.hand_on(&lost).await;
@@ -133,7 +137,7 @@ impl RequestHandler {
     /// Runs a turn again that had begun in another process.
     async fn make_again(&self, lost: &LostTurn) -> Result<(), NotHere> {
         let Some(text) = lost.resume.as_ref().filter(|_| lost.may_go_on()) else { return Err(NotHere::Over) };
-        let StoredTurn { on_lost, requested } = serde_json::from_str(text)?;
+        let StoredTurn { on_lost, requested, .. } = serde_json::from_str(text)?;
         if on_lost != self.on_lost_turn {
             return Err(NotHere::Otherwise);
         }

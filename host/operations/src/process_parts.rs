@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_telemetry::traces::Tracer;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,6 +30,8 @@ pub struct ProcessParts {
     pub push: Option<Arc<PushNotifications>>,
     /// Counters for messages and turns.
     pub counters: Counters,
+    /// Begins the traces of turns that continue without a request. `None` if the server has no traces.
+    pub tracer: Option<Tracer>,
     /// The running turns. No turn begins after it is closed.
     pub running: TaskTracker,
     /// Cancelled when this process drains, if other processes share its store. Waiting turns then go to another

@@ -15,6 +15,7 @@ use annex_protocol::{
     TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier, NotifierConfig, NotifierError, PreparedScreen};
+use annex_telemetry::of_same_trace;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -162,7 +163,7 @@ impl PushNotifications {
         let store = Arc::clone(&self.store);
         let (record, by) = (Arc::clone(record), self.process.replica());
         // The caller does not wait. If this fails, a thorough poll finds the unsent event.
-        tokio::spawn(of_same_tenant(async move {
+        tokio::spawn(of_same_trace(of_same_tenant(async move {
             let Some(cursors) = store.push_cursors() else { return };
             let claimed = cursors.claim(record.id(), &by).await.unwrap_or_default();
             for cursor in claimed {
@@ -170,7 +171,7 @@ impl PushNotifications {
                     senders.start(cursor, reader);
                 }
             }
-        }));
+        })));
     }
 
     /// Makes sure that the receiver of a new config gets the events after number `seq`. This process sends the events if the
@@ -257,7 +258,7 @@ impl PushNotifications {
         // If a reader already forwards the events, it continues with these configs.
         let known = self.live().insert(task_id.clone(), configs);
         if known.is_none() {
-            tokio::spawn(of_same_tenant(Arc::clone(self).run(task_id.clone(), reader)));
+            tokio::spawn(of_same_trace(of_same_tenant(Arc::clone(self).run(task_id.clone(), reader))));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, TaskId};
+use annex_telemetry::traces::RequestTrace;
 use annex_telemetry::{Request, of_request};
 use http::{HeaderMap, HeaderName};
 
@@ -78,7 +79,8 @@ impl RequestHandler {
     /// Runs the future `done` for the tenant, like [`Self::for_tenant`], and names the task in its log lines. Used for work on
     /// a task that no request waits for.
     pub(crate) fn for_task<F: Future>(&self, task: &TaskId, done: F) -> impl Future<Output = F::Output> {
-        let request = Request::begin(false);
+        let trace = self.process.tracer.clone().map(RequestTrace::background);
+        let request = Request::begin_traced(false, trace);
         let tenant = self.tenant();
         if !tenant.is_empty() {
             let _ = request.tenant.set(Arc::clone(&tenant));

@@ -16,7 +16,8 @@ use annex_conversation::Entry;
 use annex_leases::Replica;
 use annex_protocol::{A2aError, ExtensionUri, Message, TaskState};
 use annex_runtime::{BeginOutcome, Chain};
-use annex_telemetry::{ACCESS_TARGET, Stage as RequestStage, enter, millis};
+use annex_telemetry::traces::{Span, SpanKind};
+use annex_telemetry::{ACCESS_TARGET, Stage as RequestStage, enter, millis, whole_within};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
@@ -147,7 +148,8 @@ impl Turn {
         }
         let agent = Arc::clone(&self.handler.agent);
         let stage = enter(RequestStage::Agent);
-        let mut execution = counted(self.context.steps.cpu(), agent.execute(self.context.clone(), sender));
+        let execution = counted(self.context.steps.cpu(), agent.execute(self.context.clone(), sender));
+        let mut execution = whole_within(agent_span(agent.name()), execution);
         let is_stopped = self.context.cancel.is_cancelled() || self.handler.process.stop.is_cancelled();
         // An agent that was stopped before its start is not polled. `follow` determines the reason.
         let first = if is_stopped {
@@ -234,6 +236,7 @@ impl Turn {
     fn count(&self, end: TurnEnd) {
         let took = self.began.elapsed();
         self.handler.process.counters.turn(end, took);
+        annex_telemetry::note("annex.turn.outcome", end.name());
         annex_telemetry::with(|request| {
             if request.is_logged() && request.is_over() {
                 self.write_line(end, took);
@@ -243,8 +246,8 @@ impl Turn {
 
     fn write_line(&self, end: TurnEnd, took: Duration) {
         let TurnContext { context_id: context, task_id: task, .. } = &self.context;
-        let (outcome, ms) = (end.name(), millis(took));
-        tracing::info!(target: ACCESS_TARGET, tenant = self.tenant(), %context, %task, outcome, ms, "turn");
+        let (outcome, ms, trace_id) = (end.name(), millis(took), annex_telemetry::ids().trace());
+        tracing::info!(target: ACCESS_TARGET, tenant = self.tenant(), %context, %task, trace_id, outcome, ms, "turn");
     }
 
     /// The extensions that are active here and at a remote agent.
@@ -252,6 +255,15 @@ impl Turn {
         let remote = self.context.remote.iter().flat_map(|remote| remote.active());
         self.chain.active().cloned().chain(remote).collect()
     }
+}
+
+fn agent_span(name: &str) -> Span {
+    let mut span = annex_telemetry::span(SpanKind::Internal, "agent");
+    if span.is_recording() {
+        span.rename(name);
+        span.set_text("gen_ai.agent.name", name);
+    }
+    span
 }
 
 /// Resolves when something other than the agent ends the turn.

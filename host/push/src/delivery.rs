@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use annex_egress::{Screen, UrlRefusal, retry_after};
 use annex_protocol::TaskPushNotificationConfig;
+use annex_telemetry::traces::{Span, SpanKind};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, StatusCode};
 use tokio::time::sleep;
@@ -132,12 +133,26 @@ impl Delivery {
     /// Makes one attempt. Holds a slot during the attempt, so that no slot is held between attempts.
     async fn attempt(&self, client: &Client, target: &Target, event: &Event) -> Result<(), Failure> {
         let _slot = self.slots.acquire(target.url.authority()).await;
-        let request = client.post(target.url.clone()).headers(target.headers.clone());
+        let mut span = event.trace.span(SpanKind::Client, "push");
+        let sent = self.post(client, target, event, &mut span).await;
+        if let Err(failure) = &sent {
+            span.fail(failure.kind());
+        }
+        sent
+    }
+
+    async fn post(&self, client: &Client, target: &Target, event: &Event, span: &mut Span) -> Result<(), Failure> {
+        let mut fields = target.headers.clone();
+        span.insert_into(&mut fields);
+        span.set("http.request.method", "POST");
+        span.set_text("server.address", target.url.host_str().unwrap_or_default());
+        let request = client.post(target.url.clone()).headers(fields);
         let request = request.header(CONTENT_TYPE, event.media_type.clone());
         let request = event.id.iter().fold(request, |request, id| request.header(EVENT_ID, id));
         let request = request.body(event.body.clone());
         let mut answer = request.send().await.map_err(Failure::of_transport)?;
         let status = answer.status();
+        span.set("http.response.status_code", i64::from(status.as_u16()));
         let retry_after = retry_after(answer.headers(), SystemTime::now());
         // The connection can be reused only after the answer was read. A longer answer closes the connection; only
         // the status matters.
@@ -152,6 +167,15 @@ impl Failure {
     fn of_transport(error: reqwest::Error) -> Self {
         let refused = causes(&error).find_map(|cause| cause.downcast_ref::<UrlRefusal>()).cloned();
         refused.map_or_else(|| Self::Transport(error.without_url()), |refused| Self::Refused(refused.into()))
+    }
+
+    /// The kind of the failure in one word.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Status { .. } => "status",
+            Self::Transport(_) => "transport",
+        }
     }
 
     /// True if another attempt may succeed.

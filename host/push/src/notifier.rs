@@ -8,6 +8,7 @@ use std::time::Duration;
 use annex_egress::Screen;
 use annex_fairness::of_same_tenant;
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
+use annex_telemetry::traces::TraceHandle;
 use bytes::Bytes;
 use reqwest::header::HeaderValue;
 use tokio::runtime::Handle;
@@ -77,16 +78,19 @@ pub struct Event {
     pub(crate) is_last: bool,
     pub(crate) id: Option<HeaderValue>,
     pub(crate) media_type: HeaderValue,
+    /// The span that has caused the event.
+    pub(crate) trace: TraceHandle,
     /// Gets the outcome of the event. `None` if the caller does not wait for the outcome.
     done: Option<UnboundedSender<Fate>>,
 }
 
 impl Event {
     /// Creates an event that neither ends nor interrupts its task, from JSON. If a queue overflows, the oldest events of this
-    /// kind are dropped first.
+    /// kind are dropped first. The notification belongs to the current trace.
     pub fn update(json: Arc<str>) -> Self {
         let body = Bytes::from_owner(Body(json));
-        Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, done: None }
+        let trace = annex_telemetry::trace_handle();
+        Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, trace, done: None }
     }
 
     /// Creates an event that ends or interrupts its task, from JSON. The receiver waits for this event. A queue that

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, ExtensionUri};
+use annex_telemetry::traces::{RequestTrace, Tracer};
 use annex_telemetry::{ACCESS_TARGET, Outcome, OutcomeCounts, Request, StageTimes, millis, with};
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -21,7 +22,7 @@ mod body;
 mod numbers;
 
 use body::WatchedBody;
-pub(crate) use numbers::RequestNumbers;
+pub(crate) use numbers::{Exemplar, RequestNumbers};
 
 /// The name of the JSON-RPC binding. All names of bindings are spelled as on the Agent Card.
 pub(crate) const JSONRPC: &str = "JSONRPC";
@@ -57,11 +58,13 @@ const MAX_TEXT: usize = 256;
 pub(crate) struct AccessLog {
     share: AtomicShare,
     pub(crate) numbers: RequestNumbers,
+    /// Begins the traces of requests. Empty if the server has no traces, and until the app is loaded.
+    tracer: OnceLock<Tracer>,
 }
 
 impl AccessLog {
     pub(crate) fn new(share: AccessShare) -> Arc<Self> {
-        Arc::new(Self { share: share.into(), numbers: RequestNumbers::default() })
+        Arc::new(Self { share: share.into(), numbers: RequestNumbers::default(), tracer: OnceLock::new() })
     }
 
     /// Changes the share of requests that get a line.
@@ -69,10 +72,15 @@ impl AccessLog {
         self.share.set(share);
     }
 
+    /// Lets requests have traces from now on.
+    pub(crate) fn trace_with(&self, tracer: Tracer) {
+        let _ = self.tracer.set(tracer);
+    }
+
     /// Starts the measurement and the log entry of a request from `peer`.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Exchange {
         let is_logged = tracing::enabled!(target: ACCESS_TARGET, tracing::Level::INFO) && self.share.get().takes_one();
-        let request = Request::begin(is_logged);
+        let request = Request::begin_traced(is_logged, self.tracer.get().cloned().map(RequestTrace::served));
         Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0 }
     }
 
@@ -153,9 +161,53 @@ impl Exchange {
         if let Some(counts) = request.counts.get() {
             counts.add(outcome);
         }
+        if let Some(span) = request.sampled_span() {
+            self.log.numbers.keep_example(operation, outcome, span, all);
+        }
+        if request.trace().is_some() && operation != HEALTH {
+            self.end_span(operation, outcome, reason);
+        }
         // Probes ask every few seconds and are not users, so they get no line.
         if request.is_logged() && operation != HEALTH {
             self.write_line(operation, (outcome, reason), all, spent);
+        }
+    }
+
+    /// Ends the span of the request. The names of its attributes are those of OpenTelemetry for RPC.
+    fn end_span(&self, operation: &'static str, outcome: Outcome, reason: Option<&'static str>) {
+        let request = &*self.request;
+        let mut span = request.span(operation);
+        if !span.is_recording() {
+            return;
+        }
+        let system = match request.binding.get().copied() {
+            Some(GRPC) => "grpc",
+            Some(HTTP_JSON) => "http",
+            Some(_) => "jsonrpc",
+            None => "http",
+        };
+        span.set("rpc.system", system);
+        span.set("rpc.service", "a2a");
+        span.set("rpc.method", operation);
+        span.set("annex.outcome", outcome.name());
+        if let Some(status) = self.status {
+            span.set("http.response.status_code", i64::from(status.as_u16()));
+        }
+        let texts = [
+            ("a2a.version", request.version.get().copied()),
+            ("a2a.context.id", request.context.get().map(|context| &**context)),
+            ("a2a.task.id", request.task.get().map(|task| &**task)),
+            ("annex.tenant", request.tenant.get().map(|tenant| &**tenant)),
+            ("annex.method", request.method.get().map(|method| &**method)),
+            ("annex.error_id", request.error_id.get().map(|id| &**id)),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                span.set_text(key, text);
+            }
+        }
+        if outcome != Outcome::Ok {
+            span.fail(reason.unwrap_or(outcome.name()));
         }
     }
 
@@ -186,6 +238,7 @@ impl Exchange {
             extension = request.blamed.get().filter(|_| !is_well).map(|uris| &**uris),
             quota = request.quota.get().copied(),
             error_id = request.error_id.get().map(|id| &**id),
+            trace_id = request.trace_id(),
             status = self.status.map(|status| status.as_u16()),
             bytes_in = request.received(),
             bytes_out = self.sent,

@@ -34,7 +34,10 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access_log::RequestNumbers;
 use crate::admin::access::{Access, AccessRules};
+use crate::admin::exposition::Family;
+use crate::admin::metrics::{self, Sources};
 use crate::admin::replicas::ThisProcess;
 use crate::admin::{Admin, AdminParts};
 use crate::authentication::Authentication;
@@ -45,6 +48,7 @@ use crate::installation::installer::{Folder, InstallError, Installer, Parts, Pee
 use crate::installation::issuer::Issuer;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
+use crate::metrics_sender::MetricsSender;
 use crate::settings::{Settings, SettingsOf, located, notifier_config, task_bounds, turn_bounds};
 use crate::stores::conversation_store;
 use crate::stores::editions;
@@ -55,6 +59,7 @@ use crate::stores::tenant_store;
 use crate::stores::turn_places;
 use crate::stores::wake;
 use crate::tenants::{Installers, Serving, Tenants};
+use crate::traces::Traces;
 
 mod agents;
 mod check;
@@ -78,8 +83,11 @@ pub struct App {
     pub(crate) admin: Option<Arc<Admin>>,
     /// The stores of tenants. They are closed when the process ends.
     pub(crate) tenant_stores: TenantStores,
+    /// The sender of spans. `None` if the config has no `[traces]`.
+    pub(crate) traces: Option<Arc<Traces>>,
     /// The settings that a reload of the config changes.
     pub(crate) settings: Arc<Settings>,
+    runtime: Arc<Runtime>,
     base_url: String,
 }
 
@@ -163,11 +171,19 @@ impl App {
         let admin = access.map(admin).map(Arc::new);
         let authentication = shared.authentication.clone();
         let tenants = Tenants::new(own.handler, others);
-        let process = Arc::clone(&shared.process);
-        let peers = shared.peers.clone();
-        let tenant_stores = shared.tenants.clone();
-        let base_url = base_url.to_owned();
-        Ok(Self { tenants, authentication, installers, process, peers, admin, tenant_stores, settings, base_url })
+        Ok(Self {
+            tenants,
+            authentication,
+            installers,
+            process: Arc::clone(&shared.process),
+            peers: shared.peers.clone(),
+            admin,
+            tenant_stores: shared.tenants.clone(),
+            traces: shared.traces.clone(),
+            settings,
+            runtime: Arc::clone(&shared.runtime),
+            base_url: base_url.to_owned(),
+        })
     }
 
     /// Publishes the phase of this process to the other processes, if there are any. `annex replica list` shows the
@@ -181,6 +197,18 @@ impl App {
     /// Takes over the turns that no process works on. Returns those turns that can continue, and ends the others.
     pub(crate) async fn end_turns_of_others(&self) -> Result<Vec<LostTurn>, AppError> {
         Ok(self.process.tasks.end_turns_of_others().await?)
+    }
+
+    /// The sender of metrics. `None` if the config wants no metrics.
+    pub(crate) fn metrics_sender(&self) -> Option<&MetricsSender> {
+        self.traces.as_ref()?.metrics.as_ref()
+    }
+
+    /// The metrics of `/metrics` as numbers. `numbers` are those of requests.
+    pub(crate) fn metric_families(&self, numbers: &RequestNumbers) -> Vec<Family> {
+        let own_agent = &*self.tenants.own().agent;
+        let sources = Sources { process: &self.process, runtime: &self.runtime, numbers, own_agent };
+        metrics::families(&self.installers, &sources)
     }
 
     /// The request handlers by tenant.
@@ -269,6 +297,7 @@ struct SharedParts {
     store: Arc<dyn Store>,
     tenants: TenantStores,
     pins: Arc<Pins>,
+    traces: Option<Arc<Traces>>,
     process: Arc<ProcessParts>,
 }
 
@@ -305,6 +334,8 @@ impl SharedParts {
         };
         let quotas = Quotas::new(counted, Arc::clone(&places));
         let lister = Lister { store: Arc::clone(&conversations), shows_all_anonymous: config.tasks.list_all_anonymous };
+        let traces = config.traces.as_ref().map(|traces| Traces::start(traces, &locations.config));
+        let traces = traces.transpose()?.map(Arc::new);
         let keys = ScopedKeys::new(Arc::clone(&keyvalue), Arc::clone(&conversations), names.clone());
         let of_tasks = (Arc::clone(&conversations), process);
         let process = ProcessParts {
@@ -315,6 +346,7 @@ impl SharedParts {
             quotas,
             push,
             counters: Counters::default(),
+            tracer: traces.as_ref().map(|traces| traces.tracer.clone()),
             running: TaskTracker::new(),
             draining: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -330,6 +362,7 @@ impl SharedParts {
             store,
             tenants,
             pins,
+            traces,
             process: Arc::new(process),
         })
     }

@@ -38,6 +38,7 @@ mod stored_tenants;
 mod tasks;
 pub(crate) mod tenant;
 pub(crate) mod tenant_text;
+mod traces;
 mod wording;
 
 pub use admin::{AdminConfig, AdminTokenConfig};
@@ -65,6 +66,8 @@ pub use sessions::SessionsConfig;
 pub use stored_tenants::StoredTenantsConfig;
 pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
+pub(crate) use traces::header_value;
+pub use traces::{TracesConfig, TracesProtocol};
 
 /// The whole config of `annex serve`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -105,6 +108,8 @@ pub struct Config {
     /// The access log.
     #[serde(default)]
     pub log: LogConfig,
+    /// The collector of traces. Without this table the server has no traces.
+    pub traces: Option<TracesConfig>,
     /// The admin API, which lists and changes the installed extensions. Disabled without this table.
     pub admin: Option<AdminConfig>,
     /// Installed extensions. Their order in the file is the order in which they run.
@@ -274,6 +279,9 @@ impl Config {
         }
         if let Some(Err((key, reason))) = self.admin.as_ref().map(|admin| admin.check_listeners(self.server.listen)) {
             wrong(key, &reason);
+        }
+        for (key, reason) in self.traces.iter().flat_map(TracesConfig::wrong) {
+            wrong(&key, &reason);
         }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");

@@ -18,6 +18,7 @@ mod connections;
 mod doctor;
 mod installation;
 mod locations;
+mod metrics_sender;
 mod operations;
 mod paths;
 mod process;
@@ -25,6 +26,7 @@ mod redaction;
 mod settings;
 mod stores;
 mod tenants;
+mod traces;
 
 pub use admin::TokenError;
 pub use annex_agent::{end_programs, kill_programs};
@@ -35,7 +37,7 @@ pub use config::{
     HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig,
     LiveCardGrantConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig, Problem, ProviderConfig, ReadsConfig,
     ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
-    StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig,
+    StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, TracesConfig, TracesProtocol,
 };
 pub use doctor::{Finding, Gravity, advisories, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
@@ -46,3 +48,4 @@ pub use stores::conversation_store::ConversationStoreError;
 pub use stores::sessions::{MAX_SHOWN, SessionFilter, SessionName, Sessions, SessionsError};
 pub use stores::state::StateOwner;
 pub use tenants::{Installers, ReloadError, TenantFailure};
+pub use traces::TracesError;

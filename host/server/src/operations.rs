@@ -9,6 +9,7 @@ use annex_operations::operation::{MethodRequest, Operation, OperationResult};
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject};
+use annex_telemetry::traces::{SpanContext, TRACEPARENT, TRACESTATE, parent_of};
 use axum::http::HeaderMap;
 
 use crate::connections::caller::Caller;
@@ -56,6 +57,11 @@ impl<'a> Operations<'a> {
         call: ServiceParameters,
         operation: Operation,
     ) -> Result<Reply, A2aError> {
+        annex_telemetry::with(|request| {
+            if let Some(trace) = request.trace() {
+                trace.continues(|| parent_in_metadata(&operation));
+            }
+        });
         // The place is taken first: a client that gets no stream must not start a turn.
         let place = operation.streams().then(|| caller.open_stream()).transpose()?;
         let (handler, call) = self.serving(call, operation.tenant()).await?;
@@ -104,6 +110,18 @@ impl<'a> Operations<'a> {
         };
         Ok(Operation::CallMethod(MethodRequest { tenant, extension: None, method: method.to_owned(), params }))
     }
+}
+
+/// The context of the caller's trace in the metadata of a message, or of its request. Used if the header of the request
+/// has none.
+fn parent_in_metadata(operation: &Operation) -> Option<SpanContext> {
+    let (Operation::SendMessage(sent) | Operation::SendStreamingMessage(sent)) = operation else { return None };
+    let text = |metadata: &JsonObject, key: &str| metadata.get(key).and_then(|value| value.to::<String>().ok());
+    let parent = |metadata: &JsonObject| {
+        let parent = text(metadata, TRACEPARENT)?;
+        parent_of(&parent, text(metadata, TRACESTATE).as_deref())
+    };
+    parent(&sent.message.metadata).or_else(|| parent(&sent.metadata))
 }
 
 /// Takes the tenant out of the parameters. Returns the tenant and the remaining parameters.

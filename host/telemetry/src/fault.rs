@@ -28,7 +28,8 @@ pub fn log_for_client(fault: &(dyn Error + 'static)) -> String {
 pub fn log_with_id(error_id: Uuid, fault: &(dyn Error + 'static)) {
     let ids = ids();
     let (tenant, context, task) = ids.all();
-    tracing::error!(target: LOG_TARGET, %error_id, tenant, context, task, "{}", text(fault));
+    let trace_id = ids.trace();
+    tracing::error!(target: LOG_TARGET, %error_id, tenant, context, task, trace_id, "{}", text(fault));
     with(|request| drop(request.error_id.set(error_id.to_string().into())));
 }
 

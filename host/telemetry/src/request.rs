@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use crate::outcome::{Outcome, OutcomeCounts};
 use crate::stages::{StageTimes, Stages};
+use crate::traces::{RequestTrace, Span, SpanContext};
 
 /// The facts about a request, or about a turn that continues without a request. The first code that learns a fact sets
 /// it; later values are ignored.
 pub struct Request {
     stages: Stages,
     is_logged: bool,
+    /// The trace of the request. `None` if the server has no tracer.
+    trace: Option<Box<RequestTrace>>,
     received: AtomicU64,
     is_over: AtomicBool,
     /// The tenant that the request names, whether it exists or not.
@@ -53,9 +56,16 @@ impl Request {
     /// Begins a request at the current time. With `is_logged`, the time in each stage is measured for its log line.
     #[must_use]
     pub fn begin(is_logged: bool) -> Arc<Self> {
+        Self::begin_traced(is_logged, None)
+    }
+
+    /// Begins a request as [`Self::begin`] does, with this trace.
+    #[must_use]
+    pub fn begin_traced(is_logged: bool, trace: Option<RequestTrace>) -> Arc<Self> {
         Arc::new(Self {
             stages: Stages::new(Instant::now()),
             is_logged,
+            trace: trace.map(Box::new),
             received: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             tenant: OnceLock::new(),
@@ -80,6 +90,29 @@ impl Request {
     #[must_use]
     pub fn is_logged(&self) -> bool {
         self.is_logged
+    }
+
+    /// The trace of the request. `None` if the server has no tracer.
+    #[must_use]
+    pub fn trace(&self) -> Option<&RequestTrace> {
+        self.trace.as_deref()
+    }
+
+    /// The span of the request, from its arrival until this value is dropped. `name` is the operation.
+    pub fn span(&self, name: &'static str) -> Span {
+        self.trace().map_or_else(Span::off, |trace| trace.request_span(name))
+    }
+
+    /// The context of the request's span. `None` if the trace is not recorded.
+    #[must_use]
+    pub fn sampled_span(&self) -> Option<SpanContext> {
+        self.trace()?.root().filter(|root| root.is_sampled()).map(|root| root.context().clone())
+    }
+
+    /// The id of the request's trace, 32 hexadecimal digits. `None` if there is no trace.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<String> {
+        self.trace()?.root().map(|root| root.context().trace_id().to_string())
     }
 
     /// Marks the request as ended: its log line gets no further fields. Returns false if the request had ended before.

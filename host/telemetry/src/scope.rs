@@ -1,41 +1,152 @@
-//! The request of the current tokio task.
+//! The request and the span of the current tokio task.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Instant;
 
+use opentelemetry::Value;
+
 use crate::request::Request;
 use crate::stages::{Stage, StageGuard};
+use crate::traces::{ActiveSpan, RequestTrace, Span, SpanContext, SpanKind, TraceFields, TraceHandle};
 
 tokio::task_local! {
-    static CURRENT: Arc<Request>;
+    static CURRENT: Scope;
+}
+
+/// The request that a tokio task works for, and the span that it works in.
+#[derive(Clone)]
+struct Scope {
+    request: Arc<Request>,
+    /// `None` directly below the request.
+    span: Option<Arc<ActiveSpan>>,
+}
+
+impl Scope {
+    fn of(request: Arc<Request>) -> Self {
+        Self { request, span: None }
+    }
+
+    /// The current span. `None` if there is no trace, or if no span of the trace has begun.
+    fn active(&self) -> Option<Arc<ActiveSpan>> {
+        self.span.clone().or_else(|| self.request.trace()?.root())
+    }
+
+    /// Begins a span below the current one.
+    fn span(&self, kind: SpanKind, name: &'static str) -> Span {
+        let Some(trace) = self.request.trace() else { return Span::off() };
+        self.active().map_or_else(Span::off, |parent| trace.begin(Some(&parent), kind, name))
+    }
+
+    /// Begins a span below the current one, or the first span of a new trace.
+    fn span_or_trace(&self, kind: SpanKind, name: &'static str) -> Span {
+        let Some(trace) = self.request.trace() else { return Span::off() };
+        trace.begin(self.active().as_ref(), kind, name)
+    }
+
+    fn logged(&self) -> Option<Arc<Request>> {
+        self.request.is_logged().then(|| Arc::clone(&self.request))
+    }
 }
 
 /// Runs a future for a request. Tasks that the future spawns belong to no request, unless they are wrapped in
 /// [`of_same_request`].
 pub fn of_request<F: Future>(request: Arc<Request>, done: F) -> impl Future<Output = F::Output> {
-    CURRENT.scope(request, done)
+    CURRENT.scope(Scope::of(request), done)
 }
 
-/// Runs a future for the current request. Wrap a spawned task in this if the task works for the request. If there is no
-/// current request, a new request begins that is not logged.
+/// Runs a future for the current request and in the current span. Wrap a spawned task in this if the task works for the
+/// request. If there is no current request, a new request begins that is not logged.
 pub fn of_same_request<F: Future>(done: F) -> impl Future<Output = F::Output> {
-    of_request(current().unwrap_or_else(|| Request::begin(false)), done)
+    CURRENT.scope(current().unwrap_or_else(|| Scope::of(Request::begin(false))), done)
+}
+
+/// Runs a future in the current span, but for no request. Wrap a spawned task in this if the request does not wait for the
+/// task, such as for a push notification.
+pub fn of_same_trace<F: Future>(done: F) -> impl Future<Output = F::Output> {
+    let traced = |scope: Scope| {
+        let span = scope.active()?;
+        let trace = RequestTrace::background(scope.request.trace()?.tracer().clone());
+        Some(Scope { request: Request::begin_traced(false, Some(trace)), span: Some(span) })
+    };
+    CURRENT.scope(current().and_then(traced).unwrap_or_else(|| Scope::of(Request::begin(false))), done)
 }
 
 /// Calls `tell` with the current request, if there is one.
 pub fn with(tell: impl FnOnce(&Request)) {
     // Fails if there is no current request.
-    let _ = CURRENT.try_with(|request| tell(request));
+    let _ = CURRENT.try_with(|scope| tell(&scope.request));
 }
 
 /// Runs a synchronous function for a request.
 pub fn in_request<T>(request: &Arc<Request>, work: impl FnOnce() -> T) -> T {
-    CURRENT.sync_scope(Arc::clone(request), work)
+    CURRENT.sync_scope(Scope::of(Arc::clone(request)), work)
 }
 
-fn current() -> Option<Arc<Request>> {
-    CURRENT.try_with(Arc::clone).ok()
+fn current() -> Option<Scope> {
+    CURRENT.try_with(Scope::clone).ok()
+}
+
+/// Begins a span below the current one. Records nothing if there is no trace.
+pub fn span(kind: SpanKind, name: &'static str) -> Span {
+    CURRENT.try_with(|scope| scope.span(kind, name)).unwrap_or_else(|_| Span::off())
+}
+
+/// Begins the span of a turn. If the turn continues without a request, a new trace begins, and `earlier` is the span of
+/// another trace that has caused the turn.
+pub fn turn_span(name: &'static str, earlier: Option<SpanContext>) -> Span {
+    let mut span =
+        CURRENT.try_with(|scope| scope.span_or_trace(SpanKind::Internal, name)).unwrap_or_else(|_| Span::off());
+    if let Some(earlier) = earlier {
+        span.link(earlier);
+    }
+    span
+}
+
+/// Runs a synchronous function in a span.
+pub fn in_span<T>(span: &Span, work: impl FnOnce() -> T) -> T {
+    let Some(active) = span.active() else { return work() };
+    let Some(Scope { request, .. }) = current() else { return work() };
+    CURRENT.sync_scope(Scope { request, span: Some(Arc::clone(active)) }, work)
+}
+
+/// Runs a future in a span.
+pub async fn within<F: Future>(span: &Span, work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|context| in_span(span, || work.as_mut().poll(context))).await
+}
+
+/// Runs a boxed future in a span, which ends with the future. A span that records nothing costs nothing.
+pub fn whole_within<'a, T: 'a>(
+    span: Span,
+    work: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
+) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> {
+    if span.is_recording() { Box::pin(async move { within(&span, work).await }) } else { work }
+}
+
+/// Adds an attribute to the current span.
+pub fn note(key: &'static str, value: impl Into<Value>) {
+    let _ = CURRENT.try_with(|scope| {
+        if scope.request.trace().is_some()
+            && let Some(active) = scope.active()
+        {
+            active.note(key, value.into());
+        }
+    });
+}
+
+/// The context of the current span for a request to another server. `None` if there is no trace.
+#[must_use]
+pub fn trace_fields() -> Option<TraceFields> {
+    CURRENT.try_with(|scope| scope.active().map(|active| TraceFields::of(active.context()))).ok().flatten()
+}
+
+/// The current span, for work that it causes later.
+#[must_use]
+pub fn trace_handle() -> TraceHandle {
+    let handle = |scope: &Scope| Some(TraceHandle::new(scope.request.trace()?.tracer(), scope.active()?));
+    CURRENT.try_with(handle).ok().flatten().unwrap_or_default()
 }
 
 /// Enters a stage of the current request, until the guard is dropped. If the request is not logged, this costs almost
@@ -44,17 +155,35 @@ pub fn enter(stage: Stage) -> StageGuard {
     logged().map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
 }
 
+/// Enters [`Stage::Store`] as [`enter`] does, for a trip to a database. The trip gets a span. `operation` is one word.
+pub fn enter_store(operation: &'static str) -> StageGuard {
+    let enter = |scope: &Scope| {
+        let guard = match scope.logged() {
+            Some(request) => StageGuard::new(Some(request), Stage::Store, Instant::now()),
+            None => StageGuard::nowhere(Stage::Store),
+        };
+        if scope.request.trace().is_none() {
+            return guard;
+        }
+        let mut span = scope.span(SpanKind::Client, "store");
+        span.rename(operation);
+        span.set("db.operation.name", operation);
+        guard.with_span(span)
+    };
+    CURRENT.try_with(enter).unwrap_or_else(|_| StageGuard::nowhere(Stage::Store))
+}
+
 /// Enters a stage as [`enter`] does. `at` is the current time, which the caller already knows.
 pub fn enter_at(stage: Stage, at: Instant) -> StageGuard {
     StageGuard::new(logged(), stage, at)
 }
 
 fn logged() -> Option<Arc<Request>> {
-    CURRENT.try_with(|request| request.is_logged().then(|| Arc::clone(request))).ok().flatten()
+    CURRENT.try_with(Scope::logged).ok().flatten()
 }
 
-/// The ids of the current request, for a log line: tenant, conversation and task.
-pub struct Ids(Option<Arc<Request>>);
+/// The ids of the current request, for a log line: tenant, conversation, task and trace.
+pub struct Ids(Option<Scope>);
 
 /// Returns the ids of the current request.
 #[must_use]
@@ -87,16 +216,107 @@ impl Ids {
         (self.tenant(), self.context(), self.task())
     }
 
+    /// The id of the trace, 32 hexadecimal digits. `None` if there is no trace.
+    #[must_use]
+    pub fn trace(&self) -> Option<String> {
+        self.0.as_ref()?.active().map(|active| active.context().trace_id().to_string())
+    }
+
     fn of(&self, id: impl FnOnce(&Request) -> Option<&Arc<str>>) -> Option<&str> {
-        self.0.as_deref().and_then(id).map(|id| &**id)
+        self.0.as_ref().and_then(|scope| id(&scope.request)).map(|id| &**id)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{enter, ids, of_request, of_same_request, with};
+    use super::{
+        enter, enter_store, ids, in_span, note, of_request, of_same_request, span, trace_fields, turn_span, with,
+        within,
+    };
     use crate::request::Request;
     use crate::stages::Stage;
+    use crate::traces::{RequestTrace, SpanKind, Tracer, TracerConfig, parent_of};
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn tracer(
+        sample: f64,
+        max_queued: usize,
+    ) -> (Tracer, tokio::sync::mpsc::Receiver<opentelemetry_sdk::trace::SpanData>) {
+        Tracer::new(&TracerConfig { sample, follow_parent: true, max_queued })
+    }
+
+    #[tokio::test]
+    async fn a_span_is_below_the_span_in_which_it_begins_also_in_another_task() {
+        let (tracer, mut queue) = tracer(0.0, 16);
+        let request = Request::begin_traced(false, Some(RequestTrace::served(tracer)));
+        request.trace().expect("a trace").continues(|| parent_of(PARENT, None));
+        let work = async {
+            let turn = turn_span("turn", None);
+            within(&turn, async {
+                note("annex.turn.outcome", "completed");
+                tokio::spawn(of_same_request(async { drop(enter_store("read")) })).await.expect("no panic");
+                in_span(&span(SpanKind::Client, "chat"), || {
+                    let fields = trace_fields().expect("a trace");
+                    assert!(fields.parent.starts_with("00-0af7651916cd43dd8448eb211c80319c-"), "{fields:?}");
+                });
+            })
+            .await;
+        };
+        of_request(request.clone(), work).await;
+        drop(request.span("SendMessage"));
+        let mut spans = Vec::new();
+        while let Ok(span) = queue.try_recv() {
+            spans.push(span);
+        }
+        let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
+        assert_eq!(names, ["store read", "chat", "turn", "SendMessage"]);
+        let [store, chat, turn, root] = spans.as_slice() else { panic!("{spans:?}") };
+        assert_eq!(store.parent_span_id, turn.span_context.span_id());
+        assert_eq!(chat.parent_span_id, turn.span_context.span_id());
+        assert_eq!(turn.parent_span_id, root.span_context.span_id());
+        assert_eq!(root.parent_span_id.to_string(), "b7ad6b7169203331");
+        assert!(root.parent_span_is_remote && !turn.parent_span_is_remote);
+        assert_eq!(turn.attributes.first().map(|note| note.value.to_string()).as_deref(), Some("completed"));
+    }
+
+    #[tokio::test]
+    async fn a_trace_that_is_not_sampled_is_passed_on_and_not_recorded() {
+        let (tracer, mut queue) = tracer(0.0, 16);
+        let request = Request::begin_traced(false, Some(RequestTrace::served(tracer)));
+        let fields = of_request(request.clone(), async {
+            drop(enter_store("read"));
+            (span(SpanKind::Client, "chat").fields(), trace_fields())
+        });
+        let (below, here) = fields.await;
+        assert_eq!(below, here);
+        assert!(here.expect("a trace").parent.ends_with("-00"));
+        drop(request.span("SendMessage"));
+        assert!(queue.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn without_a_tracer_there_is_no_trace() {
+        let nothing = of_request(Request::begin(true), async {
+            note("annex.turn.outcome", "completed");
+            (turn_span("turn", None).is_recording(), trace_fields(), ids().trace())
+        });
+        assert_eq!(nothing.await, (false, None, None));
+        assert_eq!(trace_fields(), None);
+    }
+
+    #[tokio::test]
+    async fn spans_beyond_the_queue_and_beyond_the_bound_of_a_request_are_lost_and_counted() {
+        let (tracer, queue) = tracer(1.0, 10);
+        let request = Request::begin_traced(false, Some(RequestTrace::served(tracer.clone())));
+        of_request(request, async {
+            for _ in 0..1_100 {
+                drop(span(SpanKind::Internal, "hook"));
+            }
+        })
+        .await;
+        assert_eq!((queue.len(), tracer.counts()), (10, (0, 1_090)));
+    }
 
     #[tokio::test]
     async fn facts_about_a_request_are_shared_by_its_tasks() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::request::Request;
+use crate::traces::Span;
 
 /// A stage of a request. If several stages are open at the same time, the stage that comes last in this list gets the
 /// time. For example, while a hook reads keys of its extension, only [`Stage::Store`] gets the time.
@@ -92,6 +93,8 @@ pub struct StageGuard {
     stage: Stage,
     /// The request whose stage is open. `None` if the request is not logged, or if the stage was left.
     request: Option<Arc<Request>>,
+    /// The span of the stage, which ends with the guard.
+    _span: Span,
 }
 
 impl StageGuard {
@@ -99,11 +102,16 @@ impl StageGuard {
         if let Some(request) = &request {
             request.stages().enter(stage, at);
         }
-        Self { stage, request }
+        Self { stage, request, _span: Span::off() }
     }
 
     pub(crate) fn nowhere(stage: Stage) -> Self {
-        Self { stage, request: None }
+        Self { stage, request: None, _span: Span::off() }
+    }
+
+    pub(crate) fn with_span(mut self, span: Span) -> Self {
+        self._span = span;
+        self
     }
 
     /// Leaves the stage. `at` is the current time, which the caller already knows.

@@ -59,7 +59,8 @@ impl AgentExecutor for UpstreamAgent {
         follow::admit(&self.upstream, remote.begins_with)?;
         let agent = self.upstream.agent();
         let step = turn.steps.begin(StepKind::Agent, &agent.card().name);
-        let ran = Follower::new(&self.upstream, (&turn, &remote), &agent).run(events).await;
+        let follower = Follower::new(&self.upstream, (&turn, &remote), &agent);
+        let ran = step.within(Box::pin(follower.run(events))).await;
         match &ran {
             Ok(()) => step.finish(),
             Err(error) => step.fail(&error.to_string()),

@@ -9,7 +9,8 @@ use annex_auth::TokenSource;
 use annex_client::{Agent, Client, ClientConfig, ClientError, ParameterError, ServiceParameters};
 use annex_fairness::{current_tenant, of_same_tenant};
 use annex_protocol::AgentCard;
-use http::HeaderMap;
+use annex_telemetry::traces::{TRACEPARENT, TRACESTATE};
+use http::{HeaderMap, HeaderName};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -111,7 +112,16 @@ impl Upstream {
         }
         let empty = HeaderMap::new();
         let headers = remote.headers.as_deref().unwrap_or(&empty);
-        for name in &self.fields.forwarded {
+        let mut trace = HeaderMap::new();
+        if let Some(fields) = annex_telemetry::trace_fields() {
+            fields.insert_into(&mut trace);
+        }
+        for (name, value) in &trace {
+            parameters.set_field(name.clone(), value.clone())?;
+        }
+        // The fields of this server's own span replace forwarded ones.
+        let forwarded = self.fields.forwarded.iter().filter(|name| trace.is_empty() || !is_of_trace(name));
+        for name in forwarded {
             if let Some(value) = headers.get(name) {
                 parameters.set_field(name.clone(), value.clone())?;
             }
@@ -136,6 +146,10 @@ impl Upstream {
         self.card.send_replace(card);
         Ok(())
     }
+}
+
+fn is_of_trace(name: &HeaderName) -> bool {
+    [TRACEPARENT, TRACESTATE].contains(&name.as_str())
 }
 
 /// The card without extensions that no client can request. If the card required such an extension, this server would refuse

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use annex_egress::{Body, ReadError, beginning, whole};
 use annex_protocol::portable;
+use annex_telemetry::traces::TraceFields;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, GetMeta, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -132,7 +133,12 @@ impl StreamableHttpClient for BoundedHttp {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             JsonRpcMessage::Notification(_) | JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
         };
-        let request = self.request(Method::POST, &uri, session_id.as_deref(), auth_header, custom_headers);
+        let mut request = self.request(Method::POST, &uri, session_id.as_deref(), auth_header, custom_headers);
+        if let Some(trace) = trace_of(&message) {
+            let mut fields = HeaderMap::new();
+            trace.insert_into(&mut fields);
+            request = request.headers(fields);
+        }
         self.unless_stopped(self.post(request.json(&message), asked, session_id.is_some())).await
     }
 
@@ -162,6 +168,15 @@ impl StreamableHttpClient for BoundedHttp {
         let opened = self.unless_stopped(opened(request.header(HEADER_LAST_EVENT_ID, last))).await?;
         Ok(self.until_stopped(events(opened), None))
     }
+}
+
+/// The context of the trace in the metadata of a request. The library sends requests in a tokio task of its own, which
+/// works in no span.
+fn trace_of(message: &ClientJsonRpcMessage) -> Option<TraceFields> {
+    let JsonRpcMessage::Request(request) = message else { return None };
+    let meta = request.request.get_meta();
+    let parent = meta.get_traceparent()?.to_owned();
+    Some(TraceFields { parent, state: meta.get_tracestate().map(str::to_owned) })
 }
 
 /// Opens a stream by a GET request.

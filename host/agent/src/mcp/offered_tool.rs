@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use annex_conversation::Scope;
 use annex_protocol::Json;
+use annex_telemetry::traces::TraceFields;
 use async_trait::async_trait;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,
-    ServerResult,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use tokio::runtime::Handle;
@@ -60,7 +61,15 @@ impl OfferedTool {
         let arguments = arguments.to().map_err(|error| refused(format!("the arguments cannot be sent: {error}")))?;
         let name = Cow::Owned(self.declaration.name.clone());
         let request = CallToolRequest::new(CallToolRequestParams::new(name).with_arguments(arguments));
-        let options = PeerRequestOptions::with_timeout(self.timeout);
+        let mut options = PeerRequestOptions::with_timeout(self.timeout);
+        if let Some(TraceFields { parent, state }) = annex_telemetry::trace_fields() {
+            let mut meta = RequestMetaObject::new();
+            meta.set_traceparent(parent);
+            if let Some(state) = state {
+                meta.set_tracestate(state);
+            }
+            options = options.with_meta(meta);
+        }
         let sent = peer.send_cancellable_request(ClientRequest::CallToolRequest(request), options);
         let handle = sent.await.map_err(|error| self.failed(error))?;
         let mut call = OpenCall { peer: handle.peer.clone(), id: Some(handle.id.clone()) };

@@ -208,13 +208,16 @@ impl<'a> Run<'a> {
     }
 
     async fn listen(&mut self, model: &dyn Model, prompt: Prompt) -> Result<AnswerStep, AgentError> {
-        let step = self.turn.steps.begin(StepKind::Model, model.name());
+        let mut step = self.turn.steps.begin(StepKind::Model, model.name());
+        if let Some(provider) = model.provider() {
+            step.provide(provider);
+        }
         step.pass(prompt.bytes());
         let not_reached = |error| {
             step.finish();
             gave_up(&step, error)
         };
-        let mut stream: ModelStream = model.stream(prompt).await.map_err(not_reached)?;
+        let mut stream: ModelStream = step.within(model.stream(prompt)).await.map_err(not_reached)?;
         let mut was_reached = false;
         let mut answer = ModelAnswer::default();
         let mut has_said = false;

@@ -39,7 +39,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// One header of each kind of table in a config.
-const TABLES: [&str; 45] = [
+const TABLES: [&str; 46] = [
     "[server]",
     "[auth]",
     "[auth.api_key_header]",
@@ -71,6 +71,7 @@ const TABLES: [&str; 45] = [
     "[keyvalue]",
     "[runtime]",
     "[runtime.ceiling]",
+    "[traces]",
     "[admin]",
     "[[tenant]]",
     "[tenant.quota]",

@@ -83,7 +83,7 @@ async fn a_message_of_0_3_reaches_the_operation_whole() {
     let answer = client.send_message(request).await.unwrap().into_inner();
     assert!(matches!(answer.payload, Some(send_message_response::Payload::Msg(message)) if message.message_id == "a"));
     let parts = r#"[{"text":"Hi"},{"raw":"aGk=","filename":"hi.txt","mediaType":"text/plain"},{"url":"https://u"},{"data":{"n":2},"metadata":{"mimeType":"application/a2ui+json"},"mediaType":"application/a2ui+json"},{"data":[1]}]"#;
-    let configuration = r#"{"acceptedOutputModes":["text/plain"],"taskPushNotificationConfig":{"url":"https://hook"},"historyLength":3}"#;
+    let configuration = r#"{"acceptedOutputModes":["text/plain"],"taskPushNotificationConfig":{"url":"https://hook","annexReceiverIsV03":true},"historyLength":3}"#;
     let expected = format!(
         r#"{{"message":{{"messageId":"m-1","role":"ROLE_USER","parts":{parts}}},"configuration":{configuration},"metadata":{{"k":"v"}}}}"#
     );
@@ -179,7 +179,8 @@ async fn push_configs_of_0_3_have_names() {
     };
     let created = client.create_task_push_notification_config(request).await.unwrap().into_inner();
     assert_eq!(created, named_config());
-    script.check("CreateTaskPushNotificationConfig", CONFIG_JSON);
+    let expected = CONFIG_JSON.replace(r#""k3y"}"#, r#""k3y"},"annexReceiverIsV03":true"#);
+    script.check("CreateTaskPushNotificationConfig", &expected);
 
     let (mut client, script) = start(Script::answering(CONFIG_JSON)).await;
     let request = GetTaskPushNotificationConfigRequest { name: name.clone() };

@@ -14,6 +14,7 @@ use annex_conversation::{MAX_PUSH_FAILURES, PushCursor, PushProgress, PushThen, 
 use annex_fairness::{of_same_tenant, of_tenant};
 use annex_protocol::{StreamResponse, TaskId, TaskPushNotificationConfig};
 use annex_push::{Fate, Notifier};
+use annex_telemetry::of_same_trace;
 use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +81,7 @@ impl Senders {
                 live.remove(&key);
             }
         };
-        self.running.spawn(of_tenant(tenant, sent));
+        self.running.spawn(of_same_trace(of_tenant(tenant, sent)));
     }
 
     /// Stores the next step for a cursor without sending anything. Runs as a tokio task of its own, so that a failing

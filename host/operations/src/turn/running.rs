@@ -35,7 +35,7 @@ impl Turn {
         let tracker = self.handler.process.running.clone();
         // The turn may run inside its client's request, which a panic of the agent must not end. Dropping the turn
         // fails its task.
-        let turn = of_same_request(of_same_tenant(self.run())).instrument(Span::current());
+        let turn = of_same_request(of_same_tenant(self.run_in_span())).instrument(Span::current());
         let turn = AssertUnwindSafe(turn).catch_unwind();
         let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
         let mut turn: Pin<Box<dyn Future<Output = TurnResult> + Send>> = Box::pin(tracker.track_future(turn));
@@ -43,6 +43,21 @@ impl Turn {
             Some(ended) => Running::Ended(ended),
             None => Running::Waiting(tokio::spawn(turn)),
         }
+    }
+}
+
+impl Turn {
+    async fn run_in_span(self) -> TurnResult {
+        let mut span = annex_telemetry::turn_span("turn", None);
+        if span.is_recording() {
+            span.set_text("a2a.context.id", self.context.context_id.as_str());
+            span.set_text("a2a.task.id", self.context.task_id.as_str());
+        }
+        let ended = annex_telemetry::within(&span, self.run()).await;
+        if ended.is_err() {
+            span.fail("fault");
+        }
+        ended
     }
 }
 

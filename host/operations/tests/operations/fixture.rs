@@ -123,6 +123,10 @@ fn unsigned(card: AgentCard) -> Result<AgentCard, String> {
     Ok(card)
 }
 
+fn extended_card(card: AgentCard) -> ExtendedCard {
+    ExtendedCard { card: Arc::new(card), complete: Arc::new(unsigned) }
+}
+
 /// A handler over this store, which handlers can share.
 pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: Settings) -> Door {
     let agent = Arc::new(Agent::new());
@@ -150,9 +154,7 @@ pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: S
         number: 1,
         installed: Installed::default(),
         passed_on: settings.passed_on,
-        extended_card: settings
-            .extended_card
-            .map(|card| ExtendedCard { card: Arc::new(card), complete: Arc::new(unsigned) }),
+        extended_card: settings.extended_card.map(extended_card),
     };
     let executor = Arc::clone(&agent);
     let process = Arc::new(ProcessParts {
@@ -163,6 +165,7 @@ pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: S
         quotas,
         push,
         counters: Counters::default(),
+        tracer: None,
         running: TaskTracker::new(),
         draining: CancellationToken::new(),
         stop: CancellationToken::new(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_egress::{Resolver, Screen, ScreenConfig, UrlRefusal};
+use annex_telemetry::traces::Span;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, Method, Request, Response};
@@ -49,10 +50,11 @@ impl Sender {
         Ok(Self { client: screen.guard(client).build()?, grant, screen })
     }
 
-    /// Sends one request with a body of at most `max_body` bytes. Uses the turn's own client, if the turn has one.
+    /// Sends one request with a body of at most `max_body` bytes, as the work of a span. Uses the turn's own client, if the
+    /// turn has one.
     pub(crate) async fn send(
         &self,
-        request: Request<WasiBody>,
+        (request, span): (Request<WasiBody>, &Span),
         options: Option<RequestOptions>,
         max_body: usize,
         overrides: &ServiceOverrides,
@@ -73,6 +75,8 @@ impl Sender {
         *request.method_mut() = head.method;
         *request.uri_mut() = url.as_str().parse().map_err(|_| Error::HttpRequestUriInvalid)?;
         *request.headers_mut() = own_fields(head.headers);
+        // The fields of the trace replace those of the guest.
+        span.insert_into(request.headers_mut());
         let line = overrides.http_listener.is_some().then(|| request_line(request.method(), url.as_str()));
         let answer = match &overrides.http {
             Some(client) => client

@@ -163,12 +163,13 @@ impl Log {
         let TurnIds { task_id, context_id } = self.ids();
         let (task, context) = (task_id.as_deref(), context_id.as_deref());
         let ids = annex_telemetry::ids();
-        let tenant = ids.tenant();
+        let (tenant, trace_id) = (ids.tenant(), ids.trace());
+        let trace_id = trace_id.as_deref();
         let error_id = self.error_id();
         // `tracing` needs the level as a constant, so it cannot be an argument.
         macro_rules! line {
             ($level:ident) => {
-                tracing::$level!(%extension, %hook, tenant, context, task, %error_id, log_context, "{message}")
+                tracing::$level!(%extension, %hook, tenant, context, task, trace_id, %error_id, log_context, "{message}")
             };
         }
         match level {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_runtime::{Extension, Fault, HttpGrant, LimitReached, Limits, Runtime, RuntimeConfig};
+use annex_telemetry::traces::{RequestTrace, Tracer, TracerConfig};
+use annex_telemetry::{Request, of_request};
 
 use crate::capabilities::{capable, fault, http, load, results, rule};
 use crate::peer::{Names, Peer, Victim};
@@ -51,6 +53,35 @@ async fn a_request_that_is_covered_is_sent_as_the_guest_wrote_it_and_with_nothin
     assert_eq!(names, ["accept", "authorization", "content-length", "host", "x-own"]);
     assert!(request.contains(&format!("host: api.example:{}\r\n", peer.port)), "{request}");
     assert!(request.contains("authorization: Bearer own\r\n"), "{request}");
+}
+
+#[tokio::test]
+async fn a_request_belongs_to_the_trace_of_its_turn_and_to_no_trace_that_the_guest_names() {
+    let peer = Peer::answering("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello").await;
+    let forged = "00-11111111111111111111111111111111-2222222222222222-01";
+    let command = format!(
+        r#"{{"http": {{"method": "GET", "url": "http://api.example:{}/v1/",
+            "fields": [["traceparent", "{forged}"], ["tracestate", "forged=1"]]}}}}"#,
+        peer.port
+    );
+    let extension = extension_of(&peer).await;
+    let (tracer, mut queue) = Tracer::new(&TracerConfig { sample: 1.0, follow_parent: true, max_queued: 64 });
+    let request = Request::begin_traced(false, Some(RequestTrace::served(tracer)));
+    assert_eq!(of_request(request, results(&extension, &command)).await, ["200 hello"]);
+    let mut spans = Vec::new();
+    while let Ok(span) = queue.try_recv() {
+        spans.push(span);
+    }
+    let span = spans.iter().find(|span| span.name == "wasi:http GET").expect("a span of the request");
+    let context = &span.span_context;
+    let sent = peer.request(0);
+    let expected = format!("traceparent: 00-{}-{}-01\r\n", context.trace_id(), context.span_id());
+    assert!(sent.contains(&expected) && !sent.contains("forged") && !sent.contains(forged), "{sent}");
+    let hook = spans.iter().find(|other| other.span_context.span_id() == span.parent_span_id);
+    assert!(hook.is_some_and(|hook| hook.name.starts_with("hook ")), "{spans:?}");
+    assert_eq!(results(&extension, &command).await, ["200 hello"]);
+    let untraced = peer.request(1);
+    assert!(untraced.contains(forged) && untraced.contains("tracestate: forged=1"), "{untraced}");
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! Metrics of all requests: durations by operation and outcome, and refusals by reason.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use annex_protocol::Method;
+use annex_telemetry::traces::SpanContext;
 use annex_telemetry::{Distribution, Histogram, Outcome};
 
 use super::{
@@ -52,6 +55,16 @@ const REASONS: [&str; 25] = [
 pub(crate) struct RequestNumbers {
     times: [[Histogram; Outcome::ALL.len()]; Method::ALL.len() + OTHERS.len()],
     refusals: [AtomicU64; REASONS.len()],
+    /// The last request with a recorded trace, by the indices of its operation and its outcome.
+    exemplars: Mutex<HashMap<(usize, usize), Exemplar>>,
+}
+
+/// A request with a recorded trace.
+#[derive(Clone, Debug)]
+pub(crate) struct Exemplar {
+    pub(crate) span: SpanContext,
+    pub(crate) took: Duration,
+    pub(crate) at: SystemTime,
 }
 
 impl RequestNumbers {
@@ -65,6 +78,19 @@ impl RequestNumbers {
         {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Keeps the span of a request as an example of its operation and outcome.
+    pub(super) fn keep_example(&self, operation: &str, outcome: Outcome, span: SpanContext, took: Duration) {
+        let exemplar = Exemplar { span, took, at: SystemTime::now() };
+        let key = (place(operations(), operation), outcome as usize);
+        self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).insert(key, exemplar);
+    }
+
+    /// The last request of an operation with this outcome whose trace was recorded.
+    pub(crate) fn example(&self, operation: &str, outcome: Outcome) -> Option<Exemplar> {
+        let key = (place(operations(), operation), outcome as usize);
+        self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
     /// The durations of all requests by operation and outcome. Empty distributions are omitted.

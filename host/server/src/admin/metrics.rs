@@ -13,7 +13,7 @@ use annex_operations::counters::Counters;
 use annex_operations::process_parts::ProcessParts;
 use annex_runtime::{ExtensionMetrics, HookMetrics, HookTotals, Runtime};
 
-use super::exposition::{Exposition, Kind, Metric};
+use super::exposition::{Exposition, Family, Kind, Metric};
 use crate::access_log::RequestNumbers;
 use crate::installation::installer::{Installer, Version};
 use crate::tenants::{Installers, Serving};
@@ -131,18 +131,30 @@ fn is_told(tenant: &str, value: f64) -> bool {
 }
 
 /// The sources of the page's numbers that do not concern extensions.
-pub(super) struct Sources<'a> {
-    pub(super) process: &'a ProcessParts,
-    pub(super) runtime: &'a Runtime,
-    pub(super) numbers: &'a RequestNumbers,
+pub(crate) struct Sources<'a> {
+    pub(crate) process: &'a ProcessParts,
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) numbers: &'a RequestNumbers,
     /// The agent of the config itself.
-    pub(super) own_agent: &'a dyn AgentExecutor,
+    pub(crate) own_agent: &'a dyn AgentExecutor,
 }
 
-/// Writes the current numbers and returns the text of the page.
+/// The text of the page with the current numbers.
 pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
-    let Sources { process, runtime, numbers, own_agent } = *sources;
     let mut page = Exposition::default();
+    write(&mut page, installers, sources);
+    page.into_text()
+}
+
+/// The metrics of the page as numbers.
+pub(crate) fn families(installers: &Installers, sources: &Sources<'_>) -> Vec<Family> {
+    let mut page = Exposition::of_families();
+    write(&mut page, installers, sources);
+    page.into_families()
+}
+
+fn write(page: &mut Exposition, installers: &Installers, sources: &Sources<'_>) {
+    let Sources { process, runtime, numbers, own_agent } = *sources;
     let own = [(String::new(), Arc::clone(installers.own()))];
     let busiest = busiest(installers);
     let of_tenants = busiest.iter().map(|(name, serving)| (name.clone(), Arc::clone(&serving.installer)));
@@ -157,16 +169,17 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
             }
         }
     }
-    tenants(&mut page, installers);
+    tenants(page, installers);
     page.metric("annex_pinned_tasks", Kind::Gauge, "Waiting tasks that have pinned versions.")
         .sample(&[], process.tasks.pins().tasks() as f64);
     page.metric("annex_turns_running", Kind::Gauge, "Turns that run.").sample(&[], process.running.len() as f64);
-    counted(&mut page, &process.counters);
-    work::requests(&mut page, numbers);
-    work::turns(&mut page, &process.counters);
-    work::tenants(&mut page, own_agent, &busiest);
-    loads(&mut page, &shown);
-    totals(&mut page, &runtime.totals());
+    counted(page, &process.counters);
+    work::requests(page, numbers);
+    work::turns(page, &process.counters);
+    work::spans(page, process.tracer.as_ref());
+    work::tenants(page, own_agent, &busiest);
+    loads(page, &shown);
+    totals(page, &runtime.totals());
     let extensions = shown.iter().flat_map(|(tenant, installer)| {
         installer.versions().into_iter().map(|version| MeteredExtension {
             tenant: tenant.as_str(),
@@ -177,15 +190,14 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
         })
     });
     let extensions: Vec<MeteredExtension<'_>> = extensions.collect();
-    infos(&mut page, &extensions);
-    hooks(&mut page, &extensions);
+    infos(page, &extensions);
+    hooks(page, &extensions);
     for (name, kind, help, read) in PER_EXTENSION {
         let mut metric = page.metric(name, *kind, help);
         for shown in &extensions {
             shown.sample(&mut metric, &[], read(shown));
         }
     }
-    page.into_text()
 }
 
 /// The tenants whose extensions used the most thread time, sorted by name. Only these tenants are on the page.

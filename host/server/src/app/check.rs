@@ -21,6 +21,7 @@ use crate::installation::named;
 use crate::locations::Locations;
 use crate::settings::located;
 use crate::stores::postgres::PostgresDatabases;
+use crate::traces::wrong_headers;
 
 mod answers;
 mod served;
@@ -154,6 +155,9 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
         check_auth(&located(auth, &locations.config), document);
     }
     for (key, reason) in config.admin.iter().flat_map(|admin| admin::wrong_tokens(admin, &locations.config)) {
+        document.wrong(&key, reason);
+    }
+    for (key, reason) in config.traces.iter().flat_map(|traces| wrong_headers(traces, &locations.config)) {
         document.wrong(&key, reason);
     }
     if let Err((key, reason)) = config.replica.name() {

@@ -16,6 +16,7 @@ use crate::stores::keyvalue_store::KeyValueStoreError;
 use crate::stores::tenant_store::TenantStoreOpenError;
 use crate::stores::turn_places::TurnPlacesOpenError;
 use crate::stores::wake::WakeOpenError;
+use crate::traces::TracesError;
 
 /// The reasons why the app cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,9 @@ pub enum AppError {
     /// The authenticator cannot be created.
     #[error("[auth] cannot be used")]
     Auth(#[from] annex_auth::AuthConfigError),
+    /// The sender of spans cannot be created.
+    #[error("[traces] cannot be used")]
+    Traces(#[from] TracesError),
     /// The token of the admin API cannot be used.
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),

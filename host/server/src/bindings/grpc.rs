@@ -11,8 +11,8 @@ use annex_operations::methods::MethodResult;
 use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::service_parameters::{Identity, ServiceParameters};
 use annex_operations::tasks::log::LoggedEvent;
-use annex_protocol::service::VERSION;
-use annex_protocol::v0_3;
+use annex_protocol::service::{A2A_EXTENSIONS, VERSION, is_version, parse_extensions};
+use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
@@ -144,6 +144,19 @@ fn read_call(parameters: &CallParameters) -> Result<(&Caller, ServiceParameters)
         ServiceVersion::V0_3 => v0_3::VERSION,
     });
     Ok((caller, call))
+}
+
+/// The parameters of a call of an extension's method. Both versions share the service for methods. As on the other bindings, a
+/// call that names no version is one of 0.3.
+fn of_either_version(mut parameters: CallParameters) -> CallParameters {
+    let version = parameters.version.as_deref().unwrap_or_default();
+    if version.is_empty() || is_version(version, v0_3::VERSION) {
+        let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| parameters.headers.get_all(name));
+        let extensions = parse_extensions(lines.filter_map(|line| line.to_str().ok()));
+        parameters.extensions = extensions;
+        parameters.service = ServiceVersion::V0_3;
+    }
+    parameters
 }
 
 /// The public card of the config's own agent.
@@ -342,6 +355,7 @@ impl annex_grpc::Operations for GrpcOperations {
         method: String,
         params: Json,
     ) -> Result<annex_grpc::Reply<MethodReply>, A2aError> {
+        let parameters = if self.0.speaks_v0_3 { of_either_version(parameters) } else { parameters };
         let operation = self.operations(&parameters.headers).and_then(|operations| operations.method(&method, params));
         self.call(parameters, operation.inspect_err(access_log::note_error)?, method_reply).await
     }

@@ -345,7 +345,11 @@ impl SecretConfig {
         self.read(folder).err()
     }
 
-    fn read(&self, folder: &Path) -> Result<Secret, String> {
+    /// Reads the secret. Relative paths start at `folder`.
+    ///
+    /// # Errors
+    /// The reason why the secret cannot be used.
+    pub(crate) fn read(&self, folder: &Path) -> Result<Secret, String> {
         let value = match self {
             Self::Env(variable) => env::var(variable)
                 .ok()

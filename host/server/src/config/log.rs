@@ -25,6 +25,11 @@ impl Default for AccessShare {
 }
 
 impl AccessShare {
+    /// The share, from 0 to 1.
+    pub(crate) fn share(self) -> f64 {
+        self.0
+    }
+
     /// Chooses at random, with the probability of the share, whether the next request gets a line.
     pub(crate) fn takes_one(self) -> bool {
         self.0 >= 1.0 || (self.0 > 0.0 && fastrand::f64() < self.0)

@@ -167,6 +167,11 @@ impl ReadinessGate {
         self.app.get_or_init(|| app)
     }
 
+    /// The app in any phase. `None` until it is loaded.
+    pub(crate) fn loaded(&self) -> Option<&App> {
+        self.app.get()
+    }
+
     pub(crate) fn drain(&self) {
         // No other data depends on the flag, so relaxed ordering is enough. A message that passes the gate at this
         // moment is refused before its turn begins (`serve.rs`, `drain`).

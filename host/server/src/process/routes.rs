@@ -8,6 +8,7 @@ use std::task::Context;
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
 use annex_telemetry::in_request;
+use annex_telemetry::traces::parent_in;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -81,6 +82,9 @@ impl Others {
 impl Site for Arc<Routes> {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
         let exchange = self.gate.access_log.begin(network.address());
+        if let Some(trace) = exchange.request().trace() {
+            trace.continues(|| parent_in(request.headers()));
+        }
         // The future is large, so it is polled in place. Moving it into a future together with the request would copy
         // it.
         let mut routed = pin!(self.paged(request, network));

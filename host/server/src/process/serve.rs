@@ -21,6 +21,7 @@ use crate::connections::limits::{OF_ADMIN, OF_METRICS};
 use crate::connections::listener;
 use crate::installation::{editions, live_cards};
 use crate::process::descriptors;
+use crate::process::metrics_task::MetricsTask;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
 
@@ -130,6 +131,10 @@ impl Server {
         };
         let lost = loaded.end_turns_of_others().await?;
         let app = gate.open(loaded);
+        if let Some(traces) = &app.traces {
+            gate.access_log.trace_with(traces.tracer.clone());
+        }
+        let metrics = MetricsTask::start(Arc::clone(&gate));
         let (limits, cross_origin) = (Arc::clone(&gate.limits), Arc::clone(&gate.cross_origin));
         let access_log = Arc::clone(&gate.access_log);
         app.settings.attach(Box::new(move |config: &Config| {
@@ -167,6 +172,12 @@ impl Server {
         // The sweeps stop before their stores close.
         drop(housekeeping);
         close_stores(app).await;
+        if let Some(metrics) = metrics {
+            metrics.close().await;
+        }
+        if let Some(traces) = &app.traces {
+            traces.close().await;
+        }
         ended
     }
 }

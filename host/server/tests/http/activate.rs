@@ -7,6 +7,7 @@ use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_grpc::pb::extension::CallRequest;
 use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
+use annex_grpc::pb::v0_3 as older;
 use annex_server::Config;
 use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TIMESTAMP, TestConfig, TestServer};
 use prost_types::value::Kind;
@@ -19,7 +20,7 @@ mod callers;
 mod identity;
 mod readers;
 
-/// The ways of a message to the server: the three bindings, and the two of 0.3.
+/// The ways of a message to the server: the three bindings, and those of 0.3.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     JsonRpc,
@@ -27,9 +28,10 @@ enum Way {
     Grpc,
     OlderJsonRpc,
     OlderHttpJson,
+    OlderGrpc,
 }
 
-const WAYS: [Way; 5] = [Way::JsonRpc, Way::HttpJson, Way::Grpc, Way::OlderJsonRpc, Way::OlderHttpJson];
+const WAYS: [Way; 6] = [Way::JsonRpc, Way::HttpJson, Way::Grpc, Way::OlderJsonRpc, Way::OlderHttpJson, Way::OlderGrpc];
 
 /// A request: the requested extensions, the commands and the caller. Empty texts are left out.
 #[derive(Clone, Copy, Default)]
@@ -57,11 +59,15 @@ struct TestAnswer {
 
 /// The message by way of `way`.
 async fn say(server: &TestServer, way: Way, said: TestRequest<'_>) -> TestAnswer {
-    if way == Way::Grpc { say_grpc(server, said).await } else { say_http(server, way, said).await }
+    match way {
+        Way::Grpc => say_grpc(server, said).await,
+        Way::OlderGrpc => say_older_grpc(server, said).await,
+        Way::JsonRpc | Way::HttpJson | Way::OlderJsonRpc | Way::OlderHttpJson => say_http(server, way, said).await,
+    }
 }
 
 fn headers(way: Way, said: TestRequest<'_>) -> Vec<(&'static str, String)> {
-    let is_older = matches!(way, Way::OlderJsonRpc | Way::OlderHttpJson);
+    let is_older = matches!(way, Way::OlderJsonRpc | Way::OlderHttpJson | Way::OlderGrpc);
     let asks = if is_older { "x-a2a-extensions" } else { "a2a-extensions" };
     let version = if is_older { "0.3" } else { "1.0" };
     let token = if said.token.is_empty() { String::new() } else { format!("Bearer {}", said.token) };
@@ -93,7 +99,7 @@ async fn say_http(server: &TestServer, way: Way, said: TestRequest<'_>) -> TestA
         Way::OlderJsonRpc => ("/a2a/jsonrpc", rpc("message/send")),
         Way::HttpJson => ("/a2a/rest/message:send", params),
         Way::OlderHttpJson => ("/a2a/rest/v1/message:send", params),
-        Way::JsonRpc | Way::Grpc => ("/a2a/jsonrpc", rpc("SendMessage")),
+        Way::JsonRpc | Way::Grpc | Way::OlderGrpc => ("/a2a/jsonrpc", rpc("SendMessage")),
     };
     let mut request = server.client().post(format!("{}{path}", server.url())).json(&body);
     for (name, value) in headers(way, said) {
@@ -109,13 +115,46 @@ async fn say_http(server: &TestServer, way: Way, said: TestRequest<'_>) -> TestA
     TestAnswer { active, error: is_error.then(|| body.to_string()) }
 }
 
-async fn say_grpc(server: &TestServer, said: TestRequest<'_>) -> TestAnswer {
-    let metadata = (!said.command.is_empty()).then(|| prost_types::Struct {
+/// The command as metadata of a message.
+fn metadata(said: TestRequest<'_>) -> Option<prost_types::Struct> {
+    (!said.command.is_empty()).then(|| prost_types::Struct {
         fields: BTreeMap::from([(
             COMMAND_KEY.to_owned(),
             prost_types::Value { kind: Some(Kind::StringValue(said.command.to_owned())) },
         )]),
+    })
+}
+
+async fn say_older_grpc(server: &TestServer, said: TestRequest<'_>) -> TestAnswer {
+    let message = older::Message {
+        message_id: uuid::Uuid::new_v4().to_string(),
+        role: older::Role::User.into(),
+        content: vec![older::Part { part: Some(older::part::Part::Text("hi".to_owned())), metadata: None }],
+        metadata: metadata(said),
+        extensions: Some(said.names.to_owned()).filter(|uri| !uri.is_empty()).into_iter().collect(),
+        ..older::Message::default()
+    };
+    let configuration = older::SendMessageConfiguration { blocking: true, ..Default::default() };
+    let mut request = tonic::Request::new(older::SendMessageRequest {
+        request: Some(message),
+        configuration: Some(configuration),
+        metadata: None,
     });
+    for (name, value) in headers(Way::OlderGrpc, said) {
+        request.metadata_mut().insert(name, value.parse().expect("ASCII"));
+    }
+    let mut client = older::a2a_service_client::A2aServiceClient::new(channel(server).await);
+    match client.send_message(request).await {
+        Ok(response) => {
+            let active = response.metadata().get("x-a2a-extensions");
+            TestAnswer { active: active.map(|value| value.to_str().expect("ASCII").to_owned()), error: None }
+        }
+        Err(status) => TestAnswer { active: None, error: Some(status.message().to_owned()) },
+    }
+}
+
+async fn say_grpc(server: &TestServer, said: TestRequest<'_>) -> TestAnswer {
+    let metadata = metadata(said);
     let part = pb::Part { content: Some(pb::part::Content::Text("hi".to_owned())), ..pb::Part::default() };
     let message = pb::Message {
         message_id: uuid::Uuid::new_v4().to_string(),

@@ -66,6 +66,7 @@ mod tasks;
 mod tenants;
 mod three_ways;
 mod tools;
+mod traces;
 mod transitions;
 mod turn_services;
 mod typos;

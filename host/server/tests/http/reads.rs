@@ -31,8 +31,8 @@ const RULES: &str = r#"
     steps = [{ artifact = { id = "a", parts = [{ text = "done" }] } }, { status = { state = "completed" } }]
 "#;
 
-/// The ways to read a task: the three bindings, and the two of 0.3.
-const WAYS: [&str; 5] = ["JSON-RPC", "HTTP+JSON", "gRPC", "0.3 JSON-RPC", "0.3 HTTP+JSON"];
+/// The ways to read a task: the three bindings, and those of 0.3.
+const WAYS: [&str; 6] = ["JSON-RPC", "HTTP+JSON", "gRPC", "0.3 JSON-RPC", "0.3 HTTP+JSON", "0.3 gRPC"];
 
 /// The extension with these parameters and further keys of its table.
 fn showing(parameters: &str, more: &str) -> String {
@@ -87,6 +87,7 @@ async fn read(server: &TestServer, way: &str, id: &str, extensions: &str) -> (St
     };
     let request = match way {
         "gRPC" => return read_grpc(server, id, extensions).await,
+        "0.3 gRPC" => return read_older_grpc(server, id, extensions).await,
         "JSON-RPC" => rpc("GetTask"),
         "0.3 JSON-RPC" => rpc("tasks/get"),
         "HTTP+JSON" => server.client().get(format!("{}/a2a/rest/tasks/{id}", server.url())),
@@ -110,6 +111,26 @@ async fn read_grpc(server: &TestServer, id: &str, extensions: &str) -> (String, 
     match A2aServiceClient::new(channel).get_task(request).await {
         Ok(response) => {
             let active = response.metadata().get("a2a-extensions");
+            let active = active.map(|value| value.to_str().expect("ASCII").to_owned());
+            (format!("{:?}", response.into_inner()), active)
+        }
+        Err(status) => {
+            assert_eq!(status.code(), tonic::Code::NotFound, "{status}");
+            (String::new(), None)
+        }
+    }
+}
+
+async fn read_older_grpc(server: &TestServer, id: &str, extensions: &str) -> (String, Option<String>) {
+    use annex_grpc::pb::v0_3 as older;
+
+    let channel = Channel::from_shared(server.url().to_owned()).expect("a URL").connect().await.expect("a channel");
+    let get = older::GetTaskRequest { name: format!("tasks/{id}"), history_length: 0 };
+    let mut request = tonic::Request::new(get);
+    request.metadata_mut().insert("x-a2a-extensions", extensions.parse().expect("ASCII"));
+    match older::a2a_service_client::A2aServiceClient::new(channel).get_task(request).await {
+        Ok(response) => {
+            let active = response.metadata().get("x-a2a-extensions");
             let active = active.map(|value| value.to_str().expect("ASCII").to_owned());
             (format!("{:?}", response.into_inner()), active)
         }

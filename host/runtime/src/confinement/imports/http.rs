@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_telemetry::traces::{Span, SpanKind};
 use http::header::{TE, TRAILER};
 use http::{HeaderName, Request, Response};
 use wasmtime_wasi_http::{
@@ -26,6 +27,17 @@ fn asked(request: &Request<WasiBody>) -> String {
     let scheme = uri.scheme_str().unwrap_or_default();
     let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     format!("{method} {scheme}://{authority}{}", uri.path())
+}
+
+/// Begins the span of a request, without the path and the query of its URL.
+fn begin_span(request: &Request<WasiBody>) -> Span {
+    let mut span = annex_telemetry::span(SpanKind::Client, "wasi:http");
+    if span.is_recording() {
+        span.rename(request.method().as_str());
+        span.set_text("http.request.method", request.method().as_str());
+        span.set_text("server.address", request.uri().host().unwrap_or_default());
+    }
+    span
 }
 
 /// Tells the operator why a request was denied, in the extension's own log and within the limits of that log.
@@ -68,11 +80,17 @@ impl WasiHttpHooks for Hooks {
         let profile = Arc::clone(&self.profile);
         let log = self.log.clone();
         let overrides = self.overrides.clone();
+        // Begun here, in the span of the hook: the request may be sent in another tokio task.
+        let mut span = begin_span(&request);
         Box::new(async move {
             // Without the grant, `wasi:http` is not linked.
             let sender = profile.services.http.as_ref().ok_or(Error::HttpRequestDenied)?;
             let asked = asked(&request);
-            let sent = sender.send(request, options, profile.limits.output, &overrides).await;
+            let sent = sender.send((request, &span), options, profile.limits.output, &overrides).await;
+            match &sent {
+                Ok(response) => span.set("http.response.status_code", i64::from(response.status().as_u16())),
+                Err(_) => span.fail("request"),
+            }
             let response = sent.inspect_err(|error| log_denial(&log, &asked, error))?;
             // The sender has read the whole request body already, so no later error is possible.
             let nothing_left: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });

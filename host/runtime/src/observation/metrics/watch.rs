@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use annex_telemetry::{Charge, Stage, StageGuard, enter_at, with};
+use annex_telemetry::traces::{self, SpanKind};
+use annex_telemetry::{Charge, Stage, StageGuard, enter_at, in_span, with};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -42,6 +43,8 @@ pub(crate) struct Watch {
     profile: Arc<Profile>,
     hook: Hook,
     span: Span,
+    /// The span of the call in the trace of the request.
+    traced: traces::Span,
     outcome: CallOutcome,
     /// Beginning of the first poll and end of the last one; `None` before the first.
     polled: Option<(Instant, Instant)>,
@@ -63,9 +66,16 @@ impl Watch {
             verdict = Empty,
             micros = Empty
         );
+        let mut traced = annex_telemetry::span(SpanKind::Internal, "hook");
+        if traced.is_recording() {
+            traced.rename(hook.name());
+            traced.set("annex.hook", hook.name());
+            traced.set_text("annex.extension.uri", extension.uri().as_str());
+            traced.set_text("annex.extension.digest", &extension.digest.to_string());
+        }
         let profile = Arc::clone(&extension.profile);
         let (outcome, polled, busy) = (CallOutcome::Abandoned, None, Duration::ZERO);
-        Self { profile, hook, span, outcome, polled, busy, charge: None, stage: None }
+        Self { profile, hook, span, traced, outcome, polled, busy, charge: None, stage: None }
     }
 
     /// Runs the call in its span. Reads the clock twice per poll; most calls are polled once.
@@ -78,7 +88,7 @@ impl Watch {
             }
             // Entered for each poll: a span held across a wait would also cover other tasks on the thread.
             let _entered = self.span.enter();
-            let polled = call.as_mut().poll(context);
+            let polled = in_span(&self.traced, || call.as_mut().poll(context));
             let ended = Instant::now();
             self.busy += ended - began;
             let first = self.polled.map_or(began, |(first, _)| first);
@@ -131,6 +141,13 @@ impl Drop for Watch {
         self.profile.meters.call_ended(self.hook, self.outcome, took, self.busy);
         if let Some(charge) = &self.charge {
             charge(self.busy);
+        }
+        if self.traced.is_recording() {
+            self.traced.set("annex.verdict", self.outcome.name());
+            self.traced.set_number("annex.cpu_us", self.busy.as_micros());
+            if self.outcome.is_failure() {
+                self.traced.fail(self.outcome.name());
+            }
         }
         if !self.span.is_disabled() {
             self.span.record("verdict", self.outcome.name());

@@ -2,6 +2,7 @@
 
 use annex_agent::{AgentExecutor, StepKind};
 use annex_operations::counters::Counters;
+use annex_telemetry::traces::Tracer;
 
 use super::{is_told, of_tenant};
 use crate::access_log::RequestNumbers;
@@ -15,11 +16,21 @@ pub(super) fn requests(page: &mut Exposition, numbers: &RequestNumbers) {
     for (operation, outcome, time) in numbers.times() {
         let labels = [("operation", operation), ("outcome", outcome.name())];
         times.histogram(&labels, &time.within, (time.count, time.sum));
+        times.add_exemplar(numbers.example(operation, outcome));
     }
     let mut refusals = page.metric("annex_refusals_total", Kind::Counter, "Requests that were refused, by reason.");
     for (reason, count) in numbers.refusals() {
         refusals.sample(&[("reason", reason)], count);
     }
+}
+
+/// Writes the number of spans, which is zero without `[traces]`.
+pub(super) fn spans(page: &mut Exposition, tracer: Option<&Tracer>) {
+    let help = "Spans, by whether the collector of traces has taken them or they were lost.";
+    let mut spans = page.metric("annex_trace_spans_total", Kind::Counter, help);
+    let (sent, lost) = tracer.map(Tracer::counts).unwrap_or_default();
+    spans.sample(&[("outcome", "sent")], sent);
+    spans.sample(&[("outcome", "lost")], lost);
 }
 
 /// Writes the metrics of turns, and of the calls to models, other agents and tools in these turns.

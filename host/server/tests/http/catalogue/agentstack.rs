@@ -1,8 +1,9 @@
 //! The extensions of agentstack, with metadata as its SDK reads and writes it.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use annex_test_support::TestConfig;
+use annex_test_support::{Reply, TestConfig};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -149,13 +150,9 @@ async fn token_endpoint() -> (u16, Arc<Mutex<Vec<String>>>) {
     (port, forms)
 }
 
-#[tokio::test]
-async fn a_task_waits_for_an_authorization_and_nothing_stores_code_or_token() {
-    let (port, forms) = token_endpoint().await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let key = folder.path().join("key");
-    std::fs::write(&key, "0123456789abcdef0123456789abcdef").expect("a file");
-    let oauth = format!(
+/// A rule of the scripted model that repeats the first letter of the token, and the extension for that token.
+fn oauth(port: u16, key: &Path) -> String {
+    format!(
         r#"
         [[agent.model.scripted.rules]]
         when = "^check$"
@@ -181,9 +178,25 @@ async fn a_task_waits_for_an_authorization_and_nothing_stores_code_or_token() {
         client_id = "annex"
         redirect_uris = ["https://client.example.com/callback"]
         "#
-    );
+    )
+}
+
+/// The state that the status of a waiting task names in its URL.
+fn state_sent_with(reply: &Reply) -> &str {
+    let url = &reply.task()["status"]["message"]["metadata"][&uri("auth/oauth")]["authorization_endpoint_url"];
+    let (_, rest) = url.as_str().and_then(|url| url.split_once("&state=")).expect("a state");
+    rest.split_once('&').expect("more fields").0
+}
+
+#[tokio::test]
+async fn a_task_waits_for_an_authorization_and_nothing_stores_code_or_token() {
+    let (port, forms) = token_endpoint().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("key");
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef").expect("a file");
     let data = folder.path().join("data");
-    let config = TestConfig::template("token={temp:oauth_token?}").set("tasks.data_dir", &data).with(&oauth);
+    let config =
+        TestConfig::template("token={temp:oauth_token?}").set("tasks.data_dir", &data).with(&oauth(port, &key));
     let mut server = config.start().await.expect("the server starts");
     let uri = uri("auth/oauth");
     let demands = json!({"oauth_demands": {"default": {"redirect_uri": true}}});
@@ -192,10 +205,7 @@ async fn a_task_waits_for_an_authorization_and_nothing_stores_code_or_token() {
     let fulfillments = json!({"oauth_fulfillments": {"default": {"redirect_uri": callback}}}).to_string();
     let asked = server.say("check").metadata(&uri, &fulfillments).send().await.expect("a reply");
     assert_eq!(state(asked.task()), "TASK_STATE_AUTH_REQUIRED", "{}", asked.text);
-    let request = &asked.task()["status"]["message"]["metadata"][&uri]["authorization_endpoint_url"];
-    let request = request.as_str().expect("a URL");
-    let (_, rest) = request.split_once("&state=").expect("a state");
-    let (sent_state, _) = rest.split_once('&').expect("more fields");
+    let sent_state = state_sent_with(&asked);
     let task = asked.task()["id"].as_str().expect("an id");
     let answer = |redirect_uri: String| {
         let answer = json!({"redirect_uri": redirect_uri}).to_string();
@@ -209,9 +219,7 @@ async fn a_task_waits_for_an_authorization_and_nothing_stores_code_or_token() {
     assert!(forms.lock().expect("no panic").is_empty(), "no code was exchanged");
     let again = server.say("check").field("taskId", task).send().await.expect("a reply");
     assert_eq!(state(again.task()), "TASK_STATE_AUTH_REQUIRED", "{}", again.text);
-    let request = &again.task()["status"]["message"]["metadata"][&uri]["authorization_endpoint_url"];
-    let (_, rest) = request.as_str().and_then(|url| url.split_once("&state=")).expect("a state");
-    let (sent_state, _) = rest.split_once('&').expect("more fields");
+    let sent_state = state_sent_with(&again);
     let done = answer(format!("{callback}?code=c0de-4711&state={sent_state}")).await.expect("a reply");
     assert_eq!((state(done.task()), done.answer()), ("TASK_STATE_COMPLETED", "it begins with t"), "{}", done.text);
     let form = forms.lock().expect("no panic").join(" ");

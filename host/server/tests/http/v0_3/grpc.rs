@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use annex_grpc::pb::extension::CallRequest;
+use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
 use annex_grpc::pb::v0_3 as pb;
 use annex_grpc::pb::v0_3::a2a_service_client::A2aServiceClient;
 use annex_test_support::{COMMAND_KEY, STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestConfig, TestServer};
@@ -363,6 +365,25 @@ async fn grpc_is_never_the_main_address_of_0_3_beside_another_binding() {
     for server in [server, first] {
         let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
         assert_eq!(card["preferredTransport"], "JSONRPC", "{card}");
+    }
+}
+
+#[tokio::test]
+async fn a_method_of_an_extension_is_called_over_grpc_without_a_version_where_0_3_is_served() {
+    let extension = test_extension("parameters = { methods = [\"test/echo\"] }");
+    for (served, older) in [(true, ""), (false, "[server]\na2a_0_3 = false\n")] {
+        let server = agent("Say something.", &format!("{older}{extension}")).await;
+        let channel = Channel::from_shared(server.url().to_owned()).expect("a URL").connect().await.expect("a channel");
+        let call = CallRequest { method: "test/echo".to_owned(), params_json: r#"{"k":1}"#.to_owned() };
+        let called = request(call, &[("x-a2a-extensions", TEST_EXTENSION)]);
+        match ExtensionServiceClient::new(channel).call(called).await {
+            Ok(answer) => {
+                assert!(served);
+                let expected = r#"{"operation":"test/echo","params":{"k":1}}"#;
+                assert_eq!(answer.into_inner().result_json, expected);
+            }
+            Err(status) => assert!(!served && reason(&status) == "VERSION_NOT_SUPPORTED", "{status:?}"),
+        }
     }
 }
 
