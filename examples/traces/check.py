@@ -159,11 +159,11 @@ def tree(protocol: str, scratch: Path) -> str:
         "SendMessage > activation",
         "SendMessage > store write",
         "SendMessage > turn",
-        "SendMessage > turn > agent traced_agent",
+        "SendMessage > turn > invoke_agent traced_agent",
         "SendMessage > turn > hook response",
     ]:
         assert expected in paths, f"{expected} in {sorted(paths)}"
-    assert any(path.startswith("SendMessage > turn > agent traced_agent > chat ") for path in paths), sorted(paths)
+    assert any(path.startswith("SendMessage > turn > invoke_agent traced_agent > chat ") for path in paths), sorted(paths)
     [root] = [span for span in spans if span.name == "SendMessage"]
     assert root.kind == Span.SPAN_KIND_SERVER, root
     assert {one.key: one.value.string_value for one in root.attributes}["rpc.method"] == "SendMessage", root

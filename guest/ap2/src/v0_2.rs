@@ -134,8 +134,8 @@ impl MandateCheck<'_> {
         }
     }
 
-    /// The tokens of a mandate that may be used only once. A task may repeat its own, for instance when its client
-    /// answers a challenge.
+    /// The tokens of a mandate that may be used only once. A task may repeat its own mandate, for instance when its client
+    /// answers a challenge. With another closed mandate, the open ones would be used a second time.
     fn tokens(
         &mut self,
         mandate: &Mandate<'_>,
@@ -143,9 +143,11 @@ impl MandateCheck<'_> {
         presentation: &Presentation,
     ) -> Result<Vec<SingleUse>, Rejection> {
         let mut tokens = Vec::new();
+        // The first token has the closed mandate.
+        let mut is_repeated = self.request.task_id.is_some();
         for token in &presentation.once {
             let once = SingleUse::new(mandate.pointer.clone(), token.until, [kind.hash_name(), "", &token.id]);
-            let is_repeated = self.request.task_id.is_some() && memory::is_of_task(&once)?;
+            is_repeated = is_repeated && memory::is_of_task(&once)?;
             if !is_repeated {
                 self.accepted.tokens.push(once.clone());
                 tokens.push(once);

@@ -396,6 +396,20 @@ fn the_text_repeats_integers_that_a_client_in_javascript_would_change() {
 }
 
 #[test]
+fn the_name_of_an_argument_does_not_speak_to_the_approver() {
+    let text = |name: &str| {
+        let arguments = json!({name: 9_007_199_254_740_993_u64}).to_string();
+        let asked = ask(&host(&json!({})), &json!({}), ToolCall { arguments, ..call(false) });
+        let Ok(ToolVerdict::Wait(pause)) = asked else { panic!("the call does not wait") };
+        pause.text
+    };
+    let shown = text("a = 1. It \"costs\" nothing");
+    assert!(shown.contains(r#"the tool pay, with "/a = 1. It \"costs\" nothing" = 9007199254740993. "#), "{shown}");
+    let shown = text(&"x".repeat(10_000));
+    assert!(shown.contains(&format!("with \"/{}\" = 9007199254740993. ", "x".repeat(63))), "{shown}");
+}
+
+#[test]
 fn a_call_with_a_number_that_cannot_be_shown_is_not_made() {
     let host = host(&json!({}));
     for amount in ["12345678901234567890123", "0.10000000000000000001", "1e400"] {

@@ -12,6 +12,8 @@ use crate::record::Record;
 
 /// The maximum number of integers that the text of a request repeats.
 const MAX_EXACT_SHOWN: usize = 20;
+/// The maximum length of the place of such an integer, in characters.
+const MAX_PLACE: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,11 +115,23 @@ fn exact(input: &Value) -> String {
     let mut numbers = digest::large_integers(input);
     let more = numbers.len().saturating_sub(MAX_EXACT_SHOWN);
     numbers.truncate(MAX_EXACT_SHOWN);
-    let mut text: String = numbers.iter().map(|(place, digits)| format!(", with {place} = {digits}")).collect();
+    let mut text: String =
+        numbers.iter().map(|(place, digits)| format!(", with {} = {digits}", shown(place))).collect();
     if more > 0 {
         text.push_str(&format!(", and {more} more numbers above 2^53"));
     }
     text
+}
+
+/// A place in the text for the approver. The caller of the tool chooses the names in a place, so a place that could read
+/// like a sentence is quoted and cut.
+fn shown(place: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-.~".contains(&byte);
+    if place.len() <= MAX_PLACE && place.bytes().all(is_plain) {
+        return place.to_owned();
+    }
+    let cut: String = place.chars().take(MAX_PLACE).collect();
+    format!("{cut:?}")
 }
 
 /// Adds the data that a decision in our own form needs.

@@ -21,7 +21,7 @@ pub const PARAMETER_SCHEMA: &str = r##"{
   "properties": {
     "version": {"enum": ["0.1", "0.2"], "description": "The version of the specification, which decides about the URI; 0.2."},
     "uri": {"type": "string", "minLength": 1, "description": "The extension's URI, if it is another one than that of the version."},
-    "facilitator": {"type": "string", "pattern": "^https?://", "description": "The URL of the facilitator, to which /verify and /settle are added."},
+    "facilitator": {"type": "string", "pattern": "^https?://", "examples": ["https://facilitator.example.com"], "description": "The URL of the facilitator, to which /verify and /settle are added."},
     "authorization": {"type": "string", "minLength": 1, "description": "Name of the secret that is the field Authorization of requests to the facilitator; none."},
     "accepts": {"type": "array", "minItems": 1, "maxItems": 10, "items": {"$ref": "#/$defs/accept"}, "description": "The ways to pay, of which the client chooses one."},
     "settle": {"enum": ["before", "after"], "description": "Whether the payment is settled before the agent runs, or before its first content goes out; before."},
@@ -34,10 +34,10 @@ pub const PARAMETER_SCHEMA: &str = r##"{
     "accept": {
       "type": "object",
       "properties": {
-        "network": {"type": "string", "minLength": 1, "description": "The network, such as `base`."},
+        "network": {"type": "string", "minLength": 1, "examples": ["base"], "description": "The network, such as `base`."},
         "asset": {"type": "string", "minLength": 1, "description": "The token: the address of its contract."},
         "pay_to": {"type": "string", "minLength": 1, "description": "The address that is paid."},
-        "amount": {"type": "string", "pattern": "^[1-9][0-9]{0,77}$", "description": "The price in the token's smallest unit."},
+        "amount": {"type": "string", "pattern": "^[1-9][0-9]{0,77}$", "examples": ["10000"], "description": "The price in the token's smallest unit."},
         "scheme": {"const": "exact", "description": "The scheme; exact."},
         "resource": {"type": "string", "minLength": 1, "description": "What is paid for; the task."},
         "description": {"type": "string", "description": "What is paid for, for people."},

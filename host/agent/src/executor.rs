@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::remote::UpstreamContext;
+use crate::remote::{CallerToken, UpstreamContext};
 use crate::steering::{MadeCall, ModelPlan, Pause, ToolDecision, ToolPlan};
 use crate::steps::Steps;
 
@@ -21,6 +21,15 @@ use crate::steps::Steps;
 pub trait AgentExecutor: Send + Sync {
     /// The agent's name: the author of its events and the app of its conversations.
     fn name(&self) -> &str;
+
+    /// Checks whether the agent can be called for a caller with this token. Called before an extension sees the caller's message
+    /// and before the message waits: a process that runs the turn of a message from a queue may not know the token.
+    ///
+    /// # Errors
+    /// The client gets the error unchanged. Nothing of the request is stored.
+    fn admits(&self, _caller: &CallerToken) -> Result<(), A2aError> {
+        Ok(())
+    }
 
     /// Called before the user's message is stored and before a task exists. An agent that is compiled into the server
     /// may add to the delta that is stored with the message, or refuse the request.

@@ -69,10 +69,10 @@ pub struct UpstreamContext {
     pub accepted_output_modes: Vec<String>,
     /// Metadata keys of this server's extensions, which the remote agent must not see.
     pub own_keys: Vec<String>,
-    /// Metadata of the client's message that this server does not store, and that the remote agent gets.
-    pub message_metadata: Metadata,
-    /// The same of the client's request.
-    pub request_metadata: Metadata,
+    /// The forgotten metadata of the client's message: the remote agent gets it, and this server does not store it.
+    pub forgotten_in_message: Metadata,
+    /// The forgotten metadata of the client's request.
+    pub forgotten_in_request: Metadata,
     /// The ids of conversations and tasks at the agent.
     pub ids: Arc<dyn UpstreamIds>,
     /// The way in which the turn begins.
@@ -89,8 +89,8 @@ impl UpstreamContext {
             caller_token: CallerToken::Gone,
             accepted_output_modes: Vec::new(),
             own_keys: Vec::new(),
-            message_metadata: Metadata::new(),
-            request_metadata: Metadata::new(),
+            forgotten_in_message: Metadata::new(),
+            forgotten_in_request: Metadata::new(),
             ids,
             begins_with: TurnStart::Message,
             active: Mutex::default(),

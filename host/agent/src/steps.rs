@@ -258,8 +258,8 @@ impl OpenStep {
     }
 
     /// Runs work of the step. Requests to other servers in this work belong to the span of the step.
-    pub async fn within<F: Future>(&self, work: F) -> F::Output {
-        annex_telemetry::within(&self.span, work).await
+    pub fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        annex_telemetry::within(&self.span, work)
     }
 
     /// Counts the bytes of a model's prompt or answer. The count is used if the call is broken off before [`Self::finish`],
@@ -312,7 +312,7 @@ fn begin_span(kind: StepKind, name: &str) -> Span {
     };
     let mut span = annex_telemetry::span(span_kind, operation);
     if span.is_recording() {
-        span.rename(name);
+        span.extend_name(name);
         span.set("gen_ai.operation.name", operation);
         span.set_text(attribute, name);
     }

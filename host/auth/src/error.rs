@@ -46,7 +46,7 @@ impl AuthError {
 #[non_exhaustive]
 pub enum AuthConfigError {
     /// Neither API keys nor tokens are configured, so that no caller could be accepted.
-    #[error("no authentication scheme is configured")]
+    #[error("accepts no caller; add [[auth.api_key]], [auth.jwt] or [auth.introspection], or leave [auth] out")]
     NoScheme,
     /// The name of a principal is empty, too long, or contains `#` or control characters.
     #[error("principal {principal:?} must be 1 to 255 bytes without `#` and control characters")]

@@ -130,6 +130,9 @@ fn keys(config: &JwtConfig) -> Result<JwksSource, AuthConfigError> {
             }
             Ok(JwksSource::File(jwks))
         }
-        _ => Err(AuthConfigError::Jwt { field: "jwks_url", problem: "or jwks_file is required, and not both" }),
+        _ => Err(AuthConfigError::Jwt {
+            field: "jwks_url",
+            problem: "must be set, or jwks_file in its place, and not both",
+        }),
     }
 }

@@ -1,8 +1,8 @@
 //! Authentication of callers, and signatures of Agent Cards.
 //!
 //! [`Authenticator`] maps the headers of a request to a [`Principal`], by API key, JSON Web Token or opaque token
-//! (specification sections 4.5 and 7). [`TokenSource`] gets access tokens for other servers. [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
-//! by other crates.
+//! (specification sections 4.5 and 7). [`TokenSource`] gets access tokens for other servers. [`signature`] signs and verifies
+//! Agent Cards (section 8.4). What a principal may do is decided by other crates.
 //!
 //! All cryptography is from ring, which TLS uses as well.
 

@@ -52,7 +52,7 @@ pub enum Grant {
     /// The token is that of this server (RFC 6749, section 4.4).
     #[default]
     ClientCredentials,
-    /// The token is exchanged for the token of the caller (RFC 8693).
+    /// The token is given in exchange for the token of the caller (RFC 8693).
     TokenExchange,
 }
 

@@ -284,8 +284,18 @@ impl TokenSource {
         if status == StatusCode::OK {
             return GrantedToken::read(&text);
         }
-        let secrets: Vec<&Secret> = subject.into_iter().chain([&self.secret]).collect();
-        Err(refusal(&text, &secrets))
+        Err(refusal(&text, &self.hidden(subject)))
+    }
+
+    /// The texts that no error contains: the secrets of a request, and their forms in the request.
+    fn hidden(&self, subject: Option<&Secret>) -> Vec<String> {
+        let secrets = subject.into_iter().chain([&self.secret]).map(Secret::expose);
+        let encoded = |secret: &str| form(&[("", secret)]).trim_start_matches('=').to_owned();
+        let mut hidden: Vec<String> = secrets.flat_map(|secret| [secret.to_owned(), encoded(secret)]).collect();
+        hidden.dedup();
+        let basic = self.basic.as_ref().and_then(|field| field.to_str().ok()?.strip_prefix("Basic "));
+        hidden.extend(basic.map(str::to_owned));
+        hidden
     }
 
     fn request(&self, subject: Option<&Secret>) -> RequestBuilder {

@@ -200,8 +200,13 @@ impl Client {
         let _progress = progress::of("waiting for the admin API");
         // The error below names the API by its base URL, so that the URL need not stand there twice.
         let response = request.send().await.map_err(reqwest::Error::without_url);
-        let unreachable =
-            || format!("cannot reach the admin API at {}; does the server's config have [admin]?", self.base);
+        let unreachable = || {
+            format!(
+                "cannot reach the admin API at {}; set [admin] in the server's config, and name its listen address \
+                 here by --admin or ANNEX_ADMIN_URL",
+                self.base
+            )
+        };
         let response = response.with_context(unreachable).map_err(|error| Failure::Unreachable.of(error))?;
         let status = response.status();
         if status.is_success() {

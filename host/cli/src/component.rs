@@ -41,7 +41,16 @@ pub(crate) fn named(component: &str, locations: &Locations) -> anyhow::Result<Ve
     let file = locations.component(component);
     annex_files::read(&file, Purpose::Named, MAX_COMPONENT_BYTES).map_err(|error| {
         if error.kind() == ErrorKind::NotFound && file.starts_with(&locations.components) {
-            let meant = instead(component, &locations.shipped(), "these do:");
+            let shipped = locations.shipped();
+            if shipped.is_empty() {
+                let folder = locations.components.display();
+                return anyhow!(
+                    "cannot find the component `{component}`: a name without `/` and `.` is a component that ships, and \
+                     {folder} has none; put the folder `components` of the build beside the executable, or name a file, \
+                     as in ./{component}.wasm"
+                );
+            }
+            let meant = instead(component, &shipped, "these do:");
             return anyhow!("no component `{component}` ships with Annex{meant}");
         }
         anyhow::Error::new(error).context(format!("cannot read the component {}", file.display()))

@@ -87,6 +87,9 @@ fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     Ok((name, value))
 }
 
-fn extension_uri(text: &str) -> Result<ExtensionUri, annex_client::ParameterError> {
-    ServiceParameters::default().activate(text.into()).map(|()| text.into())
+fn extension_uri(text: &str) -> Result<ExtensionUri, String> {
+    let activated = ServiceParameters::default().activate(text.into());
+    activated
+        .map(|()| text.into())
+        .map_err(|error| format!("{error}; `annex card URL` shows the URIs of an agent's extensions"))
 }

@@ -165,8 +165,11 @@ fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
 }
 
 fn addition(file: &Path, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {
-    let component = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES)
-        .with_context(|| format!("cannot read the component {}", file.display()))?;
+    let component = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES);
+    let component = component.with_context(|| {
+        let hint = if file.extension().is_none() { "; name its file, such as ./my-extension.wasm" } else { "" };
+        format!("cannot read the component {}{hint}", file.display())
+    })?;
     let read = |file: &Path| {
         fs::read_to_string(file)
             .map(annex_files::without_mark)

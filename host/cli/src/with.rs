@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_client::{ComponentInterceptor, Interceptor};
-use annex_files::Purpose;
 use annex_protocol::{ExtensionUri, Json, JsonObject};
-use annex_runtime::{Installation, MAX_COMPONENT_BYTES, Runtime, RuntimeConfig};
+use annex_runtime::{Installation, Runtime, RuntimeConfig};
 use annex_server::Locations;
 use anyhow::{Context, ensure};
 use clap::Args;
 
 use crate::pretty::pretty;
-use crate::{output, progress, serve, settings, state};
+use crate::{component, output, progress, serve, settings, state};
 
 /// The components of `--with`.
 #[derive(Args)]
@@ -95,14 +94,12 @@ async fn load(
     notes: &Notes,
 ) -> anyhow::Result<(ExtensionUri, Arc<dyn Interceptor>)> {
     // The input is JSON or a file and may have a `=` itself, so the first one ends the name.
-    let (component, input) = argument.split_once('=').map_or((argument, None), |(name, input)| (name, Some(input)));
+    let (name, input) = argument.split_once('=').map_or((argument, None), |(name, input)| (name, Some(input)));
     let input = input.map(state::read_object).transpose()?;
     let input = input.as_ref().or(state).map(JsonObject::to_json).transpose()?;
     let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
-    let path = locations.component(component);
-    let bytes = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES);
-    let bytes = bytes.with_context(|| format!("cannot read the component {}", path.display()))?;
-    let extension = runtime.load_named(component, bytes, installation(settings)?).await?;
+    let bytes = component::named(name, &locations)?;
+    let extension = runtime.load_named(name, bytes, installation(settings)?).await?;
     let notes = Arc::clone(notes);
     let tell = move |uri: &ExtensionUri, told| {
         notes.lock().unwrap_or_else(PoisonError::into_inner).push((uri.clone(), told));

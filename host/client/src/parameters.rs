@@ -36,7 +36,7 @@ pub struct ServiceParameters {
 #[non_exhaustive]
 pub enum ParameterError {
     /// The URI does not fit into a comma-separated header field.
-    #[error("{uri:?} is not an absolute URI without spaces and commas")]
+    #[error("{:?} is not an absolute URI without spaces and commas", .uri.as_str())]
     ExtensionUri {
         /// The URI that the caller asked for.
         uri: ExtensionUri,

@@ -106,7 +106,7 @@ impl<D: Leased> SqlStore<D> {
 }
 
 /// Takes back a claim after an error that does not tell whether the database has made the claim. While this process
-/// lives, no other process would remove the claim. Later claims of the same message have other numbers and stay.
+/// lives, no other process would remove the claim.
 fn give_claim_back<D: Leased>(database: Arc<D>, (owner, message): (Owner, MessageKey), by: Claimant) {
     late::undo(by.replica.clone(), move || {
         let (database, owner, message, by) = (Arc::clone(&database), owner.clone(), message.clone(), by.clone());

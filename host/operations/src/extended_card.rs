@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::extension_set::ExtendedCard;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
-use crate::tasks::reading::{Read, tell};
+use crate::tasks::reading::{Read, ReadPermit, tell};
 
 /// The operation as extensions get it, also for a client of 0.3.
 const OPERATION: &str = "GetExtendedAgentCard";
@@ -51,7 +51,7 @@ impl RequestHandler {
         extensions: &[Arc<Extension>],
         card: &ExtendedCard,
     ) -> Answer<Arc<AgentCard>> {
-        let Some(_permit) = self.permit_for_read(call).await else {
+        let Some(permit) = self.permit_for_read(call).await.map(Arc::new) else {
             return Answer { value: Arc::clone(&card.card), active: Vec::new() };
         };
         let read = Read { operation: OPERATION, context_id: None, task_id: None };
@@ -61,10 +61,10 @@ impl RequestHandler {
         let ShownEntries { changed, mut active } = Box::pin(show_entries(extensions, &request, entries)).await;
         let mut shown = Arc::clone(&card.card);
         if !changed.is_empty() {
-            match card.completed(&changed).await {
+            match card.completed(&changed, &permit).await {
                 Ok(completed) => shown = completed,
                 // One entry may be the reason: a number that cannot be signed, or a size that the card has no room for.
-                Err(_) => shown = one_by_one(card, changed, &mut active).await,
+                Err(_) => shown = one_by_one((card, &permit), changed, &mut active).await,
             }
         }
         tell(&active);
@@ -75,7 +75,7 @@ impl RequestHandler {
 /// The card with each of the changed entries with which it can be completed. The other entries stay as they are, and
 /// their extensions are removed from `active`.
 async fn one_by_one(
-    card: &ExtendedCard,
+    (card, permit): (&ExtendedCard, &Arc<ReadPermit>),
     changed: Vec<AgentExtension>,
     active: &mut Vec<ExtensionUri>,
 ) -> Arc<AgentCard> {
@@ -84,7 +84,7 @@ async fn one_by_one(
     for entry in changed {
         let uri = entry.uri.clone();
         good.push(entry);
-        match card.completed(&good).await {
+        match card.completed(&good, permit).await {
             Ok(completed) => shown = completed,
             Err(reason) => {
                 good.pop();

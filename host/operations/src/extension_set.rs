@@ -32,19 +32,29 @@ pub type CompleteCard = Arc<dyn Fn(AgentCard) -> Result<AgentCard, String> + Sen
 
 impl ExtendedCard {
     /// The card with the entries `changed`, each in place of the entry with the same URI. The card is checked and signed
-    /// on a thread where this work delays no other request.
+    /// on a thread where this work delays no other request. The work keeps `permit` until its end, also if the reader
+    /// disconnects before.
     ///
     /// # Errors
     /// The reason why there is no such card.
-    pub(crate) async fn completed(&self, changed: &[AgentExtension]) -> Result<Arc<AgentCard>, String> {
+    pub(crate) async fn completed<P: Send + Sync + 'static>(
+        &self,
+        changed: &[AgentExtension],
+        permit: &Arc<P>,
+    ) -> Result<Arc<AgentCard>, String> {
         let mut card = AgentCard::clone(&self.card);
         for present in &mut card.capabilities.extensions {
             if let Some(entry) = changed.iter().find(|entry| entry.uri == present.uri) {
                 present.clone_from(entry);
             }
         }
-        let complete = Arc::clone(&self.complete);
-        let completed = tokio::task::spawn_blocking(move || complete(card)).await;
+        let (complete, permit) = (Arc::clone(&self.complete), Arc::clone(permit));
+        let work = move || {
+            let completed = complete(card);
+            drop(permit);
+            completed
+        };
+        let completed = tokio::task::spawn_blocking(work).await;
         completed.unwrap_or_else(|error| Err(error.to_string())).map(Arc::new)
     }
 }
@@ -94,6 +104,39 @@ impl ExtensionSets {
         match self.bar.get().and_then(|bar| bar()) {
             Some(reason) => Err(A2aError::Unavailable { reason, retry_seconds: None }),
             None => Ok(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+    use std::time::Duration;
+
+    use futures::FutureExt;
+
+    use super::{AgentCard, Arc, CompleteCard, ExtendedCard};
+
+    #[tokio::test]
+    async fn a_card_that_is_signed_keeps_its_permit_although_the_reader_is_gone() {
+        let (begun, begins) = mpsc::channel::<()>();
+        let (go, goes) = mpsc::channel::<()>();
+        let goes = Mutex::new(goes);
+        let complete: CompleteCard = Arc::new(move |card: AgentCard| {
+            begun.send(()).expect("the test waits");
+            goes.lock().expect("a lock").recv().expect("a word of the test");
+            Ok(card)
+        });
+        let card = ExtendedCard { card: Arc::new(AgentCard::default()), complete };
+        let permit = Arc::new("a permit");
+        let mut completed = Box::pin(card.completed(&[], &permit));
+        assert!(completed.as_mut().now_or_never().is_none());
+        begins.recv().expect("the work begins");
+        drop(completed);
+        assert_eq!(Arc::strong_count(&permit), 2);
+        go.send(()).expect("the work waits");
+        while Arc::strong_count(&permit) > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }

@@ -83,7 +83,7 @@ impl RequestHandler {
         let of_tenant = Arc::clone(&handler);
         let task = lost.task.clone();
         let goes_on = async move {
-            let span = annex_telemetry::turn_span("lost_turn", lost.resume.as_deref().and_then(stored_span));
+            let span = annex_telemetry::turn_span("lost_turn", || lost.resume.as_deref().and_then(stored_span));
             let continued =
                 async { if lost.has_begun { handler.make_again(&lost).await } else { handler.make(&lost).await } };
             let Err(error) = annex_telemetry::within(&span, continued).await else { return };

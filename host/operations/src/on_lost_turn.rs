@@ -25,7 +25,7 @@ pub(crate) struct StoredTurn {
     /// The URIs that activate the extensions of the turn when it runs again.
     #[serde(default)]
     pub(crate) requested: Vec<ExtensionUri>,
-    /// The span of the turn, to which the trace of its continuation is linked. `None` without traces.
+    /// The span of the request, to which the trace of the turn's continuation is linked. `None` without traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<String>,
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use annex_agent::CallerToken;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, is_version, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri, JsonObject, Owner, Secret};
 use annex_runtime::{Caller, Presence};
@@ -88,6 +89,15 @@ impl ServiceParameters {
     /// owner of the task. The header fields and the token stay for the agent, and no extension sees them.
     pub(crate) fn of_earlier(self, owner: Owner, requested: Vec<ExtensionUri>) -> Self {
         Self { requested, owner, headers: self.headers, token: self.token, ..Self::default() }
+    }
+
+    /// The bearer token of the caller, for an agent.
+    pub(crate) fn caller_token(&self) -> CallerToken {
+        match (&self.token, self.presence) {
+            (Some(token), _) => CallerToken::Verified(token.clone()),
+            (None, Presence::Earlier) => CallerToken::Gone,
+            (None, Presence::Anonymous | Presence::Authenticated) => CallerToken::Absent,
+        }
     }
 
     /// The caller, for extensions with the grant `caller`.

@@ -237,6 +237,9 @@ impl Turn {
         let took = self.began.elapsed();
         self.handler.process.counters.turn(end, took);
         annex_telemetry::note("annex.turn.outcome", end.name());
+        if matches!(end, TurnEnd::Failed) {
+            annex_telemetry::fail(end.name());
+        }
         annex_telemetry::with(|request| {
             if request.is_logged() && request.is_over() {
                 self.write_line(end, took);
@@ -257,10 +260,12 @@ impl Turn {
     }
 }
 
+/// Begins the span of the agent, with the attributes that OpenTelemetry defines for generative AI.
 fn agent_span(name: &str) -> Span {
-    let mut span = annex_telemetry::span(SpanKind::Internal, "agent");
+    let mut span = annex_telemetry::span(SpanKind::Internal, "invoke_agent");
     if span.is_recording() {
-        span.rename(name);
+        span.extend_name(name);
+        span.set("gen_ai.operation.name", "invoke_agent");
         span.set_text("gen_ai.agent.name", name);
     }
     span

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use annex_agent::{CallerToken, UpstreamContext, UpstreamIds, UpstreamIdsError};
+use annex_agent::{UpstreamContext, UpstreamIds, UpstreamIdsError};
 use annex_conversation::{Conversation, ConversationKey, ConversationStore, Entry, Note, Window};
 use annex_protocol::{AgentExtension, TaskId};
-use annex_runtime::Presence;
 use async_trait::async_trait;
 
 use crate::extension_set::ExtensionSet;
@@ -79,7 +78,7 @@ impl RequestHandler {
         remote.accepted_output_modes.clone_from(&incoming.request.configuration.accepted_output_modes);
         let installed = extensions.installed.iter();
         remote.own_keys = installed.flat_map(|extension| extension.descriptor().metadata_keys.clone()).collect();
-        (remote.message_metadata, remote.request_metadata) = incoming.forgotten.for_agent();
+        (remote.forgotten_in_message, remote.forgotten_in_request) = incoming.forgotten.for_agent();
         remote.begins_with = incoming.again.unwrap_or_default();
         Some(remote)
     }
@@ -105,11 +104,7 @@ impl RequestHandler {
         let ids = StoredUpstreamIds { store: Arc::clone(self.process.tasks.store()), key: key.clone(), turn };
         let mut remote = UpstreamContext::new(Arc::new(ids));
         remote.headers.clone_from(&call.headers);
-        remote.caller_token = match (&call.token, call.presence) {
-            (Some(token), _) => CallerToken::Verified(token.clone()),
-            (None, Presence::Earlier) => CallerToken::Gone,
-            (None, Presence::Anonymous | Presence::Authenticated) => CallerToken::Absent,
-        };
+        remote.caller_token = call.caller_token();
         remote
     }
 }

@@ -234,7 +234,7 @@ pub enum LoadError {
     },
     /// Two installed extensions own the same metadata key.
     #[error(
-        "the extensions {uri} and {other} both own the metadata key {key:?}; only one component may, under several URIs, each of them with the grant forget-metadata or none"
+        "the extensions {uri} and {other} both own the metadata key {key:?}; a key belongs to one component, and its extensions all have the grant forget-metadata, or none has it"
     )]
     SharedKey {
         /// The extension that comes later in the order of the installed extensions.

@@ -16,7 +16,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use hyper::body::Body as HttpBody;
 
-use crate::config::{AccessShare, AtomicShare};
+use crate::config::{AtomicShare, RequestShare};
 
 mod body;
 mod numbers;
@@ -63,12 +63,12 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    pub(crate) fn new(share: AccessShare) -> Arc<Self> {
+    pub(crate) fn new(share: RequestShare) -> Arc<Self> {
         Arc::new(Self { share: share.into(), numbers: RequestNumbers::default(), tracer: OnceLock::new() })
     }
 
     /// Changes the share of requests that get a line.
-    pub(crate) fn set(&self, share: AccessShare) {
+    pub(crate) fn set(&self, share: RequestShare) {
         self.share.set(share);
     }
 
@@ -161,14 +161,17 @@ impl Exchange {
         if let Some(counts) = request.counts.get() {
             counts.add(outcome);
         }
-        if let Some(span) = request.sampled_span() {
-            self.log.numbers.keep_example(operation, outcome, span, all);
+        // Probes ask every few seconds and are not users, so they get no span and no line.
+        if operation == HEALTH {
+            return;
         }
-        if request.trace().is_some() && operation != HEALTH {
+        if let Some(span) = request.sampled_span() {
+            self.log.numbers.keep_exemplar(operation, outcome, span, all);
+        }
+        if request.trace().is_some() {
             self.end_span(operation, outcome, reason);
         }
-        // Probes ask every few seconds and are not users, so they get no line.
-        if request.is_logged() && operation != HEALTH {
+        if request.is_logged() {
             self.write_line(operation, (outcome, reason), all, spent);
         }
     }
@@ -182,9 +185,8 @@ impl Exchange {
         }
         let system = match request.binding.get().copied() {
             Some(GRPC) => "grpc",
-            Some(HTTP_JSON) => "http",
+            Some(HTTP_JSON) | None => "http",
             Some(_) => "jsonrpc",
-            None => "http",
         };
         span.set("rpc.system", system);
         span.set("rpc.service", "a2a");
@@ -206,8 +208,12 @@ impl Exchange {
                 span.set_text(key, text);
             }
         }
-        if outcome != Outcome::Ok {
-            span.fail(reason.unwrap_or(outcome.name()));
+        let kind = reason.unwrap_or(outcome.name());
+        match outcome {
+            Outcome::Ok => {}
+            Outcome::Failed => span.fail(kind),
+            // No fault of the server, so the status stays unset.
+            Outcome::Refused | Outcome::Gone => span.set("error.type", kind),
         }
     }
 

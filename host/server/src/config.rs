@@ -56,7 +56,7 @@ pub use grants::{
 };
 pub use limits::LimitsConfig;
 pub(crate) use log::AtomicShare;
-pub use log::{AccessShare, LogConfig};
+pub use log::{LogConfig, RequestShare};
 pub use postgres::PostgresConfig;
 pub use problems::{ConfigError, Problem};
 pub use replica::ReplicaConfig;
@@ -250,7 +250,7 @@ impl Config {
         let bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime)
             .chain([("postgres.max_connections", bounds::whole(self.postgres.max_connections.into()))]);
         let zero = bounds.filter(|(_, value)| *value == 0).map(|(key, _)| key);
-        for key in zero.chain(self.stored_tenants.iter().filter_map(StoredTenantsConfig::zero)) {
+        for key in zero.chain(self.stored_tenants.iter().flat_map(StoredTenantsConfig::zeros)) {
             wrong(key, "must be at least 1");
         }
         if let Err((key, reason)) = self.sessions.check() {

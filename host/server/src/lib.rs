@@ -32,12 +32,13 @@ pub use admin::TokenError;
 pub use annex_agent::{end_programs, kill_programs};
 pub use app::{App, AppError, CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use config::{
-    AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, AgentStepsGrantConfig, BindingConfig,
+    ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, AgentStepsGrantConfig, BindingConfig,
     CallerGrantConfig, CardConfig, Config, ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig,
     HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig,
     LiveCardGrantConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig, Problem, ProviderConfig, ReadsConfig,
-    ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
-    StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, TracesConfig, TracesProtocol,
+    ReplicaConfig, RequestShare, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig,
+    SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, TracesConfig,
+    TracesProtocol,
 };
 pub use doctor::{Finding, Gravity, advisories, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};

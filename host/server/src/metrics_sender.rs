@@ -90,8 +90,11 @@ impl MetricsSender {
                 Transport::Http { client, url } => {
                     let request = client.post(url).headers(self.headers.clone()).body(request.encode_to_vec());
                     let protobuf = HeaderValue::from_static("application/x-protobuf");
-                    let answer = request.header(header::CONTENT_TYPE, protobuf).send().await?;
-                    answer.error_for_status()?;
+                    let status = request.header(header::CONTENT_TYPE, protobuf).send().await?.status();
+                    // A redirect is not followed, so the metrics are lost.
+                    if !status.is_success() {
+                        return Err(format!("the collector answers with the status {status}").into());
+                    }
                 }
             }
             Ok::<(), Source>(())
@@ -157,12 +160,13 @@ fn metric(family: Family, times: Times) -> Metric {
     }
 }
 
-/// The unit of a metric, as UCUM writes it.
+/// The unit of a metric, as UCUM writes it. Numbers have none: a collector would append `_ratio` to the names of gauges with
+/// the unit `1` for Prometheus.
 fn unit(name: &str) -> &'static str {
     match name.trim_end_matches("_total") {
         name if name.ends_with("_seconds") => "s",
         name if name.ends_with("_bytes") => "By",
-        _ => "1",
+        _ => "",
     }
 }
 
@@ -197,12 +201,12 @@ fn histogram(sample: Sample, times: Times) -> Option<HistogramDataPoint> {
         sum: Some(sum.as_secs_f64()),
         bucket_counts,
         explicit_bounds: within.iter().map(|(bound, _)| bound.as_secs_f64()).collect(),
-        exemplars: exemplar.iter().map(example).collect(),
+        exemplars: exemplar.iter().map(exemplar_of).collect(),
         ..HistogramDataPoint::default()
     })
 }
 
-fn example(request: &access_log::Exemplar) -> Exemplar {
+fn exemplar_of(request: &access_log::Exemplar) -> Exemplar {
     Exemplar {
         filtered_attributes: Vec::new(),
         time_unix_nano: nanos(request.at),
@@ -219,4 +223,44 @@ fn attributes(labels: &[(String, String)]) -> Vec<KeyValue> {
 fn attribute(name: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
     KeyValue { key: name.to_owned(), value, ..KeyValue::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::post;
+    use tokio::net::TcpListener;
+
+    use super::{MetricsSender, unit};
+
+    #[test]
+    fn a_metric_has_the_unit_of_its_name_and_a_number_has_none() {
+        for (name, expected) in [
+            ("annex_request_duration_seconds", "s"),
+            ("annex_hook_thread_seconds_total", "s"),
+            ("annex_component_bytes", "By"),
+            ("annex_turns_running", ""),
+            ("annex_turns_total", ""),
+        ] {
+            assert_eq!(unit(name), expected, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_redirects_has_not_taken_the_metrics() {
+        for (status, is_taken) in [(StatusCode::OK, true), (StatusCode::TEMPORARY_REDIRECT, false)] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let url = format!("http://{}", listener.local_addr().expect("an address"));
+            let answer = move || async move { (status, [("location", "/elsewhere")]) };
+            let router = Router::new().route("/v1/metrics", post(answer));
+            tokio::spawn(async move { axum::serve(listener, router).await });
+            let config = format!("endpoint = {url:?}\nprotocol = \"http\"\nmetrics_seconds = 1");
+            let config = toml::from_str(&config).expect("a config");
+            let sender = MetricsSender::new(&config, Path::new(".")).expect("a client").expect("a sender");
+            assert_eq!(sender.send(Vec::new()).await.is_ok(), is_taken, "{status}");
+        }
+    }
 }

@@ -30,14 +30,16 @@ use crate::metrics_sender::MetricsSender;
 const MAX_BATCH: usize = 512;
 /// The time that an ended span waits for further spans of the same request to the collector.
 const LINGER: Duration = Duration::from_millis(500);
+/// The time between two looks at the queue while a span waits.
+const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 /// The minimum time between two log lines about lost spans.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The maximum size of the collector's answer. A longer answer is cut.
 const MAX_ANSWER: usize = 64 << 10;
-/// The maximum size of the text of an error in the log.
-const MAX_ERROR: usize = 512;
-/// Time limit for sending the last spans during shutdown.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The maximum size of the text of an error in the log, in bytes.
+pub(crate) const MAX_ERROR: usize = 512;
+/// Time limit for sending the last spans, and for sending the last metrics, during shutdown.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reasons why spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +66,7 @@ pub(crate) struct Traces {
     sending: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A request to the collector.
+/// Sends the spans of the queue to the collector, in batches.
 struct Collector {
     exporter: SpanExporter,
     timeout: Duration,
@@ -105,6 +107,13 @@ impl Traces {
             sending.abort();
             tracing::warn!("the last spans are lost: the collector of [traces] does not answer");
         }
+    }
+}
+
+impl Drop for Traces {
+    /// Stops the tokio task of an app that was not served. The task has a tracer of its own, so the queue stays open.
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
@@ -180,7 +189,7 @@ impl Collector {
                 break;
             }
             // A turn ends many spans within a short time. They are sent together.
-            if batch.len() < MAX_BATCH && stop.run_until_cancelled(sleep(LINGER)).await.is_some() {
+            if stop.run_until_cancelled(linger(&queue, batch.len())).await.is_some() {
                 take_ready(&mut queue, &mut batch);
             }
             self.send(std::mem::take(&mut batch)).await;
@@ -212,18 +221,36 @@ impl Collector {
         }
     }
 
-    /// Logs how many spans were lost since the last line, at most once per [`LOG_INTERVAL`]. `error` is `None` if the
-    /// queue was full.
+    /// Logs how many spans were lost since the last line, at most once per [`LOG_INTERVAL`]. `error` is `None` if
+    /// no request to the collector has failed: the queue was full, or a request had too many spans.
     fn log(&mut self, error: Option<&OTelSdkError>) {
         if self.logged.is_some_and(|(at, _)| at.elapsed() < LOG_INTERVAL) {
             return;
         }
         let (_, lost) = self.tracer.counts();
         let spans = lost.saturating_sub(self.logged.map_or(0, |(_, logged)| logged));
-        // The collector may have written a part of the text.
-        let error = error.map(|error| annex_text::line_within(&annex_text::with_causes(error), MAX_ERROR));
-        tracing::warn!(spans, error, "spans are lost: the collector of [traces] does not take them");
+        match error {
+            Some(error) => {
+                // The collector may have written a part of the text.
+                let error = annex_text::line_within(&annex_text::with_causes(error), MAX_ERROR);
+                tracing::warn!(spans, error, "spans are lost: the collector of [traces] does not take them");
+            }
+            None => tracing::warn!(
+                spans,
+                "spans are lost: more than traces.max_queued wait for the collector, or a request has more than 1,000"
+            ),
+        }
         self.logged = Some((Instant::now(), lost));
+    }
+}
+
+/// Waits until there are enough spans for a request to the collector, at most for [`LINGER`]. `taken` spans are out of the
+/// queue already.
+async fn linger<T>(queue: &Receiver<T>, taken: usize) {
+    let until = Instant::now() + LINGER;
+    // Not woken by each span, which would cost more than these looks.
+    while taken + queue.len() < MAX_BATCH && Instant::now() < until {
+        sleep(LOOK_INTERVAL).await;
     }
 }
 
@@ -250,5 +277,39 @@ impl HttpClient for CollectorClient {
         *response.headers_mut() = std::mem::take(answer.headers_mut());
         *response.body_mut() = annex_egress::beginning(&mut answer, MAX_ANSWER).await.into();
         Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+    use tokio::time::{Instant, timeout};
+
+    use super::{LINGER, LOOK_INTERVAL, MAX_BATCH, Traces, linger};
+
+    #[tokio::test(start_paused = true)]
+    async fn spans_wait_for_others_until_a_request_is_full() {
+        for (queued, wait) in [(0, LINGER), (10, LINGER), (MAX_BATCH - 1, Duration::ZERO)] {
+            let (spans, queue) = mpsc::channel(MAX_BATCH);
+            for span in 0..queued {
+                spans.try_send(span).expect("room");
+            }
+            let began = Instant::now();
+            linger(&queue, 1).await;
+            let waited = began.elapsed();
+            assert!(waited >= wait && waited <= wait + LOOK_INTERVAL, "{queued}: {waited:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_task_that_sends_spans_ends_with_an_app_that_is_not_served() {
+        let config = toml::from_str("endpoint = 'http://127.0.0.1:1'").expect("a config");
+        let traces = Traces::start(&config, Path::new(".")).expect("a sender");
+        let sending = traces.sending.lock().expect("no panic").take().expect("a task");
+        drop(traces);
+        timeout(Duration::from_secs(10), sending).await.expect("an end").expect("no panic");
     }
 }

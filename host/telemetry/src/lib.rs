@@ -21,8 +21,8 @@ pub use line::{ACCESS_TARGET, millis};
 pub use outcome::{Outcome, OutcomeCounts};
 pub use request::{Charge, Request};
 pub use scope::{
-    Ids, enter, enter_at, enter_store, ids, in_request, in_span, note, of_request, of_same_request, of_same_trace,
-    span, trace_fields, trace_handle, turn_span, whole_within, with, within,
+    Ids, enter, enter_at, enter_store, fail, ids, in_request, in_span, note, of_request, of_same_request,
+    of_same_trace, span, trace_fields, trace_handle, turn_span, whole_within, with, within,
 };
 pub use stages::{Stage, StageGuard, StageTimes};
 

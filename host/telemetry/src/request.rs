@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::outcome::{Outcome, OutcomeCounts};
 use crate::stages::{StageTimes, Stages};
-use crate::traces::{RequestTrace, Span, SpanContext};
+use crate::traces::{ActiveSpan, RequestTrace, Span, SpanContext, TraceHandle};
 
 /// The facts about a request, or about a turn that continues without a request. The first code that learns a fact sets
 /// it; later values are ignored.
@@ -14,7 +14,7 @@ pub struct Request {
     stages: Stages,
     is_logged: bool,
     /// The trace of the request. `None` if the server has no tracer.
-    trace: Option<Box<RequestTrace>>,
+    trace: Option<Arc<RequestTrace>>,
     received: AtomicU64,
     is_over: AtomicBool,
     /// The tenant that the request names, whether it exists or not.
@@ -62,10 +62,21 @@ impl Request {
     /// Begins a request as [`Self::begin`] does, with this trace.
     #[must_use]
     pub fn begin_traced(is_logged: bool, trace: Option<RequestTrace>) -> Arc<Self> {
+        Self::begin_in(is_logged, trace.map(Arc::new))
+    }
+
+    /// Begins work in the trace of this request that the request does not wait for. It is not logged, and its spans count
+    /// as spans of the request. `None` if there is no trace.
+    pub(crate) fn begin_beside(&self) -> Option<Arc<Self>> {
+        let trace = Arc::clone(self.trace.as_ref()?);
+        Some(Self::begin_in(false, Some(trace)))
+    }
+
+    fn begin_in(is_logged: bool, trace: Option<Arc<RequestTrace>>) -> Arc<Self> {
         Arc::new(Self {
             stages: Stages::new(Instant::now()),
             is_logged,
-            trace: trace.map(Box::new),
+            trace,
             received: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             tenant: OnceLock::new(),
@@ -96,6 +107,11 @@ impl Request {
     #[must_use]
     pub fn trace(&self) -> Option<&RequestTrace> {
         self.trace.as_deref()
+    }
+
+    /// The trace of the request and one of its spans, for work that the span causes later.
+    pub(crate) fn trace_handle(&self, span: Arc<ActiveSpan>) -> Option<TraceHandle> {
+        Some(TraceHandle::new(Arc::clone(self.trace.as_ref()?), span))
     }
 
     /// The span of the request, from its arrival until this value is dropped. `name` is the operation.

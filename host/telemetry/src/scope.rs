@@ -1,15 +1,17 @@
 //! The request and the span of the current tokio task.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::FutureExt;
+use futures::future::Either;
 use opentelemetry::Value;
 
 use crate::request::Request;
 use crate::stages::{Stage, StageGuard};
-use crate::traces::{ActiveSpan, RequestTrace, Span, SpanContext, SpanKind, TraceFields, TraceHandle};
+use crate::traces::{ActiveSpan, Span, SpanContext, SpanKind, TraceFields, TraceHandle};
 
 tokio::task_local! {
     static CURRENT: Scope;
@@ -63,14 +65,13 @@ pub fn of_same_request<F: Future>(done: F) -> impl Future<Output = F::Output> {
 }
 
 /// Runs a future in the current span, but for no request. Wrap a spawned task in this if the request does not wait for the
-/// task, such as for a push notification.
+/// task, such as for a push notification. Without a trace the future runs as it is.
 pub fn of_same_trace<F: Future>(done: F) -> impl Future<Output = F::Output> {
-    let traced = |scope: Scope| {
-        let span = scope.active()?;
-        let trace = RequestTrace::background(scope.request.trace()?.tracer().clone());
-        Some(Scope { request: Request::begin_traced(false, Some(trace)), span: Some(span) })
-    };
-    CURRENT.scope(current().and_then(traced).unwrap_or_else(|| Scope::of(Request::begin(false))), done)
+    let traced = |scope: &Scope| Some(Scope { request: scope.request.begin_beside()?, span: Some(scope.active()?) });
+    match CURRENT.try_with(traced).ok().flatten() {
+        Some(scope) => Either::Left(CURRENT.scope(scope, done)),
+        None => Either::Right(done),
+    }
 }
 
 /// Calls `tell` with the current request, if there is one.
@@ -93,36 +94,58 @@ pub fn span(kind: SpanKind, name: &'static str) -> Span {
     CURRENT.try_with(|scope| scope.span(kind, name)).unwrap_or_else(|_| Span::off())
 }
 
-/// Begins the span of a turn. If the turn continues without a request, a new trace begins, and `earlier` is the span of
-/// another trace that has caused the turn.
-pub fn turn_span(name: &'static str, earlier: Option<SpanContext>) -> Span {
+/// Begins the span of a turn. If the turn continues without a request, a new trace begins, and `earlier` finds the span
+/// of another trace that has caused the turn. It is called only if the new trace is recorded.
+pub fn turn_span(name: &'static str, earlier: impl FnOnce() -> Option<SpanContext>) -> Span {
     let mut span =
         CURRENT.try_with(|scope| scope.span_or_trace(SpanKind::Internal, name)).unwrap_or_else(|_| Span::off());
-    if let Some(earlier) = earlier {
+    if span.is_recording()
+        && let Some(earlier) = earlier()
+    {
         span.link(earlier);
     }
     span
 }
 
+/// The current request in a span. `None` if the span records nothing.
+fn scope_in(span: &Span) -> Option<Scope> {
+    let active = Arc::clone(span.active()?);
+    let Scope { request, .. } = current()?;
+    Some(Scope { request, span: Some(active) })
+}
+
 /// Runs a synchronous function in a span.
 pub fn in_span<T>(span: &Span, work: impl FnOnce() -> T) -> T {
-    let Some(active) = span.active() else { return work() };
-    let Some(Scope { request, .. }) = current() else { return work() };
-    CURRENT.sync_scope(Scope { request, span: Some(Arc::clone(active)) }, work)
+    match scope_in(span) {
+        Some(scope) => CURRENT.sync_scope(scope, work),
+        None => work(),
+    }
 }
 
 /// Runs a future in a span.
-pub async fn within<F: Future>(span: &Span, work: F) -> F::Output {
-    let mut work = pin!(work);
-    poll_fn(|context| in_span(span, || work.as_mut().poll(context))).await
+// No `async fn`: its future would have room for `work` twice.
+pub fn within<F: Future>(span: &Span, work: F) -> impl Future<Output = F::Output> + use<F> {
+    match scope_in(span) {
+        Some(scope) => Either::Left(CURRENT.scope(scope, work)),
+        None => Either::Right(work),
+    }
 }
 
-/// Runs a boxed future in a span, which ends with the future. A span that records nothing costs nothing.
-pub fn whole_within<'a, T: 'a>(
-    span: Span,
-    work: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
-) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> {
-    if span.is_recording() { Box::pin(async move { within(&span, work).await }) } else { work }
+/// Runs a boxed future in a span, which ends with the future. The span has failed if the future returns an error. A span
+/// that records nothing costs nothing.
+pub fn whole_within<'a, T: 'a, E: 'a>(
+    mut span: Span,
+    work: Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>,
+) -> Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>> {
+    if !span.is_recording() {
+        return work;
+    }
+    Box::pin(within(&span, work).map(move |done| {
+        if done.is_err() {
+            span.fail("failed");
+        }
+        done
+    }))
 }
 
 /// Adds an attribute to the current span.
@@ -136,6 +159,17 @@ pub fn note(key: &'static str, value: impl Into<Value>) {
     });
 }
 
+/// Marks the work of the current span as failed. `kind` is one word.
+pub fn fail(kind: &'static str) {
+    let _ = CURRENT.try_with(|scope| {
+        if scope.request.trace().is_some()
+            && let Some(active) = scope.active()
+        {
+            active.fail(kind);
+        }
+    });
+}
+
 /// The context of the current span for a request to another server. `None` if there is no trace.
 #[must_use]
 pub fn trace_fields() -> Option<TraceFields> {
@@ -145,7 +179,7 @@ pub fn trace_fields() -> Option<TraceFields> {
 /// The current span, for work that it causes later.
 #[must_use]
 pub fn trace_handle() -> TraceHandle {
-    let handle = |scope: &Scope| Some(TraceHandle::new(scope.request.trace()?.tracer(), scope.active()?));
+    let handle = |scope: &Scope| scope.request.trace_handle(scope.active()?);
     CURRENT.try_with(handle).ok().flatten().unwrap_or_default()
 }
 
@@ -166,7 +200,7 @@ pub fn enter_store(operation: &'static str) -> StageGuard {
             return guard;
         }
         let mut span = scope.span(SpanKind::Client, "store");
-        span.rename(operation);
+        span.extend_name(operation);
         span.set("db.operation.name", operation);
         guard.with_span(span)
     };
@@ -229,13 +263,17 @@ impl Ids {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
+    use opentelemetry::trace::Status;
+
     use super::{
-        enter, enter_store, ids, in_span, note, of_request, of_same_request, span, trace_fields, turn_span, with,
-        within,
+        enter, enter_store, fail, ids, in_span, note, of_request, of_same_request, of_same_trace, span, trace_fields,
+        trace_handle, turn_span, whole_within, with, within,
     };
     use crate::request::Request;
     use crate::stages::Stage;
-    use crate::traces::{RequestTrace, SpanKind, Tracer, TracerConfig, parent_of};
+    use crate::traces::{RequestTrace, Span, SpanKind, TraceFields, Tracer, TracerConfig, parent_of};
 
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -252,9 +290,10 @@ mod tests {
         let request = Request::begin_traced(false, Some(RequestTrace::served(tracer)));
         request.trace().expect("a trace").continues(|| parent_of(PARENT, None));
         let work = async {
-            let turn = turn_span("turn", None);
+            let turn = turn_span("turn", || None);
             within(&turn, async {
-                note("annex.turn.outcome", "completed");
+                note("annex.turn.outcome", "failed");
+                fail("failed");
                 tokio::spawn(of_same_request(async { drop(enter_store("read")) })).await.expect("no panic");
                 in_span(&span(SpanKind::Client, "chat"), || {
                     let fields = trace_fields().expect("a trace");
@@ -277,7 +316,21 @@ mod tests {
         assert_eq!(turn.parent_span_id, root.span_context.span_id());
         assert_eq!(root.parent_span_id.to_string(), "b7ad6b7169203331");
         assert!(root.parent_span_is_remote && !turn.parent_span_is_remote);
-        assert_eq!(turn.attributes.first().map(|note| note.value.to_string()).as_deref(), Some("completed"));
+        assert_eq!(turn.attributes.first().map(|note| note.value.to_string()).as_deref(), Some("failed"));
+        assert_eq!(turn.status, Status::error("failed"));
+        assert_eq!(root.status, Status::Unset);
+    }
+
+    #[tokio::test]
+    async fn work_that_returns_an_error_has_failed() {
+        let (tracer, mut queue) = tracer(1.0, 16);
+        let request = Request::begin_traced(false, Some(RequestTrace::served(tracer)));
+        let failed = of_request(request, async {
+            let work: Pin<Box<dyn Future<Output = Result<(), &str>> + Send>> = Box::pin(async { Err("no") });
+            whole_within(span(SpanKind::Internal, "agent"), work).await
+        });
+        assert_eq!(failed.await, Err("no"));
+        assert_eq!(queue.try_recv().expect("a span").status, Status::error("failed"));
     }
 
     #[tokio::test]
@@ -296,13 +349,46 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_turn_that_no_request_waits_for_is_in_one_trace_also_if_the_trace_is_not_sampled() {
+        for (sample, recorded) in [(0.0, 0), (1.0, 2)] {
+            let (tracer, queue) = tracer(sample, 16);
+            let background = Request::begin_traced(false, Some(RequestTrace::background(tracer)));
+            let (outer, inner, logged) = of_request(background, async {
+                let lost = turn_span("lost_turn", || None);
+                within(&lost, async {
+                    let turn = turn_span("turn", || None);
+                    within(&turn, async { (lost.fields(), trace_fields(), ids().trace()) }).await
+                })
+                .await
+            })
+            .await;
+            let trace = |fields: Option<TraceFields>| fields.expect("a trace").parent.get(..35).map(str::to_owned);
+            assert_eq!(trace(outer), trace(inner));
+            assert!(logged.is_some());
+            assert_eq!(queue.len(), recorded);
+        }
+    }
+
+    #[tokio::test]
     async fn without_a_tracer_there_is_no_trace() {
         let nothing = of_request(Request::begin(true), async {
             note("annex.turn.outcome", "completed");
-            (turn_span("turn", None).is_recording(), trace_fields(), ids().trace())
+            (turn_span("turn", || None).is_recording(), trace_fields(), ids().trace())
         });
         assert_eq!(nothing.await, (false, None, None));
         assert_eq!(trace_fields(), None);
+    }
+
+    #[tokio::test]
+    async fn a_future_in_a_span_is_not_held_twice() {
+        let work = async {
+            let held = [0_u8; 4_096];
+            tokio::task::yield_now().await;
+            std::hint::black_box(held);
+        };
+        let size = size_of_val(&work);
+        let more = size_of_val(&within(&Span::off(), work)) - size;
+        assert!(more < 128, "{more} bytes more than {size}");
     }
 
     #[tokio::test]
@@ -316,6 +402,26 @@ mod tests {
         })
         .await;
         assert_eq!((queue.len(), tracer.counts()), (10, (0, 1_090)));
+    }
+
+    #[tokio::test]
+    async fn work_that_a_request_causes_later_has_spans_within_the_bound_of_the_request() {
+        let (tracer, queue) = tracer(1.0, 4_096);
+        let request = Request::begin_traced(false, Some(RequestTrace::served(tracer.clone())));
+        of_request(request, async {
+            let handle = trace_handle();
+            for _ in 0..600 {
+                drop(handle.span(SpanKind::Client, "push"));
+            }
+            let beside = of_same_trace(async {
+                for _ in 0..600 {
+                    drop(enter_store("write"));
+                }
+            });
+            tokio::spawn(beside).await.expect("no panic");
+        })
+        .await;
+        assert_eq!((queue.len(), tracer.counts()), (1_000, (0, 200)));
     }
 
     #[tokio::test]

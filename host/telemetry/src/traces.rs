@@ -11,7 +11,7 @@ mod tracer;
 
 pub use context::{TRACEPARENT, TRACESTATE, TraceFields, parent_in, parent_of};
 pub use opentelemetry::trace::{SpanContext, SpanKind};
-pub use request_trace::RequestTrace;
+pub use request_trace::{RequestTrace, TraceHandle};
 pub(crate) use span::ActiveSpan;
-pub use span::{Span, TraceHandle};
+pub use span::Span;
 pub use tracer::{Tracer, TracerConfig};

@@ -1,5 +1,7 @@
-//! Support for tests: a real server on a free port, its config, requests to the server, and waiting for a condition.
+//! Support for tests: a real server on a free port, its config, requests to the server, a collector of
+//! traces, and waiting for a condition.
 
+pub mod collector;
 mod config;
 pub mod mandates;
 mod request;

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use annex_agent::{AgentError, AgentExecutor, EventSender, StepKind, TurnContext, UpstreamContext};
+use annex_agent::{AgentError, AgentExecutor, CallerToken, EventSender, StepKind, TurnContext, UpstreamContext};
 use annex_conversation::StateDelta;
-use annex_protocol::{AgentCard, StreamResponse, TaskId};
+use annex_protocol::{A2aError, AgentCard, StreamResponse, TaskId};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
@@ -45,6 +45,10 @@ struct NoRemoteCall;
 impl AgentExecutor for UpstreamAgent {
     fn name(&self) -> &str {
         &self.upstream.config.name
+    }
+
+    fn admits(&self, caller: &CallerToken) -> Result<(), A2aError> {
+        authorization::check(&self.upstream, caller)
     }
 
     fn state_in_content(&self, event: &StreamResponse) -> StateDelta {

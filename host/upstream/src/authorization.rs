@@ -12,6 +12,10 @@ use crate::upstream::Upstream;
 /// The challenge for a caller without a bearer token.
 const CHALLENGE: &str = r#"Bearer realm="annex""#;
 
+/// The reason for refusing a caller without a bearer token.
+const NO_BEARER_TOKEN: &str = "the agent behind this server is called with a token of its caller, and this request has no bearer \
+                               token that this server has verified";
+
 /// The error text for a turn that continues in another process, which has no token of the caller.
 const CALLER_IS_GONE: &str = "The server stopped while the task ran, and the agent behind it is called only with a token of its \
                               caller. Send the message again.";
@@ -66,18 +70,24 @@ impl Upstream {
 /// # Errors
 /// The refusal, or the failure of a turn whose request was in another process.
 pub(crate) fn admit(upstream: &Upstream, remote: &UpstreamContext) -> Result<(), AgentError> {
+    check(upstream, &remote.caller_token).map_err(|refusal| {
+        if remote.begins_with == TurnStart::LostTurn {
+            AgentError::Failed { message: CALLER_IS_GONE.to_owned() }
+        } else {
+            AgentError::Refused(refusal)
+        }
+    })
+}
+
+/// Checks that there is an access token for this caller, or for a turn without a request of its caller.
+///
+/// # Errors
+/// The refusal for the client.
+pub(crate) fn check(upstream: &Upstream, caller: &CallerToken) -> Result<(), A2aError> {
     let Some(tokens) = &upstream.tokens else { return Ok(()) };
-    if subject(tokens.config(), &remote.caller_token).is_ok() {
-        return Ok(());
-    }
-    if remote.begins_with == TurnStart::LostTurn {
-        return Err(AgentError::Failed { message: CALLER_IS_GONE.to_owned() });
-    }
-    let reason =
-        "the agent behind this server is called with a token of its caller, and this request has no bearer token \
-                  that this server has verified"
-            .to_owned();
-    Err(AgentError::Refused(A2aError::Unauthenticated { reason, challenge: CHALLENGE.to_owned() }))
+    subject(tokens.config(), caller)
+        .map(drop)
+        .map_err(|_| A2aError::Unauthenticated { reason: NO_BEARER_TOKEN.to_owned(), challenge: CHALLENGE.to_owned() })
 }
 
 /// The token to exchange. `None` for the token of this server.

@@ -181,6 +181,11 @@ impl UpstreamConfig {
             return Err(ConfigError::new("max_answer_bytes", "must be at least 1"));
         }
         self.forwarded()?;
+        if let Some(host) = self.allow_hosts.iter().find(|host| host.is_empty() || host.contains(['/', '@', ' '])) {
+            let reason =
+                format!("has {host:?}, which is no host; write a name or name:port, such as \"b.example:8443\"");
+            return Err(ConfigError::new("allow_hosts", reason));
+        }
         if let Some(credentials) = &self.credentials {
             settable("credentials.header", &credentials.header)?;
         }
@@ -279,8 +284,15 @@ impl StateMapping {
         if let Some(Err(error)) = self.template.as_deref().map(check_template) {
             return Err(ConfigError::new("state.template", format!("cannot be used: {error}")));
         }
-        if is_text != self.template.is_some() {
-            return Err(ConfigError::new("state.template", "is allowed only with send = \"text-part\""));
+        match (is_text, self.template.is_some()) {
+            (true, false) => {
+                let reason = "is missing: the text in front of the message, such as \"About the user: {user_info?}\"";
+                return Err(ConfigError::new("state.template", reason));
+            }
+            (false, true) => {
+                return Err(ConfigError::new("state.template", "is allowed only with send = \"text-part\""));
+            }
+            (true, true) | (false, false) => {}
         }
         let sends_object = self.send.is_some() && !is_text;
         if sends_object && self.key.is_none() {

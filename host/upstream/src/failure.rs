@@ -34,8 +34,8 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
 /// The reason why a request has no access token. Nothing was sent to the upstream.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoToken {
-    /// The token is exchanged for that of the caller, which this server does not have.
-    #[error("this server has no verified token of the caller, for which it could get one")]
+    /// The token is given in exchange for the token of the caller, which this server does not have.
+    #[error("this server has no verified token of the caller to exchange for an access token")]
     NoCaller,
     /// The authorization server gives no token.
     #[error(transparent)]

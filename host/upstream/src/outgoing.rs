@@ -20,11 +20,11 @@ pub(crate) async fn request(
     message.extensions.retain(|uri: &ExtensionUri| remote.extensions.contains(uri));
     // The metadata of extensions that run here is for this server. State is sent to the upstream by the mapping only.
     let is_own = |key: &str| remote.own_keys.iter().any(|own| own == key);
-    message.metadata.merge(remote.message_metadata.clone());
+    message.metadata.merge(remote.forgotten_in_message.clone());
     message.metadata.retain_keys(|key| !is_own(key));
     message.reference_task_ids = references(remote, &message.reference_task_ids).await?;
     let mut metadata = (*turn.metadata).clone();
-    metadata.merge(remote.request_metadata.clone());
+    metadata.merge(remote.forgotten_in_request.clone());
     metadata.retain_keys(|key| !is_own(key));
     let accepted_output_modes = remote.accepted_output_modes.clone();
     // Push notifications and the length of the history are for this server, whose stores have every event.

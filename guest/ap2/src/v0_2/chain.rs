@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::dates::{duration, seconds, seconds_now};
 use crate::jws::{self, Jwk, Token, Trust};
 use crate::parameters::Parameters;
-use crate::v0_2::sd_jwt::SdJwt;
+use crate::v0_2::sd_jwt::{SdJwt, ShownClaims};
 
 /// The maximum length of a mandate, in bytes.
 const MAX_BYTES: usize = 65_536;
@@ -80,7 +80,7 @@ pub(super) struct Presentation {
     pub(super) open: Vec<OpenMandate>,
     /// The nonce, unless an issuer has signed the closed mandate itself.
     pub(super) nonce: Option<String>,
-    /// The tokens that may be used only once.
+    /// The tokens that may be used only once. The first one has the closed mandate.
     pub(super) once: Vec<UsedToken>,
 }
 
@@ -120,13 +120,19 @@ struct Step<'a> {
     claims: Map<String, Value>,
     /// The content of the mandate. The first token may be a credential without a mandate.
     content: Option<Map<String, Value>>,
+    /// True if nothing is withheld but choices.
+    is_complete: bool,
 }
 
 impl<'a> Step<'a> {
     fn of(sd_jwt: SdJwt<'a>) -> Result<Self, String> {
-        let mut claims = sd_jwt.claims()?;
+        let ShownClaims { mut claims, is_complete, loose_date } = sd_jwt.claims()?;
         let content = claims.remove("delegate_payload").map(only_mandate).transpose()?;
-        Ok(Self { sd_jwt, claims, content })
+        if let Some(name) = loose_date.filter(|_| content.is_some()) {
+            // Without this date the mandate would be valid for longer than it is remembered.
+            return Err(format!("has a date that could be withheld: `{name}`"));
+        }
+        Ok(Self { sd_jwt, claims, content, is_complete })
     }
 
     /// The `vct` of the mandate.
@@ -263,6 +269,12 @@ impl Verification<'_> {
             }
             if step.mandate() != Some(self.kind.open()) {
                 return Err(format!("has another mandate than {} before its end", self.kind.open()));
+            }
+            if !step.is_complete {
+                // An agent would leave out what the user demands.
+                return Err(
+                    "withholds more of an open mandate than elements of `allowed` and `acceptable_items`".to_owned()
+                );
             }
             let until = step.dates("exp")?.into_iter().reduce(f64::min);
             let until = until.ok_or("has an open mandate without `exp`")?;

@@ -19,7 +19,7 @@ pub(super) struct Payment {
     pub(super) payee: Merchant,
     pub(super) payment_amount: Amount,
     pub(super) execution_date: Option<String>,
-    /// Constraints compare its id.
+    /// Read only to require it. Constraints compare the id in the content of the mandate.
     #[serde(rename = "payment_instrument")]
     _payment_instrument: Instrument,
 }

@@ -12,6 +12,13 @@ const MAX_DISCLOSURES: usize = 64;
 /// The maximum depth of claims with their disclosures in place.
 const MAX_DEPTH: usize = 32;
 
+/// The lists whose elements may be withheld: those of which one is chosen, and that of mandates. Without an element they allow
+/// less.
+const CHOICES: [&str; 3] = ["allowed", "acceptable_items", "delegate_payload"];
+
+/// The dates of tokens and mandates.
+const DATES: [&str; 3] = ["exp", "nbf", "iat"];
+
 /// The only hash algorithm of digests that is accepted.
 const SD_ALG: &str = "sha-256";
 
@@ -23,6 +30,15 @@ pub(super) struct SdJwt<'a> {
     pub(super) key_binding: Option<&'a str>,
     jwt: &'a str,
     disclosures: Vec<&'a str>,
+}
+
+/// The claims that an SD-JWT shows.
+pub(super) struct ShownClaims {
+    pub(super) claims: Map<String, Value>,
+    /// True if nothing is withheld but elements of [`CHOICES`].
+    pub(super) is_complete: bool,
+    /// The name of a date that the holder could have withheld.
+    pub(super) loose_date: Option<String>,
 }
 
 impl<'a> SdJwt<'a> {
@@ -60,7 +76,7 @@ impl<'a> SdJwt<'a> {
     ///
     /// # Errors
     /// A disclosure is malformed or belongs to no digest, or a digest or claim occurs twice.
-    pub(super) fn claims(&self) -> Result<Map<String, Value>, String> {
+    pub(super) fn claims(&self) -> Result<ShownClaims, String> {
         let mut claims = self.token.claims.clone();
         if claims.remove("_sd_alg").is_some_and(|algorithm| algorithm != SD_ALG) {
             return Err(format!("has digests of another algorithm than {SD_ALG}"));
@@ -69,7 +85,8 @@ impl<'a> SdJwt<'a> {
         let mut disclosures = Disclosures::parse(&self.disclosures)?;
         let claims = disclosures.object(claims, MAX_DEPTH)?;
         if disclosures.by_digest.is_empty() {
-            Ok(claims)
+            let Disclosures { is_complete, loose_date, .. } = disclosures;
+            Ok(ShownClaims { claims, is_complete, loose_date })
         } else {
             Err("has a disclosure without a signed digest".to_owned())
         }
@@ -98,6 +115,9 @@ struct Disclosure {
 struct Disclosures {
     by_digest: BTreeMap<String, Disclosure>,
     digests: BTreeSet<String>,
+    /// False after a digest without a disclosure outside of [`CHOICES`].
+    is_complete: bool,
+    loose_date: Option<String>,
 }
 
 impl Disclosures {
@@ -109,15 +129,19 @@ impl Disclosures {
                 return Err("has a disclosure twice".to_owned());
             }
         }
-        Ok(Self { by_digest, digests: BTreeSet::new() })
+        Ok(Self { by_digest, digests: BTreeSet::new(), is_complete: true, loose_date: None })
     }
 
-    /// Puts disclosures into a value. `depth` is the number of levels that the value may have.
-    fn value(&mut self, value: Value, depth: usize) -> Result<Value, String> {
+    /// Puts disclosures into a value. `name` is that of the claim with the value, and `None` for an element of an array. `depth`
+    /// is the number of levels that the value may have.
+    fn value(&mut self, name: Option<&str>, value: Value, depth: usize) -> Result<Value, String> {
         let below = depth.checked_sub(1).ok_or("is too deep with its disclosures")?;
         match value {
             Value::Object(object) => self.object(object, below).map(Value::Object),
-            Value::Array(list) => self.list(list, below).map(Value::Array),
+            Value::Array(list) => {
+                let is_choice = name.is_some_and(|name| CHOICES.contains(&name));
+                self.list(list, is_choice, below).map(Value::Array)
+            }
             other => Ok(other),
         }
     }
@@ -129,16 +153,23 @@ impl Disclosures {
             if name == "..." {
                 return Err("has the digest of an element outside of an array".to_owned());
             }
-            result.insert(name, self.value(value, depth)?);
+            let value = self.value(Some(&name), value, depth)?;
+            result.insert(name, value);
         }
         let digests: Vec<String> = digests
             .map_or(Ok(Vec::new()), serde_json::from_value)
             .map_err(|_| "has an `_sd` that is no list of digests".to_owned())?;
         for digest in digests {
-            let Some(Disclosure { name, value }) = self.take(digest)? else { continue };
+            let Some(Disclosure { name, value }) = self.take(digest)? else {
+                self.is_complete = false;
+                continue;
+            };
             let name = name.filter(|name| name != "_sd" && name != "...");
             let name = name.ok_or("has a disclosure whose name does not fit its digest")?;
-            let value = self.value(value, depth)?;
+            if DATES.contains(&name.as_str()) {
+                self.loose_date = Some(name.clone());
+            }
+            let value = self.value(Some(&name), value, depth)?;
             if result.insert(name, value).is_some() {
                 return Err("has a claim twice".to_owned());
             }
@@ -146,16 +177,16 @@ impl Disclosures {
         Ok(result)
     }
 
-    fn list(&mut self, list: Vec<Value>, depth: usize) -> Result<Vec<Value>, String> {
+    fn list(&mut self, list: Vec<Value>, is_choice: bool, depth: usize) -> Result<Vec<Value>, String> {
         let mut result = Vec::new();
         for element in list {
             let Some(digest) = digest_of(&element) else {
-                result.push(self.value(element, depth)?);
+                result.push(self.value(None, element, depth)?);
                 continue;
             };
             match self.take(digest.to_owned())? {
-                None => {}
-                Some(Disclosure { name: None, value }) => result.push(self.value(value, depth)?),
+                None => self.is_complete &= is_choice,
+                Some(Disclosure { name: None, value }) => result.push(self.value(None, value, depth)?),
                 Some(_) => return Err("has a disclosure whose name does not fit its digest".to_owned()),
             }
         }

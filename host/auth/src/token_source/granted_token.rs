@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_protocol::{Json, JsonObject, Secret};
+use annex_protocol::{Json, JsonObject};
 use http::HeaderValue;
 
 use crate::answer::AnswerError;
@@ -77,13 +77,13 @@ impl GrantedToken {
     }
 }
 
-/// Reads an answer with status 400 or 401. `secrets` are hidden in the description.
-pub(super) fn refusal(text: &str, secrets: &[&Secret]) -> FetchError {
+/// Reads an answer with status 400 or 401. The texts in `hidden` do not get into the error.
+pub(super) fn refusal(text: &str, hidden: &[String]) -> FetchError {
     let Ok(answer) = JsonObject::parse(text) else { return FetchError::NotJson };
     let Some(code) = text_of(&answer, "error") else { return FetchError::Member("error") };
     let fit = |text: String, limit| {
-        let hidden = secrets.iter().map(|secret| secret.expose()).filter(|secret| !secret.is_empty());
-        let text = hidden.fold(text, |text, secret| text.replace(secret, HIDDEN));
+        let hidden = hidden.iter().filter(|secret| !secret.is_empty());
+        let text = hidden.fold(text, |text, secret| text.replace(secret.as_str(), HIDDEN));
         annex_text::line_within(&text, limit)
     };
     let description = text_of(&answer, "error_description").unwrap_or_default();

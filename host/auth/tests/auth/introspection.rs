@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use annex_auth::{AuthConfigError, AuthError, Authenticator, INTROSPECTION_SCHEME};
 use serde_json::{Value, json};
 
-use crate::support::introspection_server::IntrospectionServer;
+use crate::support::authorization_server::AuthorizationServer;
 use crate::support::token::{time, token};
-use crate::support::{authenticate_token, authenticate_token_from, authenticator, config, is_invalid, jwt_config};
+use crate::support::{
+    authenticate_token, authenticate_token_from, authenticator, changed, config, is_invalid, jwt_config, pass, secret,
+};
 
 const OPAQUE: &str = "b64+token/of.ada~==";
 
@@ -22,41 +23,23 @@ fn table(url: &str, more: &str) -> String {
 }
 
 /// A file with the secret, and an authenticator that asks the server.
-fn asking(server: &IntrospectionServer, more: &str) -> (tempfile::NamedTempFile, Authenticator) {
+fn asking(server: &AuthorizationServer, more: &str) -> (tempfile::NamedTempFile, Authenticator) {
     let file = secret("s%+ecret\n");
     let secret = format!("client_secret_file = '{}'\n{more}", file.path().display());
     let authenticator = authenticator(&table(&server.url, &secret));
     (file, authenticator)
 }
 
-fn secret(text: &str) -> tempfile::NamedTempFile {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), text).unwrap();
-    file
-}
-
-/// The answer about a valid token, with these members changed. A value of `null` removes a member.
+/// The answer about a valid token, with these members [`changed`].
 fn answer(changes: &Value) -> String {
-    let mut answer = json!({"active": true, "iss": "https://issuer.example", "aud": "annex", "sub": "ada",
+    let answer = json!({"active": true, "iss": "https://issuer.example", "aud": "annex", "sub": "ada",
                             "exp": time(600), "token_type": "Bearer", "scope": "read write", "org": "acme"});
-    for (name, value) in changes.as_object().unwrap() {
-        answer[name] = value.clone();
-    }
-    answer.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-    answer.to_string()
-}
-
-/// Moves the clock forward for the authenticator. The clock is paused only for this moment, because sockets need it to
-/// run.
-async fn pass(seconds: u64) {
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(seconds)).await;
-    tokio::time::resume();
+    changed(answer, changes)
 }
 
 #[tokio::test]
 async fn the_authorization_server_names_the_principal_and_is_asked_as_the_rfcs_say() {
-    let server = IntrospectionServer::start(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
     let caller = authenticate_token(&authenticator, OPAQUE).await.unwrap();
     assert_eq!((caller.id.as_str(), caller.scheme), ("https://issuer.example#ada", INTROSPECTION_SCHEME));
@@ -65,7 +48,7 @@ async fn the_authorization_server_names_the_principal_and_is_asked_as_the_rfcs_s
     assert!(caller.claims.get("active").is_none());
     let [request]: [String; 1] = server.requests().try_into().unwrap();
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("POST /introspect HTTP/1.1\r\n"), "{head}");
+    assert!(head.starts_with("POST /endpoint HTTP/1.1\r\n"), "{head}");
     // `annex%3A+%C3%A4:s%25%2Becret` in base64.
     assert!(head.contains("Basic YW5uZXglM0ErJUMzJUE0OnMlMjUlMkJlY3JldA=="), "{head}");
     assert!(head.to_lowercase().contains("content-type: application/x-www-form-urlencoded"), "{head}");
@@ -74,7 +57,7 @@ async fn the_authorization_server_names_the_principal_and_is_asked_as_the_rfcs_s
 
 #[tokio::test]
 async fn a_valid_token_is_asked_about_once_a_minute_and_no_longer_accepted_than_it_lives() {
-    let server = IntrospectionServer::start(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
     for _ in 0..20 {
         assert!(authenticate_token(&authenticator, OPAQUE).await.is_ok());
@@ -102,7 +85,7 @@ async fn a_valid_token_is_asked_about_once_a_minute_and_no_longer_accepted_than_
 
 #[tokio::test]
 async fn an_invalid_token_is_asked_about_again_after_five_seconds() {
-    let server = IntrospectionServer::start(r#"{"active":false}"#).await;
+    let server = AuthorizationServer::start(r#"{"active":false}"#).await;
     let (_file, authenticator) = asking(&server, "");
     for _ in 0..20 {
         assert!(is_invalid(&authenticate_token(&authenticator, OPAQUE).await));
@@ -117,7 +100,7 @@ async fn an_invalid_token_is_asked_about_again_after_five_seconds() {
 
 #[tokio::test]
 async fn texts_that_are_no_tokens_reach_no_server() {
-    let server = IntrospectionServer::start(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
     for text in ["", "two words", "quo\"te", "a,b", &"x".repeat(8 * 1024 + 1)] {
         assert!(is_invalid(&authenticate_token(&authenticator, text).await), "{text}");
@@ -127,7 +110,7 @@ async fn texts_that_are_no_tokens_reach_no_server() {
 
 #[tokio::test]
 async fn answers_about_tokens_of_others_or_of_other_times_accept_nothing() {
-    let server = IntrospectionServer::start("").await;
+    let server = AuthorizationServer::start("").await;
     let (_file, authenticator) = asking(&server, "");
     let cases = [
         json!({"active": false}),
@@ -165,8 +148,8 @@ async fn answers_about_tokens_of_others_or_of_other_times_accept_nothing() {
 
 #[tokio::test]
 async fn a_server_that_lies_breaks_off_or_sends_elsewhere_accepts_nothing_and_is_unavailable() {
-    let elsewhere = IntrospectionServer::start(&answer(&json!({}))).await;
-    let server = IntrospectionServer::start("").await;
+    let elsewhere = AuthorizationServer::start(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start("").await;
     let (_file, authenticator) = asking(&server, "");
     let good = answer(&json!({}));
     let redirect = |status: &str| {
@@ -217,7 +200,7 @@ async fn a_server_that_lies_breaks_off_or_sends_elsewhere_accepts_nothing_and_is
 
 #[tokio::test]
 async fn an_answer_that_never_comes_is_given_up_and_asked_for_again_a_second_later() {
-    let server = IntrospectionServer::start_closed(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start_closed(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
     let authenticator = Arc::new(authenticator);
     let waiting = {
@@ -236,7 +219,7 @@ async fn an_answer_that_never_comes_is_given_up_and_asked_for_again_a_second_lat
 
 #[tokio::test]
 async fn many_callers_with_one_token_ask_once_and_one_that_hangs_up_stops_nobody() {
-    let server = IntrospectionServer::start_closed(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start_closed(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
     let authenticator = Arc::new(authenticator);
     let calls: Vec<_> = (0..50)
@@ -256,7 +239,7 @@ async fn many_callers_with_one_token_ask_once_and_one_that_hangs_up_stops_nobody
 
 #[tokio::test]
 async fn a_flood_of_tokens_keeps_out_neither_other_networks_nor_callers_that_were_accepted_lately() {
-    let server = IntrospectionServer::start_closed(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start_closed(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
     let authenticator = Arc::new(authenticator);
     let ask = |network: u8, token: String| {
@@ -293,7 +276,7 @@ async fn a_flood_of_tokens_keeps_out_neither_other_networks_nor_callers_that_wer
 
 #[tokio::test]
 async fn a_known_token_is_accepted_while_the_server_is_down_and_others_are_not() {
-    let server = IntrospectionServer::start(&answer(&json!({}))).await;
+    let server = AuthorizationServer::start(&answer(&json!({}))).await;
     let (_file, authenticator) = asking(&server, "");
     assert!(authenticate_token(&authenticator, OPAQUE).await.is_ok());
     server.stop().await;
@@ -305,7 +288,7 @@ async fn a_known_token_is_accepted_while_the_server_is_down_and_others_are_not()
 
 #[tokio::test]
 async fn tokens_that_are_web_tokens_are_verified_here_if_there_are_keys_for_them() {
-    let server = IntrospectionServer::start(&answer(&json!({"sub": "bob"}))).await;
+    let server = AuthorizationServer::start(&answer(&json!({"sub": "bob"}))).await;
     let (_file, asking_alone) = asking(&server, "");
     let (_other, asking_too) = asking(&server, &jwt_config(""));
     assert_eq!(authenticate_token(&asking_too, &token(&json!({}))).await.unwrap().id, "https://issuer.example#ada");

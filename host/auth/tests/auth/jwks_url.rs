@@ -2,17 +2,18 @@
 //! at every request.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use annex_auth::{AuthError, Authenticator};
 use serde_json::{Value, json};
 
 use crate::support::jwks_server::{Answer, JwksServer};
 use crate::support::token::{claims, signed, token};
-use crate::support::{authenticate_token, authenticator, config, fixture, is_invalid, jwt_config};
+use crate::support::{authenticate_token, authenticator, config, fixture, is_invalid, jwt_config, pass};
 
-const PAUSE: Duration = Duration::from_secs(31);
-const MAX_AGE: Duration = Duration::from_secs(601);
+/// Longer than the shortest time between two fetches of a key set, in seconds.
+const PAUSE: u64 = 31;
+/// Older than a key set that is used without another fetch, in seconds.
+const MAX_AGE: u64 = 601;
 
 fn for_server(server: &JwksServer) -> Authenticator {
     let file = jwt_config("").lines().find(|line| line.starts_with("jwks_file")).unwrap().to_owned();
@@ -32,14 +33,6 @@ fn token_of_other() -> String {
 
 fn token_of_nobody(number: usize) -> String {
     signed("p256", &json!({"alg": "ES256", "kid": format!("unknown-{number}")}), &claims(&json!({})))
-}
-
-/// Moves the clock forward for the authenticator. The clock is paused only for this moment, because sockets need it to
-/// run.
-async fn pass(duration: Duration) {
-    tokio::time::pause();
-    tokio::time::advance(duration).await;
-    tokio::time::resume();
 }
 
 #[tokio::test]
@@ -166,7 +159,7 @@ async fn an_answer_that_never_comes_is_given_up() {
         tokio::spawn(async move { authenticate_token(&authenticator, &token(&json!({}))).await })
     };
     server.was_asked().await;
-    pass(Duration::from_secs(6)).await;
+    pass(6).await;
     assert_eq!(waiting.await.unwrap(), Err(AuthError::Unavailable));
 }
 

@@ -1,14 +1,17 @@
-//! Shared parts of the tests: tokens signed with the keys in `fixtures`, configurations, and a JWKS server.
+//! Shared parts of the tests: tokens signed with the keys in `fixtures`, configurations, servers, and a clock.
 
-pub(crate) mod introspection_server;
+pub(crate) mod authorization_server;
 pub(crate) mod jwks_server;
 pub(crate) mod token;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use annex_auth::{AuthConfig, AuthError, Authenticator, Principal};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use tempfile::NamedTempFile;
 
 /// The network of most clients.
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -20,6 +23,29 @@ pub(crate) fn fixture_path(name: &str) -> String {
 
 pub(crate) fn fixture(name: &str) -> String {
     std::fs::read_to_string(fixture_path(name)).unwrap()
+}
+
+/// A file with a secret.
+pub(crate) fn secret(text: &str) -> NamedTempFile {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+/// The object as JSON, with these members changed. A value of `null` removes a member.
+pub(crate) fn changed(mut object: Value, changes: &Value) -> String {
+    for (name, value) in changes.as_object().unwrap() {
+        object[name] = value.clone();
+    }
+    object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    object.to_string()
+}
+
+/// Moves the clock forward. The clock is paused only for this moment, because sockets need it to run.
+pub(crate) async fn pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
 }
 
 /// Parses the tables below `[auth]`.

@@ -1,13 +1,13 @@
 //! Access tokens for another server. The tests cover both grants, caching, outages, and servers that lie.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use annex_auth::{AccessToken, Grant, OAuthConfig, TokenFetchError, TokenSource};
 use annex_protocol::Secret;
 use serde_json::{Value, json};
 
-use crate::support::introspection_server::IntrospectionServer;
+use crate::support::authorization_server::AuthorizationServer;
+use crate::support::{changed, pass, secret};
 
 /// The settings for the endpoint at this URL, with the secret in a file.
 fn config(url: &str, secret: &tempfile::NamedTempFile, more: &str) -> OAuthConfig {
@@ -18,25 +18,14 @@ fn config(url: &str, secret: &tempfile::NamedTempFile, more: &str) -> OAuthConfi
     toml::from_str(&text).unwrap()
 }
 
-fn secret(text: &str) -> tempfile::NamedTempFile {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), text).unwrap();
-    file
-}
-
-fn source(server: &IntrospectionServer, more: &str) -> Arc<TokenSource> {
+fn source(server: &AuthorizationServer, more: &str) -> Arc<TokenSource> {
     let file = secret("s%+ecret\n");
     TokenSource::load(&config(&server.url, &file, more), None).unwrap()
 }
 
-/// An answer with this token, with these members changed. A value of `null` removes a member.
+/// An answer with this token, with these members [`changed`].
 fn answer(token: &str, changes: &Value) -> String {
-    let mut answer = json!({"access_token": token, "token_type": "Bearer", "expires_in": 600});
-    for (name, value) in changes.as_object().unwrap() {
-        answer[name] = value.clone();
-    }
-    answer.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-    answer.to_string()
+    changed(json!({"access_token": token, "token_type": "Bearer", "expires_in": 600}), changes)
 }
 
 fn shown(token: &Result<AccessToken, TokenFetchError>) -> String {
@@ -48,16 +37,9 @@ fn reason(token: Result<AccessToken, TokenFetchError>) -> String {
     annex_text::with_causes(&token.unwrap_err())
 }
 
-/// Moves the clock forward. The clock is paused only for this moment, because sockets need it to run.
-async fn pass(seconds: u64) {
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(seconds)).await;
-    tokio::time::resume();
-}
-
 #[tokio::test]
 async fn both_grants_ask_as_the_rfcs_say() {
-    let server = IntrospectionServer::start(&answer("theirs", &json!({}))).await;
+    let server = AuthorizationServer::start(&answer("theirs", &json!({}))).await;
     let wanted = "scope = 'read write'\naudience = 'agent'\nresource = 'https://agent.example/a2a'";
     assert_eq!(shown(&source(&server, wanted).token(None).await), "Bearer theirs");
     let ada = Secret::new("token-of-ada");
@@ -65,7 +47,7 @@ async fn both_grants_ask_as_the_rfcs_say() {
     assert_eq!(shown(&exchanging.token(Some(&ada)).await), "Bearer theirs");
     let [plain, exchanged]: [String; 2] = server.requests().try_into().unwrap();
     let (head, body) = plain.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("POST /introspect HTTP/1.1\r\n"), "{head}");
+    assert!(head.starts_with("POST /endpoint HTTP/1.1\r\n"), "{head}");
     // `annex%3A+%C3%A4:s%25%2Becret` in base64.
     assert!(head.contains("Basic YW5uZXglM0ErJUMzJUE0OnMlMjUlMkJlY3JldA=="), "{head}");
     assert!(head.to_lowercase().contains("content-type: application/x-www-form-urlencoded"), "{head}");
@@ -86,7 +68,7 @@ async fn both_grants_ask_as_the_rfcs_say() {
 
 #[tokio::test]
 async fn a_token_is_kept_for_its_caller_until_shortly_before_it_expires() {
-    let server = IntrospectionServer::start(&answer("first", &json!({}))).await;
+    let server = AuthorizationServer::start(&answer("first", &json!({}))).await;
     let source = source(&server, "grant = 'token_exchange'");
     let (ada, bob) = (Secret::new("token-of-ada"), Secret::new("token-of-bob"));
     for _ in 0..20 {
@@ -110,7 +92,7 @@ async fn a_token_is_kept_for_its_caller_until_shortly_before_it_expires() {
 
 #[tokio::test]
 async fn many_who_need_one_token_fetch_it_once_and_one_that_goes_away_stops_nobody() {
-    let server = IntrospectionServer::start_closed(&answer("theirs", &json!({}))).await;
+    let server = AuthorizationServer::start_closed(&answer("theirs", &json!({}))).await;
     let source = source(&server, "");
     let fetch = || {
         let source = Arc::clone(&source);
@@ -130,7 +112,7 @@ async fn many_who_need_one_token_fetch_it_once_and_one_that_goes_away_stops_nobo
 
 #[tokio::test]
 async fn a_token_that_is_not_accepted_is_replaced_once_it_is_a_second_old() {
-    let server = IntrospectionServer::start(&answer("first", &json!({}))).await;
+    let server = AuthorizationServer::start(&answer("first", &json!({}))).await;
     let source = source(&server, "");
     let first = source.token(None).await.unwrap();
     assert!(!source.replace(&first), "a new token would not be accepted either");
@@ -145,8 +127,8 @@ async fn a_token_that_is_not_accepted_is_replaced_once_it_is_a_second_old() {
 
 #[tokio::test]
 async fn a_token_endpoint_that_lies_breaks_off_or_sends_elsewhere_gives_no_token() {
-    let elsewhere = IntrospectionServer::start(&answer("stolen", &json!({}))).await;
-    let server = IntrospectionServer::start("").await;
+    let elsewhere = AuthorizationServer::start(&answer("stolen", &json!({}))).await;
+    let server = AuthorizationServer::start("").await;
     let source = source(&server, "grant = 'token_exchange'");
     let good = answer("theirs", &json!({}));
     let redirect = |status: &str| {
@@ -199,9 +181,9 @@ async fn a_token_endpoint_that_lies_breaks_off_or_sends_elsewhere_gives_no_token
 
 #[tokio::test]
 async fn a_refusal_is_quoted_on_one_line_without_secrets_and_asked_for_again_a_second_later() {
-    let server = IntrospectionServer::start("").await;
+    let server = AuthorizationServer::start("").await;
     let source = source(&server, "grant = 'token_exchange'");
-    let words = format!("s%+ecret and token-of-ada\n{}", "x".repeat(1_000));
+    let words = format!("s%+ecret=s%25%2Becret and token-of-ada\n{}", "x".repeat(1_000));
     let body = json!({"error": "invalid_client", "error_description": words}).to_string();
     server.answer_raw(&format!(
         "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -209,8 +191,8 @@ async fn a_refusal_is_quoted_on_one_line_without_secrets_and_asked_for_again_a_s
     ));
     let ada = Secret::new("token-of-ada");
     let refused = reason(source.token(Some(&ada)).await);
-    assert!(refused.contains("\"invalid_client\" ((hidden) and (hidden)\\nxxx"), "{refused}");
-    assert!(refused.len() < 600 && !refused.contains("introspect"), "{refused}");
+    assert!(refused.contains("\"invalid_client\" ((hidden)=(hidden) and (hidden)\\nxxx"), "{refused}");
+    assert!(refused.len() < 600 && !refused.contains("endpoint"), "{refused}");
     for _ in 0..20 {
         assert!(source.token(Some(&ada)).await.is_err());
     }
@@ -222,7 +204,7 @@ async fn a_refusal_is_quoted_on_one_line_without_secrets_and_asked_for_again_a_s
 
 #[tokio::test]
 async fn a_token_endpoint_that_hangs_is_given_up_after_five_seconds() {
-    let server = IntrospectionServer::start_closed(&answer("theirs", &json!({}))).await;
+    let server = AuthorizationServer::start_closed(&answer("theirs", &json!({}))).await;
     let source = source(&server, "");
     let waiting = {
         let source = Arc::clone(&source);
@@ -238,7 +220,7 @@ async fn a_token_endpoint_that_hangs_is_given_up_after_five_seconds() {
 
 #[tokio::test]
 async fn a_probe_tells_a_wrong_client_from_a_wrong_token() {
-    let server = IntrospectionServer::start(&answer("theirs", &json!({}))).await;
+    let server = AuthorizationServer::start(&answer("theirs", &json!({}))).await;
     let source = source(&server, "grant = 'token_exchange'");
     source.probe(Grant::ClientCredentials).await.unwrap();
     let refuse = |code: &str| {

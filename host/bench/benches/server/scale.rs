@@ -117,7 +117,19 @@ fn extensions() -> anyhow::Result<()> {
     }
     let medians = table(&rows)?;
     let none = medians.first().copied().unwrap_or_default();
-    for ((row, cpu), active) in rows.iter().zip(&medians).zip(actives).filter(|(_, active)| *active > 0) {
+    let mut one = none;
+    for ((row, cpu), active) in rows.iter().zip(&medians).zip(actives) {
+        match active {
+            0 => continue,
+            1 => one = *cpu,
+            // The row before has one active extension on the same server.
+            _ => println!(
+                "  {}: {:.1} times the request with one, {:.1} times what one adds",
+                row.title,
+                cpu / one,
+                (cpu - none) / (one - none)
+            ),
+        }
         println!("  {}: {:.1} µs for each active one", row.title, (cpu - none) / active as f64);
     }
     Ok(())

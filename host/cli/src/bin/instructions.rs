@@ -1,5 +1,5 @@
-//! Counts the instructions that the chain of extensions executes in a turn of state injection. Unlike a time, a count
-//! does not depend on the speed of the machine.
+//! Counts the instructions that the chain of extensions executes in a turn, with one and with ten extensions that inject
+//! state. Unlike a time, a count does not depend on the speed of the machine.
 //!
 //! `cargo run --release --features instructions --bin instructions` counts with valgrind's callgrind and compares with
 //! `host/cli/instructions.txt`. With `-- --update` it writes that file instead. The program runs a few turns, then
@@ -26,15 +26,16 @@ use anyhow::{Context, bail, ensure};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The file of the expected counts: a line for each value of [`LIVES`].
+/// The file of the expected counts: a line for each value of [`CASES`].
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
 /// The largest difference from the expected count, in percent.
 const TOLERANCE: u64 = 5;
-/// The number of turns in the shorter run.
+/// The number of turns of one extension in the shorter run. Turns with more extensions run less often.
 const FEW: u64 = 200;
 const MANY: u64 = 1_200;
+/// The number of live instances. A quarter of them may be kept between turns.
+const INSTANCES: u32 = 48;
 
-const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
 const PARAMETERS: &str = r#"{"state_schema": {"type": "object", "required": ["user_info"], "properties": {
     "user_info": {"type": "object", "required": ["name"], "properties": {
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match arguments.as_slice() {
-        ["--run", life, turns, cache] => run(life, turns, Path::new(cache)),
+        ["--run", case, turns, cache] => run(case, turns, Path::new(cache)),
         [] => count_all().and_then(|counts| compare(&counts)),
         ["--update"] => count_all().and_then(|counts| update(&counts)),
         _ => Err(anyhow::anyhow!("the only argument is --update")),
@@ -61,26 +62,45 @@ fn main() -> ExitCode {
 
 type Counts = BTreeMap<&'static str, u64>;
 
-/// The two kinds of instances that are counted: a fresh one for each turn, or one that is kept between turns.
-const LIVES: [&str; 2] = ["fresh", "kept"];
+/// A kind of turn.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    /// The number of active extensions. They have the same code, and each has a URI and a key of its own.
+    extensions: u64,
+    /// True if each extension is another component: the same code with another digest.
+    differ: bool,
+    /// True if instances are kept between turns. False if each turn has fresh instances.
+    keeps: bool,
+}
 
-/// Counts the instructions per turn, for each value of [`LIVES`].
+/// The turns that are counted.
+const CASES: [Case; 5] = [
+    Case { name: "fresh", extensions: 1, differ: false, keeps: false },
+    Case { name: "fresh-10", extensions: 10, differ: false, keeps: false },
+    Case { name: "fresh-10-components", extensions: 10, differ: true, keeps: false },
+    Case { name: "kept", extensions: 1, differ: false, keeps: true },
+    Case { name: "kept-10", extensions: 10, differ: false, keeps: true },
+];
+
+/// Counts the instructions per turn, for each value of [`CASES`].
 fn count_all() -> anyhow::Result<Counts> {
     let cache = tempfile::tempdir()?;
     let mut counts = Counts::new();
-    for life in LIVES {
+    for case in &CASES {
         // Compiles the component, which cannot be done under valgrind: the process that compiles gives up opening
         // files.
-        run(life, "1", cache.path())?;
-        let few = count(life, FEW, cache.path())?;
-        let many = count(life, MANY, cache.path())?;
-        counts.insert(life, many.saturating_sub(few) / (MANY - FEW));
+        run(case.name, "1", cache.path())?;
+        let (few, many) = (FEW / case.extensions, MANY / case.extensions);
+        let begun = count(case.name, few, cache.path())?;
+        let all = count(case.name, many, cache.path())?;
+        counts.insert(case.name, all.saturating_sub(begun) / (many - few));
     }
     Ok(counts)
 }
 
 /// Counts the instructions of a process that runs `turns` turns, from the first turn to the end of the process.
-fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
+fn count(case: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
     let file = cache.join("callgrind.out");
     let mut command = Command::new("valgrind");
     // The work before the turns varies: when an engine starts, a guest loops until the clock of the engine ticks.
@@ -90,7 +110,7 @@ fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
         // running.
         .arg("--fair-sched=yes")
         .arg(format!("--callgrind-out-file={}", file.display()));
-    command.arg(env::current_exe()?).args(["--run", life, &turns.to_string()]).arg(cache);
+    command.arg(env::current_exe()?).args(["--run", case, &turns.to_string()]).arg(cache);
     let status = command.status().context("valgrind does not start; install it")?;
     ensure!(status.success(), "valgrind ended with {status}");
     let text = fs::read_to_string(file)?;
@@ -103,12 +123,12 @@ fn compare(counts: &Counts) -> anyhow::Result<()> {
     let expected = text.lines().filter_map(|line| line.split_once(' '));
     let expected: BTreeMap<&str, &str> = expected.collect();
     let mut differs = false;
-    for (life, count) in counts {
+    for (case, count) in counts {
         let expected: u64 =
-            expected.get(life).with_context(|| format!("{FILE} has no line for {life}"))?.trim().parse()?;
+            expected.get(case).with_context(|| format!("{FILE} has no line for {case}"))?.trim().parse()?;
         let is_near = count.abs_diff(expected) * 100 <= expected * TOLERANCE;
         println!(
-            "{life:6}{count:>9} instructions per turn, {expected} expected{}",
+            "{case:20}{count:>9} instructions per turn, {expected} expected{}",
             if is_near { "" } else { ": TOO FAR" }
         );
         differs |= !is_near;
@@ -120,35 +140,37 @@ fn compare(counts: &Counts) -> anyhow::Result<()> {
 }
 
 fn update(counts: &Counts) -> anyhow::Result<()> {
-    let text: String = counts.iter().map(|(life, count)| format!("{life} {count}\n")).collect();
+    let text: String = counts.iter().map(|(case, count)| format!("{case} {count}\n")).collect();
     print!("{text}");
     Ok(fs::write(FILE, text)?)
 }
 
 /// Runs `turns` turns in this process, with the compile cache in `cache`.
-fn run(life: &str, turns: &str, cache: &Path) -> anyhow::Result<()> {
+fn run(case: &str, turns: &str, cache: &Path) -> anyhow::Result<()> {
     let turns: u64 = turns.parse()?;
+    let case = CASES.iter().find(|other| other.name == case).with_context(|| format!("there is no case {case}"))?;
     let executor = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     executor.block_on(async {
-        // Valgrind has few addresses for a pool, and knows no processor of today.
+        // Valgrind knows no processor of today.
         let config = RuntimeConfig {
-            instances: 2,
+            instances: INSTANCES,
             cache: Some(cache.to_owned()),
             any_processor: true,
             ..RuntimeConfig::default()
         };
         let runtime = Runtime::new(&config)?;
-        let extension =
-            Arc::new(runtime.load(fs::read(annex_components::STATE_INJECTION)?, installation(life)?).await?);
-        let turn = Turn::new(&extension)?;
-        let extensions = [extension];
+        let mut extensions = Vec::new();
+        for number in 0..case.extensions {
+            extensions.push(Arc::new(runtime.load(component(case, number)?, installation(case, number)?).await?));
+        }
+        let turn = Turn::new(&extensions)?;
         turns_begin();
         for _ in 0..turns {
             turn.run(&extensions).await?;
         }
-        let kept = extensions.iter().map(|extension| extension.metrics().kept_turns).sum::<u64>();
         // The first turn of a kept instance is the one that makes it.
-        ensure!(life != "kept" || kept + 1 >= turns, "only {kept} of {turns} turns had an instance that was kept");
+        let is_kept = |extension: &Arc<Extension>| extension.metrics().kept_turns + 1 >= turns;
+        ensure!(!case.keeps || extensions.iter().all(is_kept), "some turns had no instance that was kept");
         Ok(())
     })
 }
@@ -159,14 +181,35 @@ fn turns_begin() {
     std::hint::black_box(());
 }
 
-fn installation(life: &str) -> anyhow::Result<Installation> {
+/// The component of the extension with this number.
+fn component(case: &Case, number: u64) -> anyhow::Result<Vec<u8>> {
+    let mut component = fs::read(annex_components::STATE_INJECTION)?;
+    if case.differ {
+        // A custom section without a name: its length, the length of the name, four digits.
+        component.extend([0, 5, 0]);
+        component.extend(format!("{number:04}").bytes());
+    }
+    Ok(component)
+}
+
+fn uri(number: u64) -> String {
+    format!("https://annex.example/state/{number}")
+}
+
+fn installation(case: &Case, number: u64) -> anyhow::Result<Installation> {
     // Under valgrind a turn takes fifty times as long.
     let long = Duration::from_secs(3_600);
     let limits = Limits { cpu: long, turn_cpu: long, wall: long, turn_wall: long, ..Limits::standard() };
-    let instances = if life == "kept" { Instances::Kept { turns: u32::MAX } } else { Instances::Fresh };
+    let instances = if case.keeps { Instances::Kept { turns: u32::MAX } } else { Instances::Fresh };
     let grants = Grants { session_state: Some(SessionStateGrant::default()), ..Grants::default() };
-    let parameters = JsonObject::parse(PARAMETERS)?;
+    let own = format!(r#"{{"uri": {:?}, "state_key": {:?}, "#, uri(number), key(number));
+    let parameters = JsonObject::parse(&PARAMETERS.replacen('{', &own, 1))?;
     Ok(Installation { grants, parameters, instances, ..Installation::with_limits(limits) })
+}
+
+/// The metadata key of the state.
+fn key(number: u64) -> String {
+    format!("annex.example/state/{number}")
 }
 
 /// The data that each turn begins with.
@@ -188,9 +231,10 @@ impl TurnView for Session {
 }
 
 impl Turn {
-    fn new(extension: &Extension) -> anyhow::Result<Self> {
+    fn new(extensions: &[Arc<Extension>]) -> anyhow::Result<Self> {
         let state = JsonObject::parse(STATE)?;
-        let metadata = Metadata::parse(&format!("{{{STATE_KEY:?}:{STATE}}}"))?;
+        let sent = (0..).zip(extensions).map(|(number, _)| format!("{:?}:{STATE}", key(number)));
+        let metadata = Metadata::parse(&format!("{{{}}}", sent.collect::<Vec<_>>().join(",")))?;
         let artifact = Artifact {
             artifact_id: "a-1".into(),
             parts: vec![Part::text("You are Ada and your email is ada@example.com.")].into(),
@@ -205,7 +249,7 @@ impl Turn {
         };
         Ok(Self {
             context: ContextId::generate(),
-            requested: vec![extension.uri().clone()],
+            requested: extensions.iter().map(|extension| extension.uri().clone()).collect(),
             message: Message { metadata, ..Message::user_text("Who am I?") },
             session: Arc::new(Session(state)),
             event: StreamResponse::ArtifactUpdate(event),
@@ -227,7 +271,9 @@ impl Turn {
         let mut chain = entered.chain;
         let mut event = self.event.clone();
         chain.run_response_hooks(&mut event).await?;
-        ensure!(event != self.event, "the answer carries no state");
+        let StreamResponse::ArtifactUpdate(update) = &event else { bail!("the event is another one") };
+        let added = update.artifact.extensions.len();
+        ensure!(added == extensions.len(), "the answer carries the state of {added} extensions");
         Ok(())
     }
 }

@@ -29,6 +29,9 @@ pub(super) struct Report {
     pub(super) descriptor: Option<DescriptorReport>,
     /// The reason for which the component was refused; `None` if it loaded.
     pub(super) problem: Option<String>,
+    /// True if the settings of the trial have parameters.
+    #[serde(skip)]
+    pub(super) has_parameters: bool,
     /// The schema of the parameters, if the component refused its parameters.
     pub(super) parameter_schema: Option<Json>,
     /// The `[[extension]]` table for a config. `None` if the component was refused, unless only its parameters were the
@@ -82,6 +85,8 @@ impl Report {
         let Candidate { file, in_config, settings, .. } = candidate;
         let InspectionResult { inspection, unkeepable } = inspected;
         let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
+        let parameters = settings.get("parameters").and_then(toml::Value::as_table);
+        let has_parameters = parameters.is_some_and(|parameters| !parameters.is_empty());
         Self {
             file: file.display().to_string(),
             digest: inspection.digest.to_string(),
@@ -93,6 +98,7 @@ impl Report {
             unkeepable,
             trust: trust(&trial.grants),
             problem: trial.loaded.as_ref().err().map(|error| annex_text::with_causes(error)),
+            has_parameters,
             parameter_schema: match &trial.loaded {
                 Err(LoadError::Parameters { schema, .. }) => Json::parse(schema.clone()).ok(),
                 _ => None,
@@ -174,7 +180,8 @@ fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
     let mut text = format!("[[extension]]\ncomponent = {}\n", toml::Value::from(component));
     if is_bare {
         if !missing.is_empty() {
-            text.push_str(&format!("\n[extension.grants]\n{}\n", missing.join("\n")));
+            let lines: Vec<String> = missing.into_iter().map(with_remark).collect();
+            text.push_str(&format!("\n[extension.grants]\n{}\n", lines.join("\n")));
         }
     } else {
         let lines = missing.join("\n").parse::<Table>().unwrap_or_default();
@@ -193,6 +200,15 @@ fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
         None => {}
     }
     text
+}
+
+/// Adds a comment to the line of a grant whose value the operator has to replace.
+fn with_remark(grant: String) -> String {
+    if grant.starts_with("http =") {
+        format!("{grant} # replace the rule by the requests that it sends")
+    } else {
+        grant
+    }
 }
 
 fn parameters(sample: &Table) -> String {

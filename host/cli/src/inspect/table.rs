@@ -37,10 +37,14 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     }
     if let Some(problem) = &report.problem {
         // If there is a table for the config despite the problem, the parameters were the problem.
-        let outcome = if report.config.is_some() {
-            "It was refused with these parameters (--settings FILE gives others), so it could not say what it is"
-        } else {
-            "This host refuses it"
+        let outcome = match (&report.config, &report.parameter_schema) {
+            (Some(_), Some(_)) if !report.has_parameters => {
+                "It needs parameters (--settings FILE gives them), so it could not say what it is"
+            }
+            (Some(_), _) => {
+                "It was refused with these parameters (--settings FILE gives others), so it could not say what it is"
+            }
+            (None, _) => "This host refuses it",
         };
         let problem = output::hanging(&format!("{outcome}:\n  {}", line(problem)), INDENT);
         writeln!(text, "\n{problem}")?;

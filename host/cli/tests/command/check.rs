@@ -481,6 +481,42 @@ fn an_extension_that_steers_is_warned_about_where_it_may_be_skipped() -> Result<
     Ok(())
 }
 
+#[test]
+fn claims_that_no_caller_can_have_are_a_warning_with_its_place() -> Result<()> {
+    let warning = "extension.grants.caller.claims: no caller has claims";
+    let jwt = "[auth.jwt]\nissuer = \"https://id.example.com\"\naudience = [\"annex\"]\n\
+               jwks_url = \"https://id.example.com/keys\"\n";
+    for (caller, more, expected) in [
+        ("{ principal = true, claims = [\"org\"] }", "", true),
+        ("{ principal = true, claims = [\"org\"] }", jwt, false),
+        ("{ principal = true }", "", false),
+    ] {
+        let component = annex_components::TEST_STEERING;
+        let extension =
+            format!("\n[[extension]]\ncomponent = {component:?}\n[extension.grants]\ncaller = {caller}\n{more}");
+        let config = ConfigFile::new(&crate::support::template_agent("Be short.", &extension).replace("        ", ""))?;
+        let checked = run_on("check", &config)?;
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+        assert_eq!(checked.err.contains(warning), expected, "{caller} {more}: {}", checked.err);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_principal_in_allow_without_an_api_key_is_a_warning_with_the_name_that_was_meant() -> Result<()> {
+    let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"\n", "0".repeat(64));
+    let warning = "extension.allow: \"adda\" is the principal of no [[auth.api_key]]; did you mean \"ada\"?";
+    for (principal, expected) in [("adda", true), ("ada", false)] {
+        let extension =
+            format!("\n[[extension]]\ncomponent = \"payment-cards\"\nallow = [\"principal:{principal}\"]\n{key}");
+        let config = ConfigFile::new(&crate::support::template_agent("Be short.", &extension).replace("        ", ""))?;
+        let checked = run_on("check", &config)?;
+        assert_eq!(checked.code, Some(0), "{}", checked.err);
+        assert_eq!(checked.err.contains(warning), expected, "{}", checked.err);
+    }
+    Ok(())
+}
+
 /// The text of a tenant. Its `instruction` is in line 6, to which errors refer.
 pub(crate) fn tenant_text(more: &str) -> String {
     format!(

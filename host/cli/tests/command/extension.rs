@@ -78,7 +78,9 @@ fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result
     assert!(removed.out.contains("removed, edition"), "{}", removed.out);
     let gone = managed.extension(&["show", uri])?;
     assert_eq!((gone.code, gone.out.as_str()), (Some(3), ""));
-    assert!(gone.err.contains("is installed"), "{}", gone.err);
+    assert!(gone.err.contains("is installed; name it by its URI or its digest"), "{}", gone.err);
+    let bare = managed.extension(&["add", "timestamp"])?;
+    assert!(bare.err.contains("cannot read the component timestamp; name its file"), "{}", bare.err);
     assert!(managed.extension(&["reload"])?.out.contains("nothing has changed"));
     Ok(())
 }

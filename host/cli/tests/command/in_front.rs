@@ -218,7 +218,7 @@ fn what_cannot_be_served_is_refused_with_what_to_do() -> Result<()> {
         (&[url, "--with", "timestamp=required"], &["must be a JSON object", "@FILE"]),
         (
             &[url, "--with", r#"timestamp={"requird":true}"#],
-            &["--with timestamp", "unknown field `requird`", "`required`"],
+            &["--with timestamp", "requird: unknown key; did you mean `required`?"],
         ),
         (
             &[url, "--with", r#"strict-parts={"parameters":{"no":1}}"#],

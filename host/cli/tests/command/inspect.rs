@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -70,6 +71,7 @@ fn each_grant_that_a_component_needs_stands_in_the_block_for_the_config() -> Res
     let expected = [
         "wasi:http/outgoing-handler@0.2.12",
         "\n[extension.grants]\nclock = true\nrandom = true\nhttp = { allow = [{ methods = [\"GET\"], host = ",
+        " }] } # replace the rule by the requests that it sends\n",
         "\nkeyvalue = {}\ntask = true\ntasks = true\ntask-resumption = true\nagent-steps = true\n",
     ];
     for expected in expected {
@@ -127,6 +129,19 @@ fn a_misspelt_name_of_a_component_that_ships_is_told_the_one_that_was_meant() ->
     Ok(())
 }
 
+#[test]
+fn a_program_without_its_folder_of_components_says_where_the_folder_belongs() -> Result<()> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let program = folder.path().join("annex");
+    fs::hard_link(env!("CARGO_BIN_EXE_annex"), &program)?;
+    let output = Command::new(&program).args(["inspect", "timestamp"]).output()?;
+    let err = String::from_utf8(output.stderr)?;
+    for expected in ["cannot find the component `timestamp`", "/components has none", "beside the executable"] {
+        assert!(err.contains(expected), "{expected}: {err}");
+    }
+    Ok(())
+}
+
 /// A component with one additional type, nested to this depth.
 fn nested(levels: usize) -> Result<Vec<u8>> {
     let types = [[0x41, 1, 1].repeat(levels), vec![0x41, 0]].concat();
@@ -154,7 +169,7 @@ fn a_component_that_nests_too_deep_is_refused_and_does_not_end_the_command() -> 
 fn the_block_for_a_config_loads_as_it_is() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("settings.toml");
-    for component in ["state-injection", "strict-parts", "compliance-badge", "timestamp", "task-history"] {
+    for component in ["state-injection", "strict-parts", "compliance-badge", "timestamp", "task-history", "x402"] {
         let report: Value = serde_json::from_str(&run(["inspect", component, "--json"])?.out)?;
         let block = report["config"].as_str().unwrap_or_default();
         assert!(!block.contains("It is refused as it is"), "{block}");
@@ -164,7 +179,7 @@ fn the_block_for_a_config_loads_as_it_is() -> Result<()> {
         fs::write(&file, settings.to_string())?;
         let settings = ["inspect".as_ref(), component.as_ref(), "--settings".as_ref(), file.as_os_str()];
         let again = run(settings)?;
-        assert!(again.code == Some(0) && !again.out.contains("It was refused"), "{block}{}{}", again.out, again.err);
+        assert!(again.code == Some(0) && again.out.contains("\nuri "), "{block}{}{}", again.out, again.err);
     }
     Ok(())
 }
@@ -184,7 +199,7 @@ fn imports_that_are_free_are_one_line() -> Result<()> {
 fn parameters_that_are_missing_are_named_by_the_schema_which_is_shown() -> Result<()> {
     let bare = run(["inspect", "compliance-badge"])?;
     assert_eq!(bare.code, Some(0), "{}", bare.err);
-    for expected in ["It was refused with these parameters", "\"badges\" is a required property", "\nparameters     {"]
+    for expected in ["It needs parameters (--settings FILE", "\"badges\" is a required property", "\nparameters     {"]
     {
         assert!(bare.out.contains(expected), "{expected}: {}", bare.out);
     }
@@ -196,7 +211,8 @@ fn parameters_that_are_missing_are_named_by_the_schema_which_is_shown() -> Resul
     fs::write(&file, "[parameters]\nbadges = 5\n")?;
     let settings = ["inspect".as_ref(), "compliance-badge".as_ref(), "--settings".as_ref(), file.as_os_str()];
     let wrong = run(settings)?;
-    assert!(wrong.out.contains("extension.parameters/badges: 5 is not of type"), "{}", wrong.out);
+    let expected = ["It was refused with these parameters", "extension.parameters/badges: 5 is not of type"];
+    assert!(expected.iter().all(|expected| wrong.out.contains(expected)), "{}", wrong.out);
     fs::write(&file, "[parametrs]\n")?;
     let misspelt = run(settings)?;
     assert_eq!(misspelt.code, Some(1));

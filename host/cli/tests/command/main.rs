@@ -22,6 +22,7 @@ mod inspect;
 mod left;
 mod links;
 mod lost;
+mod lost_traces;
 mod mistakes;
 mod outage;
 mod permits;

@@ -270,12 +270,22 @@ fn a_component_takes_the_clients_side_and_says_what_it_made_of_the_answer() -> R
 }
 
 #[test]
+fn an_extension_is_named_by_its_uri() -> Result<()> {
+    let run = run(["send", "http://127.0.0.1:1", QUESTION, "--extension", "timestamp"])?;
+    assert_eq!(run.code, Some(2));
+    let expected = "\"timestamp\" is not an absolute URI without spaces and commas; `annex card URL` shows the URIs";
+    assert!(!run.err.contains("ExtensionUri") && run.err.contains(expected), "{}", run.err);
+    Ok(())
+}
+
+#[test]
 fn a_component_that_cannot_take_part_is_named_with_the_reason() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let settings = folder.path().join("settings.toml");
     fs::write(&settings, "[grants]\nclocks = true\n")?;
     let settings = settings.display().to_string();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
+        (&["--with", "timestmp"], "no component `timestmp` ships with Annex; did you mean `timestamp`?"),
         (&["--with", "./nowhere.wasm"], "cannot read the component ./nowhere.wasm"),
         (&["--with", "state-injection=[1]"], "must be a JSON object"),
         (&["--with", "timestamp"], "clock"),

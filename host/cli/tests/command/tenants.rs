@@ -411,6 +411,8 @@ async fn a_hang_up_names_in_the_log_what_needs_a_restart_and_why() -> Result<()>
     std::fs::write(&config, format!("{after}\n[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"\n"))?;
     open.server.signal(Signal::HUP)?;
     open.until("acme", &json!("acme")).await?;
+    // This reload begins when the one of the signal has ended and has written its lines.
+    open.json(&["extension", "reload"])?;
     let log = open.server.kill_for_log()?;
     let named = "server.listen (the address is taken at the start)";
     let mut of_restart = log.lines().filter(|line| line.contains("count after a restart"));

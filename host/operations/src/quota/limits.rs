@@ -67,9 +67,9 @@ impl CallerQuota {
 }
 
 impl TenantQuota {
-    /// The name of the first limit that is zero. Such a limit would refuse every request. `None` if no limit is zero.
+    /// The names of the limits that are zero. Such a limit would refuse every request.
     #[must_use]
-    pub fn of_nothing(&self) -> Option<&'static str> {
+    pub fn zeros(&self) -> Vec<&'static str> {
         let quotas = [
             ("requests_per_second", self.requests_per_second),
             ("cpu_ms_per_second", self.cpu_ms_per_second),
@@ -83,6 +83,6 @@ impl TenantQuota {
             (CallerQuota::CPU, self.caller.cpu_ms_per_second),
             (CallerQuota::TOKENS, self.caller.tokens_per_day),
         ];
-        quotas.into_iter().find(|(_, limit)| *limit == Some(0)).map(|(key, _)| key)
+        quotas.into_iter().filter(|(_, limit)| *limit == Some(0)).map(|(key, _)| key).collect()
     }
 }

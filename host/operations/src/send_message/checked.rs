@@ -35,6 +35,7 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<Checked, A2aError> {
         request_check::check(&request)?;
+        self.agent.admits(&call.caller_token())?;
         // This check needs a query only for the first message of a caller on a day, so it comes before the other queries.
         self.check_work(&call.owner.principal).await?;
         // One set is used for the whole request, so that a concurrent change is seen as a whole or not at all.

@@ -47,17 +47,19 @@ impl Turn {
 }
 
 impl Turn {
-    async fn run_in_span(self) -> TurnResult {
-        let mut span = annex_telemetry::turn_span("turn", None);
+    /// Runs the turn in its span.
+    fn run_in_span(self) -> impl Future<Output = TurnResult> {
+        let mut span = annex_telemetry::turn_span("turn", || None);
         if span.is_recording() {
             span.set_text("a2a.context.id", self.context.context_id.as_str());
             span.set_text("a2a.task.id", self.context.task_id.as_str());
         }
-        let ended = annex_telemetry::within(&span, self.run()).await;
-        if ended.is_err() {
-            span.fail("fault");
-        }
-        ended
+        annex_telemetry::within(&span, self.run()).map(move |ended| {
+            if ended.is_err() {
+                span.fail("fault");
+            }
+            ended
+        })
     }
 }
 

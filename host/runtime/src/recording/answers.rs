@@ -14,9 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::host_call::HostCall;
-
 use super::step::RecordedStep;
-
 use super::{RecordedTurn, TurnObserver};
 use crate::caller::Caller;
 use crate::confinement::http_sender::request_line;

@@ -6,11 +6,9 @@ use annex_protocol::{TaskState, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::host_call::HostCall;
-
-use super::step::{StepInput, StepResult};
-
 use super::RecordedTurn;
+use super::host_call::HostCall;
+use super::step::{StepInput, StepResult};
 use crate::chain::steering::SteeringVerdict;
 
 mod hidden;

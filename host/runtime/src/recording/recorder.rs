@@ -12,9 +12,7 @@ use annex_protocol::{
 };
 
 use super::host_call::{HostCall, Octets};
-
 use super::step::{HookTime, RecordedStep, StepInput, StepResult};
-
 use super::{Attention, KnownKey, RecordedTurn, TurnObserver};
 use crate::chain::owned_metadata;
 use crate::chain::task_to_show::TaskToShow;
@@ -37,8 +35,8 @@ pub(crate) struct TurnRecorder {
     asked: Attention,
     /// The view of the turn, from which session state, task and agent steps are recorded.
     view: Arc<dyn TurnView>,
-    /// True if the turn is too large, or must not be recorded. In that case nothing more is recorded.
-    is_full: AtomicBool,
+    /// True if the recorded turn was dropped, because it is too large or must not be recorded. Nothing more is recorded.
+    is_dropped: AtomicBool,
     state: Mutex<OngoingTurn>,
 }
 
@@ -85,7 +83,7 @@ impl TurnRecorder {
             observer,
             extension: Arc::clone(extension),
             view: Arc::clone(view),
-            is_full: AtomicBool::new(false),
+            is_dropped: AtomicBool::new(false),
             state: Mutex::new(state),
         }))
     }
@@ -186,7 +184,7 @@ impl TurnRecorder {
 
     /// Begins a step. A step without [`TurnRecorder::ended`] was cancelled and is dropped.
     pub(crate) fn step(&self, input: impl FnOnce() -> StepInput) {
-        if self.is_full() {
+        if self.is_dropped() {
             return;
         }
         // Called before locking, because the view is code of the host.
@@ -218,7 +216,7 @@ impl TurnRecorder {
     pub(crate) fn called(&self, bytes: usize, call: impl FnOnce() -> HostCall) {
         let mut state = self.lock();
         self.add(&mut state, bytes);
-        if self.is_full() {
+        if self.is_dropped() {
             return;
         }
         // An answer that the guest reads in a later hook may end between two steps.
@@ -228,14 +226,14 @@ impl TurnRecorder {
         }
     }
 
-    /// True if the turn is too large to record, or must not be recorded.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Relaxed)
+    /// True if the recorded turn was dropped. Nothing more is recorded.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Relaxed)
     }
 
     /// True if the key's value before the turn is not recorded yet.
     pub(crate) fn is_unknown(&self, kind: ScopeKind, key: &str) -> bool {
-        !self.is_full() && !self.lock().known.contains(&(kind, key.to_owned()))
+        !self.is_dropped() && !self.lock().known.contains(&(kind, key.to_owned()))
     }
 
     /// Records the value that the key had before the turn.
@@ -245,7 +243,7 @@ impl TurnRecorder {
         }
         let mut state = self.lock();
         self.add(&mut state, 2 * key.len() + value.map_or(0, <[u8]>::len));
-        if self.is_full() {
+        if self.is_dropped() {
             return;
         }
         state.known.insert((scope.kind, key.to_owned()));
@@ -265,7 +263,7 @@ impl TurnRecorder {
         if state.turn.steps.len() >= MAX_STEPS {
             self.add(&mut state, MAX_BYTES);
         }
-        if !self.is_full() {
+        if !self.is_dropped() {
             state.turn.steps.push(step);
         }
     }
@@ -275,13 +273,13 @@ impl TurnRecorder {
     fn add(&self, state: &mut OngoingTurn, bytes: usize) {
         state.bytes = state.bytes.saturating_add(bytes);
         if state.bytes > MAX_BYTES {
-            self.clear(state);
+            self.drop_turn(state);
         }
     }
 
     /// Drops the whole turn, and records nothing more of it.
-    fn clear(&self, state: &mut OngoingTurn) {
-        if !self.is_full.swap(true, Ordering::Relaxed) {
+    fn drop_turn(&self, state: &mut OngoingTurn) {
+        if !self.is_dropped.swap(true, Ordering::Relaxed) {
             state.step = None;
             state.turn.steps = Vec::new();
             state.turn.keys = Vec::new();
@@ -293,7 +291,7 @@ impl TurnRecorder {
     /// written values from this metadata anywhere. A replay goes on: its result stays in memory.
     pub(crate) fn leave_out(&self) {
         if !self.observer.wants_all_steps() {
-            self.clear(&mut self.lock());
+            self.drop_turn(&mut self.lock());
         }
     }
 
@@ -330,7 +328,7 @@ impl TurnRecorder {
         let turn = std::mem::replace(&mut state.turn, empty);
         drop(state);
         // A turn that was cancelled in its first step cannot be replayed.
-        if self.is_full() || turn.steps.is_empty() { self.observer.left_out() } else { self.observer.ended(turn) }
+        if self.is_dropped() || turn.steps.is_empty() { self.observer.left_out() } else { self.observer.ended(turn) }
     }
 }
 

@@ -94,7 +94,7 @@ impl TurnView for RecordingView {
 
     async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
         let listed = self.view.list_tasks(request).await;
-        if self.recorder.is_full() {
+        if self.recorder.is_dropped() {
             return listed;
         }
         let (answer, error) = match &listed {
@@ -252,7 +252,7 @@ impl KeyValueStore for RecordingKeys {
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         self.look(space, key).await;
         let bytes = key.len() + value.len();
-        let noted = (!self.recorder.is_full()).then(|| Octets::from(value.as_slice()));
+        let noted = (!self.recorder.is_dropped()).then(|| Octets::from(value.as_slice()));
         self.store.set(space, key, value, quota).await?;
         if let Some(value) = noted {
             self.recorder.called(bytes, || HostCall::Set { bucket: bucket(space), key: key.to_owned(), value });

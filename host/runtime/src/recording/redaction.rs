@@ -5,9 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::host_call::{HostCall, Octets};
-
 use super::step::{RecordedStep, StepInput};
-
 use super::{KnownKey, RecordedTurn};
 use crate::caller::VisibleCaller;
 use crate::chain::steering::{MadeToolCall, PlannedToolCall};

@@ -80,15 +80,15 @@ impl RequestNumbers {
         }
     }
 
-    /// Keeps the span of a request as an example of its operation and outcome.
-    pub(super) fn keep_example(&self, operation: &str, outcome: Outcome, span: SpanContext, took: Duration) {
+    /// Keeps the span of a request as the exemplar of its operation and outcome.
+    pub(super) fn keep_exemplar(&self, operation: &str, outcome: Outcome, span: SpanContext, took: Duration) {
         let exemplar = Exemplar { span, took, at: SystemTime::now() };
         let key = (place(operations(), operation), outcome as usize);
         self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).insert(key, exemplar);
     }
 
     /// The last request of an operation with this outcome whose trace was recorded.
-    pub(crate) fn example(&self, operation: &str, outcome: Outcome) -> Option<Exemplar> {
+    pub(crate) fn exemplar(&self, operation: &str, outcome: Outcome) -> Option<Exemplar> {
         let key = (place(operations(), operation), outcome as usize);
         self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }

@@ -120,10 +120,10 @@ impl Metric<'_> {
     }
 
     /// Adds a value with its trace to the last histogram. The text has none.
-    pub(super) fn add_exemplar(&mut self, example: Option<Exemplar>) {
+    pub(super) fn add_exemplar(&mut self, added: Option<Exemplar>) {
         let last = self.family.as_mut().and_then(|family| family.samples.last_mut());
         if let Some(Sample { value: SampleValue::Histogram { exemplar, .. }, .. }) = last {
-            *exemplar = example;
+            *exemplar = added;
         }
     }
 

@@ -24,6 +24,7 @@ use crate::stores::postgres::PostgresDatabases;
 use crate::traces::wrong_headers;
 
 mod answers;
+mod callers;
 mod served;
 mod tenant_text;
 
@@ -49,6 +50,7 @@ async fn check_text(path: &Path, text: &str, locations: &Locations) -> CheckRepo
         return CheckReport { warnings, outcome: document.into_checked(None) };
     };
     let config = Arc::new(config);
+    warnings.extend(callers::warnings(path, text, config.auth.as_ref()));
     check_own(&config, locations, true, &mut document).await;
     check_later(&config, locations, &mut document);
     let mut counts = Counts { extensions: config.extensions.len(), tenants: config.tenants.len() };
@@ -134,7 +136,8 @@ async fn check_tenant_file(tenant: &TenantConfig, config: &Arc<Config>, location
         Ok(text) => text,
         Err(error) => return CheckReport { warnings: Vec::new(), outcome: Err(error) },
     };
-    let warnings = warnings(&path, &text);
+    let mut warnings = warnings(&path, &text);
+    warnings.extend(callers::warnings(&path, &text, config.auth.as_ref()));
     let mut document = Document::parse(&path, &text);
     let Some(served) = ServedConfig::decode_tenant(tenant, config, &mut document) else {
         return CheckReport { warnings, outcome: document.into_checked(None) };
@@ -214,8 +217,14 @@ fn check_auth(auth: &AuthConfig, document: &mut Document<'_>) {
         && let Err(error) = Authenticator::new(&alone(Vec::new(), auth.jwt.clone()))
     {
         is_sound = false;
-        let is_of_file = matches!(error, AuthConfigError::File { .. } | AuthConfigError::Keys { .. });
-        document.wrong(if is_of_file { "auth.jwt.jwks_file" } else { "auth.jwt" }, fault::text(&error));
+        let (inner, reason) = match &error {
+            AuthConfigError::Jwt { field, problem } => (format!(".{field}"), (*problem).to_owned()),
+            AuthConfigError::File { .. } | AuthConfigError::Keys { .. } => {
+                (".jwks_file".to_owned(), fault::text(&error))
+            }
+            _ => (String::new(), fault::text(&error)),
+        };
+        document.wrong(&format!("auth.jwt{inner}"), reason);
     }
     let introspection = AuthConfig { introspection: auth.introspection.clone(), ..alone(Vec::new(), None) };
     if auth.introspection.is_some()

@@ -11,8 +11,8 @@ use annex_operations::methods::MethodResult;
 use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::service_parameters::{Identity, ServiceParameters};
 use annex_operations::tasks::log::LoggedEvent;
-use annex_protocol::service::{A2A_EXTENSIONS, VERSION, is_version, parse_extensions};
-use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
+use annex_protocol::service::{VERSION, is_version};
+use annex_protocol::v0_3;
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
@@ -31,7 +31,7 @@ use http_body_util::BodyExt;
 use crate::access_log;
 use crate::app::App;
 use crate::bindings::answer_body::AnswerBody;
-use crate::bindings::v0_3::service_parameters;
+use crate::bindings::v0_3::{requested_extensions, service_parameters};
 use crate::connections::caller::Caller;
 use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
@@ -118,11 +118,13 @@ impl GrpcOperations {
         Box::pin(access_log::noted(async {
             let (caller, call) = read_call(&parameters)?;
             let operation = Operation::GetExtendedAgentCard(GetExtendedAgentCardRequest::default());
-            let value = match self.operations(&parameters.headers)?.call(caller, call, operation).await {
-                Ok(reply) => extended_card(reply)?,
-                Err(_) => public_card(self.0.app()?)?,
-            };
-            Ok(annex_grpc::Reply { value, active: Vec::new() })
+            match self.operations(&parameters.headers)?.call(caller, call, operation).await {
+                Ok(mut reply) => {
+                    let active = mem::take(&mut reply.active);
+                    Ok(annex_grpc::Reply { value: extended_card(reply)?, active })
+                }
+                Err(_) => Ok(annex_grpc::Reply { value: public_card(self.0.app()?)?, active: Vec::new() }),
+            }
         }))
         .await
     }
@@ -151,9 +153,7 @@ fn read_call(parameters: &CallParameters) -> Result<(&Caller, ServiceParameters)
 fn of_either_version(mut parameters: CallParameters) -> CallParameters {
     let version = parameters.version.as_deref().unwrap_or_default();
     if version.is_empty() || is_version(version, v0_3::VERSION) {
-        let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| parameters.headers.get_all(name));
-        let extensions = parse_extensions(lines.filter_map(|line| line.to_str().ok()));
-        parameters.extensions = extensions;
+        parameters.extensions = requested_extensions(&parameters.headers);
         parameters.service = ServiceVersion::V0_3;
     }
     parameters

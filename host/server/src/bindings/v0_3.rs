@@ -24,10 +24,14 @@ const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 /// The service parameters of a 0.3 request. A request without a version counts as a 0.3 request (A2A 1.0 section
 /// 3.6.2).
 fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<ServiceParameters, A2aError> {
-    // 0.3 names the header with `X-`. The name of 1.0 is accepted as well.
+    service_parameters(identity, &sent_version(headers, uri), requested_extensions(headers))
+}
+
+/// The extensions that a request of 0.3 names in its header. 0.3 names the header with `X-`. The name of 1.0 is accepted as
+/// well.
+pub(crate) fn requested_extensions(headers: &HeaderMap) -> Vec<ExtensionUri> {
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
-    let requested = parse_extensions(lines.filter_map(|line| line.to_str().ok()));
-    service_parameters(identity, &sent_version(headers, uri), requested)
+    parse_extensions(lines.filter_map(|line| line.to_str().ok()))
 }
 
 /// The service parameters of a 0.3 request with this version, which may be empty, and with these extensions.

@@ -86,8 +86,9 @@ pub(crate) struct Document<'a> {
 /// A key, table or list element that was removed or changed because of a mistake. Later errors about it come from this
 /// change, so they are not reported.
 struct LostEntry {
-    /// The span of the table that had the entry.
+    /// The span of the table or list that had the entry.
     table: Range<usize>,
+    /// Empty for an element of a list.
     key: String,
     /// The dotted path of the entry, such as `server.listen`.
     path: String,
@@ -292,7 +293,8 @@ impl<'a> Document<'a> {
         let Some(start) = place::start(&self.root, steps) else { return false };
         let meant = nearest(key, accepted.iter().map(String::as_str));
         let takes = match place::dotted(parent).as_str() {
-            "" => "the file takes".to_owned(),
+            "" if accepted.iter().any(|key| key == "server") => "the file takes".to_owned(),
+            "" => "the file of a tenant takes".to_owned(),
             table => format!("`{table}` takes"),
         };
         let text = if of.is_empty() {
@@ -335,9 +337,15 @@ impl<'a> Document<'a> {
     }
 
     fn lose(&mut self, steps: &[Step]) {
-        let Some((Step::Key(key), parent)) = steps.split_last() else { return };
+        let Some((last, parent)) = steps.split_last() else { return };
+        let key = match last {
+            Step::Key(key) => key.clone(),
+            // The other tables of a list such as `extension` are checked without the lost one.
+            Step::Item(_) if parent.len() < 2 => return,
+            Step::Item(_) => String::new(),
+        };
         let table = place::table_span(&self.root, parent);
-        self.lost.push(LostEntry { table, key: key.clone(), path: place::dotted(steps) });
+        self.lost.push(LostEntry { table, key, path: place::dotted(steps) });
     }
 
     fn take_out(&mut self, steps: &[Step]) -> bool {

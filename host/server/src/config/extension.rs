@@ -11,6 +11,7 @@ use super::credentials;
 use super::document::ConfigText;
 use super::grants::GrantsConfig;
 use super::limits::LimitsConfig;
+use super::wording::Mistake;
 
 /// One installed extension.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -246,11 +247,11 @@ impl ExtensionConfig {
 
     /// Parses the keys of an `[[extension]]` except `component`. The component of the result is `NAME.wasm`.
     pub(crate) fn from_settings(name: &str, text: &str) -> Result<Self, String> {
-        let mut table: toml::Table = toml::from_str(text).map_err(|error| one_line(&error))?;
+        let mut table: toml::Table = toml::from_str(text).map_err(|error| at_its_line(&error, text))?;
         if table.insert("component".to_owned(), format!("{name}.wasm").into()).is_some() {
             return Err("`component` is the file beside it; leave it out".to_owned());
         }
-        table.try_into().map_err(|error: toml::de::Error| one_line(&error))
+        table.try_into().map_err(|error: toml::de::Error| explained(&error))
     }
 
     /// True if a server may start without the extension whose settings are `text`, although the settings have mistakes.
@@ -373,10 +374,22 @@ fn json_value(value: &toml::Value) -> Result<serde_json::Value, String> {
     })
 }
 
-/// The error message in one line. The message omits the excerpt of the file that a TOML error includes, because the
-/// excerpt may contain secrets.
-fn one_line(error: &toml::de::Error) -> String {
-    error.message().trim().replace('\n', " ")
+/// A mistake in text that is not TOML, with its line. The message omits the excerpt of the text that a TOML error
+/// includes, because the excerpt may contain secrets.
+fn at_its_line(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    format!("line {line}: {}", error.message().trim().replace('\n', " "))
+}
+
+/// A mistake in settings, in the words in which errors of a config are.
+fn explained(error: &toml::de::Error) -> String {
+    let mut mistake = Mistake::read(error.message());
+    if let Mistake::UnknownKey { accepted, .. } = &mut mistake {
+        // Settings lie beside their component and do not name it.
+        accepted.retain(|key| key != "component");
+    }
+    mistake.into_text()
 }
 
 #[cfg(test)]
@@ -407,11 +420,11 @@ mod tests {
         ] {
             assert!(!ExtensionConfig::broken_settings_are_optional(text), "{text}");
         }
-        let error = ExtensionConfig::from_settings("x", "other = 1").expect_err("no such key");
-        for key in KEYS.iter().chain(&["component", "required"]) {
+        let error = ExtensionConfig::from_settings("x", "zzzzzz = 1").expect_err("no such key");
+        for key in KEYS.iter().chain(&["required"]) {
             assert!(error.contains(&format!("`{key}`")), "{key}: {error}");
         }
-        assert_eq!(error.matches('`').count() / 2, KEYS.len() + 3, "no other key: {error}");
+        assert_eq!(error.matches('`').count() / 2, KEYS.len() + 1, "no other key: {error}");
     }
 
     #[test]
@@ -424,9 +437,15 @@ mod tests {
             ExtensionConfig::from_settings("x", "required = true\n[grants]\nclock = true")
                 .is_ok_and(|settings| settings.grants.clock)
         );
-        for (text, expected) in [("component = \"y\"", "leave it out"), ("clok = 1", "clok"), ("= secret", "key")] {
+        for (text, expected) in [
+            ("component = \"y\"", "leave it out"),
+            ("[grants]\nclok = 1", "clok: unknown key; did you mean `clock`? it takes `clock`"),
+            ("on_failure = \"ignore\"", "\"ignore\" is not accepted; it takes `reject`, `skip`"),
+            ("required = 1", "is the number 1; it must be true or false"),
+            ("[grants]\n= sesame", "line 2: "),
+        ] {
             let reason = ExtensionConfig::from_settings("x", text).expect_err("a refusal");
-            assert!(reason.contains(expected) && !reason.contains("secret"), "{text}: {reason}");
+            assert!(reason.contains(expected) && !reason.contains("sesame"), "{text}: {reason}");
         }
     }
 }

@@ -1,34 +1,25 @@
 //! `[extension.grants]`: the permissions of an extension.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fmt::Display;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use annex_egress::AllowedDestination;
-use annex_files::Purpose;
-use annex_protocol::Secret;
 use annex_runtime::{Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, Quota, SessionStateGrant, StateScope};
 use axum::http::Method;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::environment;
-
 mod agent_steps;
 mod caller;
 mod live_card;
+mod secret;
 
 pub use agent_steps::AgentStepsGrantConfig;
 pub use caller::CallerGrantConfig;
 pub use live_card::LiveCardGrantConfig;
-
-/// The maximum size of a secret in bytes.
-const MAX_SECRET_BYTES: usize = 64 << 10;
-/// The maximum size in bytes of the file of a secret. A larger file is refused.
-const MAX_FILE_BYTES: usize = 1 << 20;
+pub use secret::SecretConfig;
 
 /// A key of the grants and the reason why its value is refused.
 type Wrong = (&'static str, String);
@@ -86,7 +77,7 @@ pub struct GrantsConfig {
 
 /// The key `http = { allow = […], … }`: the HTTP requests that an extension may send.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { allow = [{ host = \"api.example.com\" }] }")]
 pub struct HttpGrantConfig {
     /// Rules for allowed requests.
     pub allow: Vec<HttpRuleConfig>,
@@ -172,7 +163,7 @@ pub enum HttpSchemeConfig {
 
 /// The key `keyvalue = { max_keys = …, … }`: the limits on the stored keys of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table such as {}")]
 pub struct KeyValueGrantConfig {
     /// The maximum number of keys of one bucket. Each task, each conversation and the extension itself have a bucket.
     /// Default 1,000.
@@ -195,19 +186,9 @@ impl Default for KeyValueGrantConfig {
     }
 }
 
-/// The source of a secret's value: `NAME = { env = "…" }` or `NAME = { file = "…" }`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SecretConfig {
-    /// The environment variable with the value.
-    Env(String),
-    /// The file with the value, relative to the config. A line break at the end is removed.
-    File(PathBuf),
-}
-
 /// The key `session-state = { read = …, scopes = […] }`: the session state that an extension may read and write.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { read = true }")]
 pub struct SessionStateGrantConfig {
     /// Allows reading keys of the session scope. If `keys` is set, only those keys can be read.
     pub read: bool,
@@ -331,52 +312,10 @@ impl KeyValueGrantConfig {
     }
 }
 
-impl SecretConfig {
-    /// The config key of the secret's source: `env` or `file`.
-    pub(crate) fn key(&self) -> &'static str {
-        match self {
-            Self::Env(_) => "env",
-            Self::File(_) => "file",
-        }
-    }
-
-    /// The reason why the secret cannot be used. `None` if it can. Relative paths start at `folder`.
-    pub(crate) fn fault(&self, folder: &Path) -> Option<String> {
-        self.read(folder).err()
-    }
-
-    /// Reads the secret. Relative paths start at `folder`.
-    ///
-    /// # Errors
-    /// The reason why the secret cannot be used.
-    pub(crate) fn read(&self, folder: &Path) -> Result<Secret, String> {
-        let value = match self {
-            Self::Env(variable) => env::var(variable)
-                .ok()
-                .filter(|value| !value.is_empty())
-                .ok_or_else(|| environment::unusable(variable))?,
-            Self::File(path) => {
-                let path = folder.join(path);
-                let text = annex_files::read_text(&path, Purpose::Secret, MAX_FILE_BYTES).map_err(|error| {
-                    let hint = if error.kind() == ErrorKind::NotFound { "; name a file with the value" } else { "" };
-                    format!("cannot read {}: {error}{hint}", path.display())
-                })?;
-                let line = text.strip_suffix('\n').unwrap_or(&text);
-                line.strip_suffix('\r').unwrap_or(line).to_owned()
-            }
-        };
-        match value.len() {
-            0 => Err("is empty; give it a value, or leave it out".to_owned()),
-            1..=MAX_SECRET_BYTES => Ok(Secret::new(value)),
-            _ => Err(format!("is longer than {MAX_SECRET_BYTES} bytes")),
-        }
-    }
-}
-
 impl SessionStateGrantConfig {
     fn to_grant(&self) -> Result<SessionStateGrant, Wrong> {
         if !self.read {
-            let reason = "session-state without read = true grants nothing; leave it out".to_owned();
+            let reason = "grants nothing without read = true; set it, or leave the grant out".to_owned();
             return Err(("grants.session-state", reason));
         }
         Ok(SessionStateGrant {

@@ -11,26 +11,26 @@ use serde::{Deserialize, Deserializer};
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
     /// The requests that get a line in the log: `"all"`, `"off"`, or a share from 0 to 1, such as 0.1. Default `"all"`.
-    pub access: AccessShare,
+    pub access: RequestShare,
 }
 
-/// The share of requests that get a line, from 0 to 1.
+/// A share of requests, from 0 to 1: those that get a line in the log, or those whose traces are sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AccessShare(f64);
+pub struct RequestShare(f64);
 
-impl Default for AccessShare {
+impl Default for RequestShare {
     fn default() -> Self {
         Self(1.0)
     }
 }
 
-impl AccessShare {
+impl RequestShare {
     /// The share, from 0 to 1.
     pub(crate) fn share(self) -> f64 {
         self.0
     }
 
-    /// Chooses at random, with the probability of the share, whether the next request gets a line.
+    /// Chooses at random, with the probability of the share, whether the next request belongs to it.
     pub(crate) fn takes_one(self) -> bool {
         self.0 >= 1.0 || (self.0 > 0.0 && fastrand::f64() < self.0)
     }
@@ -40,23 +40,23 @@ impl AccessShare {
 #[derive(Debug)]
 pub(crate) struct AtomicShare(AtomicU64);
 
-impl From<AccessShare> for AtomicShare {
-    fn from(share: AccessShare) -> Self {
+impl From<RequestShare> for AtomicShare {
+    fn from(share: RequestShare) -> Self {
         Self(share.0.to_bits().into())
     }
 }
 
 impl AtomicShare {
-    pub(crate) fn set(&self, share: AccessShare) {
+    pub(crate) fn set(&self, share: RequestShare) {
         self.0.store(share.0.to_bits(), Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self) -> AccessShare {
-        AccessShare(f64::from_bits(self.0.load(Ordering::Relaxed)))
+    pub(crate) fn get(&self) -> RequestShare {
+        RequestShare(f64::from_bits(self.0.load(Ordering::Relaxed)))
     }
 }
 
-impl<'de> Deserialize<'de> for AccessShare {
+impl<'de> Deserialize<'de> for RequestShare {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ShareVisitor)
     }
@@ -65,32 +65,32 @@ impl<'de> Deserialize<'de> for AccessShare {
 struct ShareVisitor;
 
 impl Visitor<'_> for ShareVisitor {
-    type Value = AccessShare;
+    type Value = RequestShare;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("\"all\", \"off\" or a number from 0 to 1")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<AccessShare, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<RequestShare, E> {
         match text {
-            "all" => Ok(AccessShare(1.0)),
-            "off" => Ok(AccessShare(0.0)),
+            "all" => Ok(RequestShare(1.0)),
+            "off" => Ok(RequestShare(0.0)),
             _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
         }
     }
 
-    fn visit_f64<E: Error>(self, share: f64) -> Result<AccessShare, E> {
+    fn visit_f64<E: Error>(self, share: f64) -> Result<RequestShare, E> {
         if (0.0..=1.0).contains(&share) {
-            Ok(AccessShare(share))
+            Ok(RequestShare(share))
         } else {
             Err(E::invalid_value(Unexpected::Float(share), &self))
         }
     }
 
-    fn visit_i64<E: Error>(self, share: i64) -> Result<AccessShare, E> {
+    fn visit_i64<E: Error>(self, share: i64) -> Result<RequestShare, E> {
         match share {
-            0 => Ok(AccessShare(0.0)),
-            1 => Ok(AccessShare(1.0)),
+            0 => Ok(RequestShare(0.0)),
+            1 => Ok(RequestShare(1.0)),
             _ => Err(E::invalid_value(Unexpected::Signed(share), &self)),
         }
     }
@@ -98,13 +98,13 @@ impl Visitor<'_> for ShareVisitor {
 
 #[cfg(test)]
 mod tests {
-    use super::{AccessShare, LogConfig};
+    use super::{LogConfig, RequestShare};
 
     #[test]
     fn a_share_of_requests_is_a_word_or_a_number_from_0_to_1() {
         let share = |text: &str| toml::from_str::<LogConfig>(&format!("access = {text}")).map(|log| log.access);
         for (text, expected) in [("\"all\"", 1.0), ("\"off\"", 0.0), ("0.1", 0.1), ("1", 1.0), ("0", 0.0)] {
-            assert_eq!(share(text), Ok(AccessShare(expected)), "{text}");
+            assert_eq!(share(text), Ok(RequestShare(expected)), "{text}");
         }
         for text in ["\"none\"", "1.5", "-0.1", "2", "true", "nan"] {
             let error = share(text).expect_err(text).to_string();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn none_of_the_requests_is_taken_where_the_lines_are_off_and_each_where_all_are_wanted() {
-        assert!((0..100).all(|_| !AccessShare(0.0).takes_one() && AccessShare(1.0).takes_one()));
-        assert!((0..10_000).any(|_| AccessShare(0.1).takes_one()));
+        assert!((0..100).all(|_| !RequestShare(0.0).takes_one() && RequestShare(1.0).takes_one()));
+        assert!((0..10_000).any(|_| RequestShare(0.1).takes_one()));
     }
 }

@@ -63,14 +63,14 @@ impl Default for StoredTenantsConfig {
 }
 
 impl StoredTenantsConfig {
-    /// The first key that is 0 although its value must be at least 1. `None` if no key is wrong.
-    pub(super) fn zero(&self) -> Option<&'static str> {
+    /// The keys that are 0 although their values must be at least 1.
+    pub(super) fn zeros(&self) -> Vec<&'static str> {
         let bounds = [
             ("tenants.live_card_at_least_seconds", self.live_card_at_least_seconds == 0),
             ("tenants.max_loaded", self.max_loaded == 0),
             ("tenants.idle_seconds", self.idle_seconds == 0),
         ];
-        bounds.into_iter().find_map(|(key, is_zero)| is_zero.then_some(key))
+        bounds.into_iter().filter_map(|(key, is_zero)| is_zero.then_some(key)).collect()
     }
 }
 

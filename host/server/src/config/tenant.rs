@@ -87,7 +87,7 @@ pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, documen
             let reason = format!("{name:?} is the name of an earlier [[tenant]] too; each has one of its own");
             document.wrong(&format!("tenant[{number}].name"), reason);
         }
-        if let Some(key) = quota.of_nothing() {
+        for key in quota.zeros() {
             document.wrong(&format!("tenant[{number}].quota.{key}"), "must be at least 1");
         }
     }
@@ -95,7 +95,7 @@ pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, documen
 
 /// Checks that each caller is the principal of an API key. Returns the error text for the first caller that is not.
 /// Also `None` if `[auth]` accepts tokens, because only the issuer knows the principals of tokens.
-fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
+pub(crate) fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
     let principals: BTreeSet<&str> = auth.api_key.iter().map(|key| key.principal.as_str()).collect();
     if auth.accepts_tokens() || principals.is_empty() {
         return None;

@@ -163,7 +163,7 @@ impl TenantText {
     pub(crate) fn check(self, allowed: Option<&StoredTenantsConfig>) -> (CheckedText, Vec<Wrong>) {
         let Self { quota, card, agent, extensions, .. } = self;
         let mut admission = Admission::new(allowed);
-        if let Some(key) = quota.of_nothing() {
+        for key in quota.zeros() {
             admission.refuse(format!("quota.{key}"), "must be at least 1");
         }
         admission.check_most("extension", (Some(extensions.len()), MAX_EXTENSIONS));

@@ -6,10 +6,16 @@ use axum::http::{HeaderName, HeaderValue, Uri};
 use serde::Deserialize;
 
 use super::grants::SecretConfig;
-use super::log::AccessShare;
+use super::log::RequestShare;
 
 /// The maximum size of `service_name`, in bytes.
 const MAX_NAME_BYTES: usize = 256;
+/// The maximum of `timeout_seconds`.
+const MAX_TIMEOUT: u64 = 600;
+/// The maximum of `max_queued`. A span takes 1 to 10 KiB.
+const MAX_QUEUED: u64 = 1_000_000;
+/// The maximum of `metrics_seconds`.
+const MAX_INTERVAL: u64 = 86_400;
 /// The path of the collector, if `endpoint` has none.
 const HTTP_PATH: &str = "/v1/traces";
 
@@ -28,7 +34,7 @@ pub struct TracesConfig {
     pub headers: BTreeMap<String, SecretConfig>,
     /// The traces that are sampled: `"all"`, `"off"`, or a share from 0 to 1, such as 0.01. Default `"all"`.
     #[serde(default)]
-    pub sample: AccessShare,
+    pub sample: RequestShare,
     /// Samples a request with a `traceparent` exactly if its caller has sampled it. With `false`, `sample` decides about
     /// each request. Default: yes.
     #[serde(default = "follow_parent")]
@@ -86,13 +92,16 @@ impl TracesConfig {
                 wrong.push((format!("traces.headers.{name}"), reason));
             }
         }
-        let zero = [
-            ("traces.timeout_seconds", self.timeout_seconds == 0),
-            ("traces.max_queued", self.max_queued == 0),
-            ("traces.metrics_seconds", self.metrics_seconds == Some(0)),
+        let queued = u64::try_from(self.max_queued).unwrap_or(u64::MAX);
+        let numbers = [
+            ("traces.timeout_seconds", Some(self.timeout_seconds), MAX_TIMEOUT),
+            ("traces.max_queued", Some(queued), MAX_QUEUED),
+            ("traces.metrics_seconds", self.metrics_seconds, MAX_INTERVAL),
         ];
-        for (key, _) in zero.into_iter().filter(|(_, is_zero)| *is_zero) {
-            wrong.push((key.to_owned(), "must be at least 1".to_owned()));
+        for (key, number, most) in numbers {
+            if number.is_some_and(|number| number == 0 || number > most) {
+                wrong.push((key.to_owned(), format!("must be between 1 and {most}")));
+            }
         }
         if let (Some(1..), Ok(_), Err(reason)) = (self.metrics_seconds, self.url(), self.metrics_url()) {
             wrong.push(("traces.metrics_seconds".to_owned(), reason));
@@ -127,9 +136,7 @@ impl TracesConfig {
             TracesProtocol::Grpc | TracesProtocol::Http => Ok(endpoint.to_owned()),
         }
     }
-}
 
-impl TracesConfig {
     /// The URL that the metrics are sent to.
     ///
     /// # Errors
@@ -197,6 +204,9 @@ mod tests {
             ("endpoint = 'http://c'\ntimeout_seconds = 0", "traces.timeout_seconds"),
             ("endpoint = 'http://c'\nmax_queued = 0", "traces.max_queued"),
             ("endpoint = 'http://c'\nmetrics_seconds = 0", "traces.metrics_seconds"),
+            ("endpoint = 'http://c'\ntimeout_seconds = 601", "traces.timeout_seconds"),
+            ("endpoint = 'http://c'\nmax_queued = 9000000000000000000", "traces.max_queued"),
+            ("endpoint = 'http://c'\nmetrics_seconds = 86401", "traces.metrics_seconds"),
             ("endpoint = 'http://c/x'\nprotocol = 'http'\nmetrics_seconds = 1", "traces.metrics_seconds"),
             ("endpoint = 'http://c'\nservice_name = ''", "traces.service_name"),
             ("endpoint = 'http://c'\nheaders = { X-Key = { env = 'K' } }", "traces.headers.X-Key"),

@@ -1,5 +1,7 @@
 //! Translates messages of the decoder into the words of TOML.
 
+use annex_text::instead;
+
 /// A mistake, parsed from the decoder's message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
@@ -36,6 +38,21 @@ impl Mistake {
             return Self::MissingKey { key, needed };
         }
         Self::Other(plain(message))
+    }
+
+    /// The mistake as one text, where nothing else names its key.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::UnknownKey { key, accepted, of } => {
+                format!("{key}: unknown key{of}{}", instead(&key, &accepted, "it takes"))
+            }
+            Self::UnknownValue { value, accepted } => {
+                format!("{value:?} is not accepted{}", instead(&value, &accepted, "it takes"))
+            }
+            Self::MissingKey { key, needed } if needed.is_empty() => format!("{key}: is missing"),
+            Self::MissingKey { key, needed } => format!("{key}: is missing; {needed} it"),
+            Self::Other(text) => text,
+        }
     }
 }
 

@@ -127,9 +127,8 @@ fn interfaces_of_0_3(current: &[AgentInterface], base_url: &str) -> Vec<AgentInt
     json.into_iter().chain(grpc).filter_map(|interface| interface_of_0_3(interface, base_url)).collect()
 }
 
-/// The interface for clients of 0.3 that has the binding of `interface`. `None` if 0.3 is not served over this binding.
-/// A request of 0.3 has no field for a tenant, so the URL must name the tenant. Only the JSON-RPC binding has such a
-/// URL.
+/// The interface for clients of 0.3 that has the binding of `interface`. A request of 0.3 has no field for a tenant, so the
+/// URL must name the tenant. `None` if `interface` is a tenant's and the binding has no such URL: only JSON-RPC has one.
 fn interface_of_0_3(interface: AgentInterface, base_url: &str) -> Option<AgentInterface> {
     let url = match (interface.protocol_binding.as_str(), &interface.tenant) {
         (_, None) => Some(interface.url),

@@ -1,22 +1,17 @@
 //! The tokio task that sends metrics to a collector from time to time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::process::readiness_gate::ReadinessGate;
+use crate::traces::{CLOSE_TIMEOUT, MAX_ERROR};
 
-/// The maximum size of the text of an error in the log.
-const MAX_ERROR: usize = 512;
-/// Time limit for sending the last metrics during shutdown.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The tokio task that sends metrics.
+/// The tokio task that sends metrics. Dropping this value stops the task.
 pub(crate) struct MetricsTask {
-    stop: CancellationToken,
+    stop: DropGuard,
     sending: JoinHandle<()>,
 }
 
@@ -26,14 +21,15 @@ impl MetricsTask {
         gate.loaded()?.metrics_sender()?;
         let stop = CancellationToken::new();
         let sending = tokio::spawn(send_all(gate, stop.clone()));
-        Some(Self { stop, sending })
+        Some(Self { stop: stop.drop_guard(), sending })
     }
 
     /// Sends the metrics once more, within five seconds, and stops.
-    pub(crate) async fn close(mut self) {
-        self.stop.cancel();
-        if timeout(CLOSE_TIMEOUT, &mut self.sending).await.is_err() {
-            self.sending.abort();
+    pub(crate) async fn close(self) {
+        let Self { stop, mut sending } = self;
+        drop(stop);
+        if timeout(CLOSE_TIMEOUT, &mut sending).await.is_err() {
+            sending.abort();
         }
     }
 }

@@ -150,8 +150,17 @@ async fn a_missing_grant_is_named_in_the_configs_own_syntax() {
 #[tokio::test]
 async fn grants_that_cannot_be_given_are_refused_with_the_key() {
     let granted = |grant: &str| format!("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\n{grant}");
-    let cases: [(&str, &[&str]); 15] = [
+    let cases: [(&str, &[&str]); 24] = [
         ("http = { allow = [] }", &["grants.http.allow", "leave http out"]),
+        (
+            "http = true",
+            &["grants.http: is true; it must be a table such as { allow = [{ host = \"api.example.com\" }] }"],
+        ),
+        ("keyvalue = true", &["grants.keyvalue: is true; it must be a table such as {}"]),
+        ("session-state = true", &["grants.session-state: is true; it must be a table such as { read = true }"]),
+        ("session-state = { read = false }", &["grants.session-state: grants nothing without read = true; set it"]),
+        ("caller = true", &["grants.caller: is true; it must be a table such as { principal = true }"]),
+        ("live-card = true", &["grants.live-card: is true; it must be a table such as {}"]),
         ("http = {}", &["extension.grants.http.allow: is missing"]),
         (
             "http = { allow = [{ host = \"https://a.example\" }] }",
@@ -172,6 +181,15 @@ async fn grants_that_cannot_be_given_are_refused_with_the_key() {
         (
             "secrets = { KEY = { env = \"ANNEX_TEST_NO_SUCH_VARIABLE\" } }",
             &["KEY", "ANNEX_TEST_NO_SUCH_VARIABLE", "set it"],
+        ),
+        (
+            "secrets = { KEY = \"x\" }",
+            &["grants.secrets.KEY: is the text \"x\"; it must be a table such as { env = \"NAME\" }"],
+        ),
+        ("secrets = { KEY = {} }", &["grants.secrets.KEY: has no source; write { env = \"NAME\" }"]),
+        (
+            "secrets = { KEY = { env = \"A\", file = \"b\" } }",
+            &["grants.secrets.KEY: has both `env` and `file`; leave one out"],
         ),
         ("secrets = { KEY = { file = \"/nowhere/key\" } }", &["KEY", "/nowhere/key", "name a file"]),
         ("secrets = { KEY = { file = \"/dev/null\" } }", &["KEY", "/dev/null", "it is not a file"]),

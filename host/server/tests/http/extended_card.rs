@@ -1,21 +1,22 @@
 //! The hook `extended-card`: what readers of the extended card get of the entries of extensions, on each binding.
 
 use annex_auth::{Jwks, signature};
-use annex_components::STEERING_GRANTS;
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
-use annex_test_support::{TestConfig, TestServer, component};
+use annex_grpc::pb::v0_3 as older;
+use annex_test_support::{TestConfig, TestServer};
 use serde_json::{Value, json};
 use tonic::transport::Channel;
 
 use crate::auth::{ADA, BOB, api_keys};
 use crate::installation::CARD;
 use crate::output::STEERING;
+use crate::reads;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures");
 
-/// The ways to read the extended card: the three bindings, and the two of 0.3.
-const WAYS: [&str; 5] = ["JSON-RPC", "HTTP+JSON", "gRPC", "0.3 JSON-RPC", "0.3 HTTP+JSON"];
+/// The ways to read the extended card: the three bindings, and those of 0.3.
+const WAYS: [&str; 6] = ["JSON-RPC", "HTTP+JSON", "gRPC", "0.3 JSON-RPC", "0.3 HTTP+JSON", "0.3 gRPC"];
 
 /// An agent with an extended card and callers. A message `wait` takes long.
 const RULES: &str = r#"
@@ -28,22 +29,8 @@ const RULES: &str = r#"
 
 /// The extension whose hook executes `command`, with further keys of its table and further parameters.
 fn showing(command: &str, more: &str, parameters: &str) -> String {
-    format!(
-        r#"
-        [[extension]]
-        component = {:?}
-        {more}
-        [extension.grants]
-        caller = {{ principal = true }}
-        live-card = {{}}
-        {STEERING_GRANTS}
-        [extension.parameters]
-        entry = {command:?}
-        live = {{ params = {{ n = 1 }}, seconds = 0 }}
-        {parameters}
-        "#,
-        component("test-steering"),
-    )
+    let live = "live = { params = { n = 1 }, seconds = 0 }";
+    reads::showing(&format!("entry = {command:?}\n{live}\n{parameters}"), more)
 }
 
 fn config(extensions: &str) -> TestConfig {
@@ -96,6 +83,7 @@ async fn read(server: &TestServer, way: &str, key: &str, extensions: &str) -> Sh
     };
     let request = match way {
         "gRPC" => return read_grpc(server, key, extensions).await,
+        "0.3 gRPC" => return read_older_grpc(server, key, extensions).await,
         "JSON-RPC" => rpc("GetExtendedAgentCard"),
         "0.3 JSON-RPC" => rpc("agent/getAuthenticatedExtendedCard"),
         "HTTP+JSON" => server.client().get(format!("{}/a2a/rest/extendedAgentCard", server.url())),
@@ -122,6 +110,18 @@ async fn read_grpc(server: &TestServer, key: &str, extensions: &str) -> Shown {
     }
     let response = A2aServiceClient::new(channel).get_extended_agent_card(request).await.expect("a card");
     let active = response.metadata().get("a2a-extensions").map(|value| value.to_str().expect("ASCII").to_owned());
+    Shown { text: format!("{:?}", response.into_inner()), active, caching: None }
+}
+
+async fn read_older_grpc(server: &TestServer, key: &str, extensions: &str) -> Shown {
+    let channel = Channel::from_shared(server.url().to_owned()).expect("a URL").connect().await.expect("a channel");
+    let mut request = tonic::Request::new(older::GetAgentCardRequest {});
+    for (name, value) in [("x-a2a-extensions", extensions), ("x-api-key", key)] {
+        request.metadata_mut().insert(name, value.parse().expect("ASCII"));
+    }
+    let mut client = older::a2a_service_client::A2aServiceClient::new(channel);
+    let response = client.get_agent_card(request).await.expect("a card");
+    let active = response.metadata().get("x-a2a-extensions").map(|value| value.to_str().expect("ASCII").to_owned());
     Shown { text: format!("{:?}", response.into_inner()), active, caching: None }
 }
 

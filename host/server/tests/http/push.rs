@@ -232,7 +232,7 @@ async fn a_client_of_1_0_cannot_have_its_receiver_sent_what_0_3_sends() {
     }
 }
 
-/// Registrations by a client of 0.3, on both bindings, with tasks in memory and in a file.
+/// Registrations by a client of 0.3, over JSON-RPC and HTTP+JSON, with tasks in memory and in a file.
 #[tokio::test]
 async fn a_receiver_of_a_client_of_0_3_gets_tasks_of_0_3() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -35,7 +35,7 @@ const RULES: &str = r#"
 const WAYS: [&str; 6] = ["JSON-RPC", "HTTP+JSON", "gRPC", "0.3 JSON-RPC", "0.3 HTTP+JSON", "0.3 gRPC"];
 
 /// The extension with these parameters and further keys of its table.
-fn showing(parameters: &str, more: &str) -> String {
+pub(crate) fn showing(parameters: &str, more: &str) -> String {
     format!(
         r#"
         [[extension]]

@@ -395,6 +395,10 @@ fn a_tenant_is_refused_with_the_reason() {
         ("[[tenant]]\nname = \"livez\"\nconfig = \"a.toml\"\n", "is the first segment of a path of the server"),
         (&format!("{two}{two}"), "is the name of an earlier [[tenant]] too"),
         (&format!("{two}[tenant.quota]\nturns = 0\n"), "tenant.quota.turns: must be at least 1"),
+        (
+            &format!("{two}[tenant.quota]\nturns = 0\ncaller = {{ tokens_per_day = 0 }}\n"),
+            "tenant.quota.caller.tokens_per_day: must be at least 1",
+        ),
         (&format!("{two}[tenant.quota]\nrequest_per_second = 9\n"), "did you mean `requests_per_second`?"),
         ("[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\nagent = 1\n", "tenant.agent: unknown key"),
         (

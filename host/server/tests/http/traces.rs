@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
+use annex_test_support::collector::{Collector, attribute_of, silent};
 use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestConfig, TestServer, until};
 use axum::body::Bytes;
 use axum::extract::State;
@@ -14,6 +15,7 @@ use axum::{Json, Router};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode as SpanStatus;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -24,10 +26,6 @@ use crate::installation::Installation;
 use crate::metrics::scrape;
 use crate::push::receiver;
 use crate::{test_extension, tools};
-
-mod collector;
-
-use collector::{Collector, attribute_of, silent};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -83,7 +81,11 @@ async fn a_turn_with_an_extension_and_a_tool_is_one_trace_over_both_protocols() 
         let turn = named(&spans, "turn");
         is_below(turn, root);
         assert_eq!(attribute(turn, "annex.turn.outcome"), "completed");
-        let agent = named(&spans, "agent test_agent");
+        let agent = named(&spans, "invoke_agent test_agent");
+        assert_eq!(
+            (agent.kind, attribute(agent, "gen_ai.operation.name")),
+            (SpanKind::Internal as i32, "invoke_agent".to_owned())
+        );
         is_below(agent, turn);
         let tool = named(&spans, "execute_tool sum");
         is_below(tool, agent);
@@ -105,6 +107,17 @@ async fn a_turn_with_an_extension_and_a_tool_is_one_trace_over_both_protocols() 
             assert!(!shown.contains(content), "{content} in {shown}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_refused_request_has_its_reason_and_is_no_error_of_the_server() {
+    let (url, collector) = Collector::start().await;
+    let server = serve(&url, "").await;
+    server.call("GetTask", json!({"id": "none"}).to_string()).send().await.expect("a reply");
+    let spans = collector.trace_of("GetTask").await;
+    let root = named(&spans, "GetTask");
+    assert_eq!(attribute(root, "error.type"), "not_found");
+    assert!(root.status.as_ref().is_none_or(|status| status.code == SpanStatus::Unset as i32), "{root:?}");
 }
 
 #[tokio::test]
@@ -265,14 +278,19 @@ async fn metrics_are_sent_to_the_collector_and_durations_of_requests_name_a_trac
         let (url, collector) = Collector::start().await;
         let more = format!("[traces]\nprotocol = {protocol:?}\nmetrics_seconds = 1");
         let mut server = serve(&url, &more).await;
+        server.client().get(format!("{}/livez", server.url())).send().await.expect("an answer");
         server.say("hi").header("traceparent", PARENT).send().await.expect("a reply");
-        let durations = || match collector.metric("annex_request_duration_seconds")?.data? {
-            Data::Histogram(histogram) => histogram.data_points.into_iter().next(),
+        let durations = |operation: &str| match collector.metric("annex_request_duration_seconds")?.data? {
+            Data::Histogram(histogram) => histogram
+                .data_points
+                .into_iter()
+                .find(|point| attribute_of(&point.attributes, "operation").as_deref() == Some(operation)),
             _ => None,
         };
-        until("the durations of requests are sent", async || durations().is_some()).await;
-        let point = durations().expect("a request");
-        assert_eq!(attribute_of(&point.attributes, "operation").as_deref(), Some("SendMessage"));
+        until("the durations of requests are sent", async || durations("SendMessage").is_some()).await;
+        let point = durations("SendMessage").expect("a request");
+        // A probe has no span that an exemplar could name.
+        assert!(durations("Health").expect("a probe").exemplars.is_empty());
         assert_eq!((point.count, point.bucket_counts.iter().sum::<u64>()), (1, 1));
         assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
         let exemplar = point.exemplars.first().expect("an exemplar");
@@ -425,8 +443,8 @@ async fn an_upstream_agent_gets_the_context_and_its_spans_are_in_the_same_trace(
     let all = async || collector.spans().iter().filter(is_request).count() == 2;
     until("both servers have sent their request", all).await;
     let spans = collector.trace_of("SendMessage").await;
-    let upstream = spans.iter().find(|span| span.name.starts_with("invoke_agent ")).expect("a call of the upstream");
-    assert_eq!(upstream.kind, SpanKind::Client as i32);
+    let is_call = |span: &&Span| span.kind == SpanKind::Client as i32 && span.name.starts_with("invoke_agent ");
+    let upstream = spans.iter().find(is_call).expect("a call of the upstream");
     let served =
         spans.iter().find(|span| span.parent_span_id == upstream.span_id).expect("the request to the upstream");
     assert_eq!(served.kind, SpanKind::Server as i32);

@@ -308,6 +308,44 @@ async fn ways_to_a_token_that_the_card_cannot_declare_are_all_named() {
 }
 
 #[tokio::test]
+async fn a_list_that_lost_a_wrong_element_is_not_said_to_be_empty() {
+    let http = "http = { allow = [{ host = \"https://a.example\" }] }";
+    let config = format!("{SOUND}[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\n{http}\n");
+    let found = Folder::new(&[("annex.toml", &config)]).check().await.expect_err("an error");
+    let [found] = &found[..] else { panic!("{found:#?}") };
+    assert!(found.starts_with("annex.toml:11:") && found.contains("is neither a host name"), "{found}");
+}
+
+#[tokio::test]
+async fn a_file_of_a_tenant_is_named_as_such_where_it_has_a_table_of_the_server() {
+    let config = format!("{SOUND}[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"\n");
+    let acme = format!("{SOUND}[tasks]\ndata_dir = \"d\"\n");
+    let found = Folder::new(&[("annex.toml", &config), ("acme.toml", &acme)]).check().await.expect_err("an error");
+    let [found] = &found[..] else { panic!("{found:#?}") };
+    assert!(found.starts_with("acme.toml:8:1: tasks: unknown key; the file of a tenant takes `card`"), "{found}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_tokens_is_named_at_its_key() {
+    let jwt = |keys: &str| format!("[auth.jwt]\nissuer = \"i\"\n{keys}\n");
+    let url = "jwks_url = \"https://issuer.example/keys\"";
+    for (auth, expected) in [
+        (jwt(&format!("audience = []\n{url}")), "annex.toml:10:1: auth.jwt.audience: must name at least one audience"),
+        (
+            jwt(&format!("audience = [\"a\"]\n{url}\nleeway_seconds = 301")),
+            "annex.toml:12:1: auth.jwt.leeway_seconds: must be at most 300",
+        ),
+        (jwt("audience = [\"a\"]"), "annex.toml:8:1: auth.jwt.jwks_url: must be set, or jwks_file in its place"),
+        ("[auth]\n".to_owned(), "annex.toml:8:1: auth: accepts no caller; add [[auth.api_key]]"),
+    ] {
+        let config = format!("{SOUND}{auth}");
+        let found = Folder::new(&[("annex.toml", &config)]).check().await.expect_err("an error");
+        let [found] = &found[..] else { panic!("{found:#?}") };
+        assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[tokio::test]
 async fn a_limit_on_readers_without_an_effect_is_named() {
     let check = async |more: &str| {
         let config = format!("{SOUND}[[extension]]\ncomponent = \"timestamp\"\nreads = \"active\"\n{more}");

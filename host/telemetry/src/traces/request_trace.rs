@@ -9,7 +9,7 @@ use opentelemetry::trace::{SpanContext, SpanKind};
 use super::span::{ActiveSpan, Span};
 use super::tracer::Tracer;
 
-/// The maximum number of spans of one request and its turn. Further spans are lost.
+/// The maximum number of spans of one request, its turn, and their notifications. Further spans are lost.
 const MAX_SPANS: u32 = 1_000;
 
 /// The trace of a request, or of work without a request.
@@ -21,9 +21,25 @@ pub struct RequestTrace {
     is_served: bool,
     /// The span of the caller.
     parent: OnceLock<SpanContext>,
-    /// The span of the request. Set when it is first needed, because the body of the request may name the parent.
+    /// The span of the request, or the first span of work without a request. The span of a request is set when it is first
+    /// needed, because the body of the request may name the parent.
     root: OnceLock<Arc<ActiveSpan>>,
     left: AtomicU32,
+}
+
+/// The span in which some later work was caused.
+#[derive(Clone, Debug, Default)]
+pub struct TraceHandle(Option<(Arc<RequestTrace>, Arc<ActiveSpan>)>);
+
+impl TraceHandle {
+    pub(crate) fn new(trace: Arc<RequestTrace>, active: Arc<ActiveSpan>) -> Self {
+        Self(Some((trace, active)))
+    }
+
+    /// Begins a span below the span of this handle.
+    pub fn span(&self, kind: SpanKind, name: &'static str) -> Span {
+        self.0.as_ref().map_or_else(Span::off, |(trace, parent)| trace.begin(Some(parent), kind, name))
+    }
 }
 
 impl RequestTrace {
@@ -54,14 +70,13 @@ impl RequestTrace {
         }
     }
 
-    pub(crate) fn tracer(&self) -> &Tracer {
-        &self.tracer
+    /// The span of the request. For work without a request: its first span, and `None` before that span has begun.
+    pub(crate) fn root(&self) -> Option<Arc<ActiveSpan>> {
+        if self.is_served { Some(self.begun_root()) } else { self.root.get().cloned() }
     }
 
-    /// The span of the request. `None` for work without a request.
-    pub(crate) fn root(&self) -> Option<Arc<ActiveSpan>> {
-        let begin = || Arc::new(ActiveSpan::new(self.tracer.first(self.parent.get())));
-        self.is_served.then(|| Arc::clone(self.root.get_or_init(begin)))
+    fn begun_root(&self) -> Arc<ActiveSpan> {
+        Arc::clone(self.root.get_or_init(|| Arc::new(ActiveSpan::new(self.tracer.first(self.parent.get())))))
     }
 
     /// The ended span of the request, which began when the request arrived.
@@ -75,8 +90,7 @@ impl RequestTrace {
     /// Begins a span below `parent`, or the first span of a new trace.
     pub(crate) fn begin(&self, parent: Option<&Arc<ActiveSpan>>, kind: SpanKind, name: &'static str) -> Span {
         let Some(parent) = parent else {
-            let first = Arc::new(ActiveSpan::new(self.tracer.first(None)));
-            return Span::of(&self.tracer, first, None, kind, name, SystemTime::now());
+            return Span::of(&self.tracer, self.begun_root(), None, kind, name, SystemTime::now());
         };
         let take_one = |left: u32| left.checked_sub(1);
         if parent.is_sampled() && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_err() {

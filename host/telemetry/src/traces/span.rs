@@ -1,7 +1,7 @@
 //! Spans: a piece of work with its attributes.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use std::{fmt, mem};
 
@@ -41,15 +41,13 @@ struct Recording {
 pub(crate) struct ActiveSpan {
     context: SpanContext,
     notes: Mutex<Vec<KeyValue>>,
+    /// The kind of the failure of the work, if code within the span has found one.
+    failure: OnceLock<&'static str>,
 }
-
-/// The span in which some later work was caused.
-#[derive(Clone, Debug, Default)]
-pub struct TraceHandle(Option<(Tracer, Arc<ActiveSpan>)>);
 
 impl ActiveSpan {
     pub(crate) fn new(context: SpanContext) -> Self {
-        Self { context, notes: Mutex::default() }
+        Self { context, notes: Mutex::default(), failure: OnceLock::new() }
     }
 
     pub(crate) fn context(&self) -> &SpanContext {
@@ -69,16 +67,10 @@ impl ActiveSpan {
             }
         }
     }
-}
 
-impl TraceHandle {
-    pub(crate) fn new(tracer: &Tracer, active: Arc<ActiveSpan>) -> Self {
-        Self(Some((tracer.clone(), active)))
-    }
-
-    /// Begins a span below the span of this handle.
-    pub fn span(&self, kind: SpanKind, name: &'static str) -> Span {
-        self.0.as_ref().map_or_else(Span::off, |(tracer, parent)| Span::below(tracer, parent, kind, name))
+    /// Marks the work of the span as failed. Only the first failure counts.
+    pub(crate) fn fail(&self, kind: &'static str) {
+        let _ = self.failure.set(kind);
     }
 }
 
@@ -169,7 +161,7 @@ impl Span {
     }
 
     /// Appends a text to the name of the span, after a space.
-    pub fn rename(&mut self, text: &str) {
+    pub fn extend_name(&mut self, text: &str) {
         if let Some(data) = self.data() {
             data.name = Cow::Owned(format!("{} {}", data.name, annex_text::line_within(text, MAX_TEXT)));
         }
@@ -198,9 +190,8 @@ impl Span {
 
     /// Marks the work as failed. `kind` is one word.
     pub fn fail(&mut self, kind: &'static str) {
-        if let Some(data) = self.data() {
-            data.status = Status::Error { description: Cow::Borrowed(kind) };
-            push(data, KeyValue::new("error.type", kind));
+        if let Some(active) = self.active() {
+            active.fail(kind);
         }
     }
 
@@ -238,6 +229,10 @@ impl Drop for Recording {
         let Some(mut data) = self.data.take() else { return };
         let notes = mem::take(&mut *self.active.notes.lock().unwrap_or_else(PoisonError::into_inner));
         notes.into_iter().for_each(|note| push(&mut data, note));
+        if let Some(&kind) = self.active.failure.get() {
+            data.status = Status::Error { description: Cow::Borrowed(kind) };
+            push(&mut data, KeyValue::new("error.type", kind));
+        }
         // The clock of the machine may have been set back.
         data.end_time = SystemTime::now().max(data.start_time);
         self.tracer.queue(data);

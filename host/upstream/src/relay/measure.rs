@@ -13,10 +13,21 @@ pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
 
 /// Removes metadata entries from the parts of an event. An entry is removed if `is_removed` returns true for its key.
 pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: impl Fn(&str) -> bool) {
+    let is_affected = |metadata: &Metadata| metadata.keys().any(&is_removed);
+    change_metadata_of_parts(event, is_affected, |metadata| metadata.retain_keys(|key| !is_removed(key)));
+}
+
+/// Changes the metadata of the parts of an event. Nothing changes in a message or an artifact without metadata for which
+/// `is_affected` returns true.
+pub(super) fn change_metadata_of_parts(
+    event: &mut StreamResponse,
+    is_affected: impl Fn(&Metadata) -> bool,
+    change: impl Fn(&mut Metadata),
+) {
     for parts in parts_of(event) {
-        // Shared parts are copied only if something is removed.
-        if parts.iter().any(|part| part.metadata.keys().any(&is_removed)) {
-            parts.iter_mut().for_each(|part| part.metadata.retain_keys(|key| !is_removed(key)));
+        // Shared parts are copied only if something changes.
+        if parts.iter().any(|part| is_affected(&part.metadata)) {
+            parts.iter_mut().for_each(|part| change(&mut part.metadata));
         }
     }
 }

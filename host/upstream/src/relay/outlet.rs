@@ -1,11 +1,13 @@
 //! The output of the relay: changes of the session, and events for the client.
 
+use std::sync::OnceLock;
+
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext};
 use annex_conversation::{Event, StateDelta};
-use annex_protocol::{ExtensionUri, Json, Message, MessageId, Part, Role, StreamResponse};
+use annex_protocol::{ExtensionUri, Json, Message, MessageId, Metadata, Part, Role, StreamResponse};
 use serde_json::Value;
 
-use super::measure::{metadata_of, remove_from_parts};
+use super::measure::{change_metadata_of_parts, metadata_of, remove_from_parts};
 use crate::config::StateMapping;
 
 /// True for the metadata keys that this server sets for its clients, such as `annex/not-carried`.
@@ -13,10 +15,38 @@ fn is_of_server(key: &str) -> bool {
     key.starts_with("annex/")
 }
 
-/// True if both are the same JSON value, also if one of them is formatted in another way.
-fn is_same(one: &Json, other: &Json) -> bool {
-    let values = || one.to::<Value>().ok().zip(other.to::<Value>().ok());
-    one == other || values().is_some_and(|(one, other)| one == other)
+/// Metadata that the upstream got, and that this server must not store.
+struct ForgottenEntry<'a> {
+    key: &'a str,
+    sent: &'a Json,
+    /// The canonical text of `sent`. It is made once, because a small event must not cost the reading of a large value.
+    canonical: OnceLock<Option<String>>,
+}
+
+impl ForgottenEntry<'_> {
+    /// True if both are the same JSON value, also if one of them is formatted in another way.
+    fn is_repeated_by(&self, value: &Json) -> bool {
+        value == self.sent || {
+            let sent = self.canonical.get_or_init(|| canonical(self.sent));
+            sent.is_some() && *sent == canonical(value)
+        }
+    }
+}
+
+/// The JSON text without spaces, and with the members of objects in order. `None` if the value cannot be read.
+fn canonical(json: &Json) -> Option<String> {
+    let mut value: Value = json.to().ok()?;
+    value.sort_all_objects();
+    Some(value.to_string())
+}
+
+/// Removes the entries that repeat one of `forgotten`.
+fn remove_repeated(metadata: &mut Metadata, forgotten: &[ForgottenEntry<'_>]) {
+    for entry in forgotten {
+        if metadata.get(entry.key).is_some_and(|value| entry.is_repeated_by(value)) {
+            metadata.remove(entry.key);
+        }
+    }
 }
 
 pub(super) struct Outlet<'a> {
@@ -25,13 +55,16 @@ pub(super) struct Outlet<'a> {
     /// The agent's name. It is the author of the agent's events in the session.
     agent: &'a str,
     events: EventSender,
+    forgotten: Vec<ForgottenEntry<'a>>,
     /// The number of events that were relayed.
     sent: usize,
 }
 
 impl<'a> Outlet<'a> {
     pub(super) fn new(turn: &'a TurnContext, remote: &'a UpstreamContext, agent: &'a str, events: EventSender) -> Self {
-        Self { turn, remote, agent, events, sent: 0 }
+        let forgotten = remote.forgotten_in_message.iter().chain(remote.forgotten_in_request.iter());
+        let forgotten = forgotten.map(|(key, sent)| ForgottenEntry { key, sent, canonical: OnceLock::new() }).collect();
+        Self { turn, remote, agent, events, forgotten, sent: 0 }
     }
 
     /// The number of events that were relayed.
@@ -45,21 +78,20 @@ impl<'a> Outlet<'a> {
     }
 
     /// Relays an event. Removes metadata under keys that belong to this server or to an extension that runs here,
-    /// because the upstream may not write such keys. Also removes metadata that this server must not store, if the upstream
-    /// repeats it.
+    /// because the upstream may not write such keys. Also removes forgotten metadata that the upstream repeats.
     pub(super) async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.sent += 1;
         let own = &self.remote.own_keys;
         let is_others = |key: &str| is_of_server(key) || own.iter().any(|own| own == key);
         for metadata in metadata_of(&mut event) {
             metadata.retain_keys(|key| !is_others(key));
-            for (key, sent) in self.remote.message_metadata.iter().chain(self.remote.request_metadata.iter()) {
-                if metadata.get(key).is_some_and(|repeated| is_same(repeated, sent)) {
-                    metadata.remove(key);
-                }
-            }
+            remove_repeated(metadata, &self.forgotten);
         }
         remove_from_parts(&mut event, is_others);
+        if !self.forgotten.is_empty() {
+            let is_affected = |metadata: &Metadata| self.forgotten.iter().any(|entry| metadata.contains_key(entry.key));
+            change_metadata_of_parts(&mut event, is_affected, |metadata| remove_repeated(metadata, &self.forgotten));
+        }
         self.events.send(AgentEvent::Relayed(Box::new(event))).await
     }
 
@@ -114,5 +146,33 @@ impl<'a> Outlet<'a> {
     /// that run here.
     pub(super) fn retain_asked(&self, extensions: &mut Vec<ExtensionUri>) {
         extensions.retain(|uri| self.remote.extensions.contains(uri));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use annex_protocol::Json;
+
+    use super::ForgottenEntry;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text.to_owned()).expect("JSON")
+    }
+
+    #[test]
+    fn a_repeated_value_is_found_in_each_form_and_the_sent_one_is_read_once() {
+        let sent = json(r#"{"a": [1, "x"], "b": {"c": null, "d": "\u0079"}}"#);
+        let entry = ForgottenEntry { key: "k", sent: &sent, canonical: OnceLock::new() };
+        assert!(entry.is_repeated_by(&sent.clone()) && entry.canonical.get().is_none());
+        for same in [r#"{"b":{"d":"y","c":null},"a":[1,"x"]}"#, r#"{"a":[1,"\u0078"],"b":{"c":null,"d":"y"}}"#] {
+            assert!(entry.is_repeated_by(&json(same)), "{same}");
+        }
+        for other in [r#"{"a":["x",1],"b":{"c":null,"d":"y"}}"#, "1", r#"{"a":[1,"x"]}"#] {
+            assert!(!entry.is_repeated_by(&json(other)), "{other}");
+        }
+        let read = entry.canonical.get().map(|text| text.as_deref());
+        assert_eq!(read, Some(Some(r#"{"a":[1,"x"],"b":{"c":null,"d":"y"}}"#)));
     }
 }

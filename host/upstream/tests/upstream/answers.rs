@@ -129,17 +129,20 @@ async fn the_upstream_speaks_as_the_agent_and_not_for_what_runs_here() {
 async fn metadata_that_is_not_stored_here_is_not_relayed_when_the_upstream_repeats_it() {
     for (repeated, is_relayed) in [(json!({"key": "s3cret"}), false), (json!({"key": "another"}), true)] {
         let metadata = json!({"urn:secret": repeated, "urn:other": {"key": "s3cret"}});
-        let said = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}], "metadata": metadata});
+        let parts = json!([{"text": "hi", "metadata": metadata}]);
+        let said = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": parts, "metadata": metadata});
         let upstream = Upstream::start(false, move |_, _, _| Answer::Result(json!({"message": said.clone()}))).await;
         let bench = Bench::new(&upstream).await;
         let told = |remote: &mut annex_agent::UpstreamContext| {
             let sent = annex_protocol::Json::parse(r#"{ "key":"s3cret" }"#.to_owned()).unwrap();
-            remote.message_metadata = [("urn:secret".to_owned(), sent)].into_iter().collect();
+            remote.forgotten_in_message = [("urn:secret".to_owned(), sent)].into_iter().collect();
         };
         let turn = bench.call(Call { told, ..Call::new("t") }).await;
         let message = &turn.events[0]["message"];
-        assert_eq!(message["metadata"].get("urn:secret").is_some(), is_relayed, "{message}");
-        assert_eq!(message["metadata"]["urn:other"], json!({"key": "s3cret"}), "{message}");
+        for metadata in [&message["metadata"], &message["parts"][0]["metadata"]] {
+            assert_eq!(metadata.get("urn:secret").is_some(), is_relayed, "{message}");
+            assert_eq!(metadata["urn:other"], json!({"key": "s3cret"}), "{message}");
+        }
     }
 }
 

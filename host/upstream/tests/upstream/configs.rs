@@ -12,13 +12,21 @@ type Change<'a> = &'a dyn Fn(&mut UpstreamConfig);
 #[test]
 fn a_value_that_cannot_be_used_is_named_by_its_key() {
     let credentials = |header: &str| Some(Credentials { header: header.to_owned(), env: "UNUSED".to_owned() });
-    let cases: [(Change<'_>, &str); 11] = [
+    let cases: [(Change<'_>, &str); 13] = [
         (&|config| config.connect = Duration::ZERO, "connect_seconds must be at least 1"),
         (&|config| config.idle = Duration::ZERO, "idle_seconds must be at least 1"),
         (&|config| config.start = Duration::ZERO, "start_seconds must be at least 1"),
         (&|config| config.refresh = Duration::ZERO, "refresh_seconds must be at least 1"),
         (&|config| config.pause = Duration::ZERO, "pause_seconds must be at least 1"),
         (&|config| config.max_answer_bytes = 0, "max_answer_bytes must be at least 1"),
+        (
+            &|config| config.allow_hosts = vec!["http://b.example/a2a".to_owned()],
+            "allow_hosts has \"http://b.example/a2a\", which is no host; write a name or name:port",
+        ),
+        (
+            &|config| config.state = mapping(json!({"send": "text-part"})),
+            "state.template is missing: the text in front",
+        ),
         (&|config| config.headers_forward = vec!["a b".to_owned()], "is not the name of a header field"),
         (&|config| config.headers_forward = vec!["A2A-Version".to_owned()], "is set by the protocol itself"),
         (

@@ -118,8 +118,8 @@ async fn metadata_that_is_not_stored_here_goes_with_the_message() {
                 let entry = |value: &str| ("urn:secret".to_owned(), Json::string(value));
                 let ours = ("ours".to_owned(), Json::string("x"));
                 remote.own_keys = vec!["ours".to_owned()];
-                remote.message_metadata = [entry("of the message"), ours].into_iter().collect();
-                remote.request_metadata = [entry("of the request")].into_iter().collect();
+                remote.forgotten_in_message = [entry("of the message"), ours].into_iter().collect();
+                remote.forgotten_in_request = [entry("of the request")].into_iter().collect();
             },
             ..Call::new("t")
         })

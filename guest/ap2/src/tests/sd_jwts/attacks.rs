@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{CHECKOUT, checkout_jwt, claims_of, closed, disclosure, host, refused_checkout, signed, vector};
 use crate::jws;
-use crate::tests::samples::{NOW_SECONDS, issuer, send, token, user, with};
+use crate::tests::samples::{NOW_SECONDS, issuer, jwk, key, send, token, user, with};
 
 #[test]
 fn a_forged_signature_or_another_algorithm_is_refused() {
@@ -94,6 +94,52 @@ fn what_the_issuer_did_not_sign_is_not_disclosed() {
     }
     let withheld = refused_checkout(&host(), &signed(&claims_of(&mandate), &[]));
     assert!(withheld.starts_with("invalid_mandate: cannot be read"), "{withheld}");
+}
+
+#[test]
+fn what_the_user_demands_in_an_open_mandate_is_not_withheld() {
+    let (jwt, agent) = (checkout_jwt(), key(9));
+    let chain = |more: &Value, shown: &[&str]| {
+        let mut open =
+            json!({"vct": "mandate.checkout.open.1", "cnf": {"jwk": jwk(&agent, "a")}, "exp": NOW_SECONDS + 60});
+        open.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let open = signed(&claims_of(&open), shown);
+        let claims = json!({
+            "delegate_payload": [closed(&jwt)], "iat": NOW_SECONDS, "nonce": jws::hash(&jwt),
+            "aud": "https://processor.example", "sd_hash": jws::hash(&open),
+        });
+        format!("{open}~{}~", token(&agent, &json!({"alg": "ES256", "typ": "kb+sd-jwt"}), &claims))
+    };
+    let other = json!({"type": "checkout.allowed_merchants", "allowed": [{"id": "https://other.example"}]});
+    let hidden = disclosure(&json!(["salt", other]));
+    let element = json!({"constraints": [{"...": jws::hash(&hidden)}]});
+    let reason =
+        "unresolved_constraint: does not meet the constraint `checkout.allowed_merchants`: the merchant is not allowed";
+    assert_eq!(refused_checkout(&host(), &chain(&element, &[&hidden])), reason);
+    let withheld = [
+        element,
+        json!({"constraints": [], "_sd": [jws::hash(&hidden)]}),
+        json!({"constraints": [{"type": "checkout.line_items", "items": [], "_sd": [jws::hash(&hidden)]}]}),
+    ];
+    for more in withheld {
+        let reason = "withholds more of an open mandate than elements of `allowed` and `acceptable_items`";
+        let found = refused_checkout(&host(), &chain(&more, &[]));
+        assert_eq!(found, format!("invalid_credential: {reason}"), "{more}");
+    }
+    let allowed = json!([{"...": jws::hash(&hidden)}, {"id": "https://shop.example"}]);
+    let choice = json!({"constraints": [{"type": "checkout.allowed_merchants", "allowed": allowed}]});
+    assert_eq!(send(&host(), &json!({CHECKOUT: chain(&choice, &[])})), Ok(()));
+}
+
+#[test]
+fn a_date_is_never_disclosed_selectively() {
+    let jwt = checkout_jwt();
+    let end = disclosure(&json!(["salt", "exp", NOW_SECONDS + 60]));
+    let mut mandate = with(closed(&jwt), "/iat", json!(NOW_SECONDS));
+    mandate.as_object_mut().unwrap().remove("exp");
+    let mandate = with(mandate, "/_sd", json!([jws::hash(&end)]));
+    let found = refused_checkout(&host(), &signed(&claims_of(&mandate), &[&end]));
+    assert_eq!(found, "invalid_credential: has a date that could be withheld: `exp`");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn asked(request: &Request<WasiBody>) -> String {
 fn begin_span(request: &Request<WasiBody>) -> Span {
     let mut span = annex_telemetry::span(SpanKind::Client, "wasi:http");
     if span.is_recording() {
-        span.rename(request.method().as_str());
+        span.extend_name(request.method().as_str());
         span.set_text("http.request.method", request.method().as_str());
         span.set_text("server.address", request.uri().host().unwrap_or_default());
     }

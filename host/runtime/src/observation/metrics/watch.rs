@@ -68,7 +68,7 @@ impl Watch {
         );
         let mut traced = annex_telemetry::span(SpanKind::Internal, "hook");
         if traced.is_recording() {
-            traced.rename(hook.name());
+            traced.extend_name(hook.name());
             traced.set("annex.hook", hook.name());
             traced.set_text("annex.extension.uri", extension.uri().as_str());
             traced.set_text("annex.extension.digest", &extension.digest.to_string());

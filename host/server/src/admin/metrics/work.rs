@@ -16,7 +16,7 @@ pub(super) fn requests(page: &mut Exposition, numbers: &RequestNumbers) {
     for (operation, outcome, time) in numbers.times() {
         let labels = [("operation", operation), ("outcome", outcome.name())];
         times.histogram(&labels, &time.within, (time.count, time.sum));
-        times.add_exemplar(numbers.example(operation, outcome));
+        times.add_exemplar(numbers.exemplar(operation, outcome));
     }
     let mut refusals = page.metric("annex_refusals_total", Kind::Counter, "Requests that were refused, by reason.");
     for (reason, count) in numbers.refusals() {

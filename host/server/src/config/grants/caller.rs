@@ -8,7 +8,7 @@ use crate::config::credentials;
 
 /// The key `caller = { principal = …, claims = […], … }`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table such as { principal = true }")]
 pub struct CallerGrantConfig {
     /// Shows the principal. Default: false.
     pub principal: bool,
@@ -30,6 +30,9 @@ impl CallerGrantConfig {
             if names.len() > CallerGrant::MAX_NAMES {
                 return Err((key, format!("names {}; at most {} are allowed", names.len(), CallerGrant::MAX_NAMES)));
             }
+        }
+        if claims.iter().any(|name| name.trim().is_empty()) {
+            return Err(("grants.caller.claims", "has an empty name; name claims as tokens have them".to_owned()));
         }
         let headers = headers.iter().map(|name| {
             // Case does not count in names of header fields, and `from_bytes` writes them in lower case.

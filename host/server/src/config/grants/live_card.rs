@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The key `live-card = { at_least_seconds = … }`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table such as {}")]
 pub struct LiveCardGrantConfig {
     /// The least number of seconds between two declarations of the entry. Default 60, the time for which clients keep
     /// the card.

@@ -94,7 +94,7 @@ pub enum InstallError {
         name: String,
     },
     /// No extension with this URI or digest is installed.
-    #[error("no extension {id} is installed")]
+    #[error("no extension {id} is installed; name it by its URI or its digest, which `annex extension list` shows")]
     NotInstalled {
         /// The URI or digest in the request.
         id: String,

@@ -233,6 +233,7 @@ async fn grants_that_show_credentials_or_nothing_keep_the_server_from_starting()
     for (caller, expected) in [
         ("{}", "shows nothing; set principal = true, or list claims or headers"),
         ("{ hide = true }", "shows nothing; set principal = true, or list claims or headers"),
+        ("{ claims = [\"org\", \"\"] }", "has an empty name; name claims as tokens have them"),
         ("{ headers = [\"a b\"] }", "\"a b\" is no name of a header field"),
         (headers.as_str(), "names 17; at most 16 are allowed"),
         (claims.as_str(), "names 17; at most 16 are allowed"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
-use annex_test_support::{Reply, TestConfig, TestServer};
+use annex_test_support::{COMMAND_KEY, Reply, TEST_EXTENSION, TestConfig, TestServer};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -61,9 +61,14 @@ fn secret_in(folder: &Path) {
 /// A server in front of the agent at `upstream`, which exchanges the tokens of its callers at the token endpoint
 /// `token_url`.
 async fn exchanging(upstream: &str, issuer: &str, token_url: &str) -> TestServer {
+    exchanging_with(TestConfig::upstream(upstream), issuer, token_url).await
+}
+
+/// The same with a config that names the agent.
+async fn exchanging_with(config: TestConfig, issuer: &str, token_url: &str) -> TestServer {
     let folder = tempfile::tempdir().expect("a folder");
     secret_in(folder.path());
-    let config = TestConfig::upstream(upstream).with(&api_keys()).with(&format!(
+    let config = config.with(&api_keys()).with(&format!(
         "[auth.introspection]\nurl = \"{issuer}/ask\"\nissuer = \"https://issuer.example\"\naudience = [\"annex\"]\n\
          client_id = \"annex\"\nclient_secret_file = \"secret\"\n[agent.oauth]\ntoken_url = \"{token_url}\"\n\
          grant = \"token_exchange\"\nclient_id = \"annex\"\nclient_secret_file = \"secret\"\n"
@@ -119,6 +124,20 @@ async fn a_caller_without_a_token_is_refused_by_an_agent_that_needs_one() {
     assert_eq!(reply.code(), -32_000, "{}", reply.text);
     assert!(reply.text.contains("no bearer token") && reply.text.contains("UNAUTHENTICATED"), "{}", reply.text);
     assert!(received.lock().expect("a lock").is_empty() && issuer.requests().is_empty());
+}
+
+/// A message that an extension lets wait could run later, without a request of its caller.
+#[tokio::test]
+async fn no_extension_sees_a_message_of_a_caller_without_a_token() {
+    let (upstream, _received) = foreign::recorder().await;
+    let url = Issuer::default().start().await;
+    let config = TestConfig::upstream(&upstream).extension(annex_components::TEST_EXTENSION, "");
+    let front = exchanging_with(config, &url, &format!("{url}/token")).await;
+    for (field, value, code) in [("x-api-key", ADA, -32_000), ("authorization", "Bearer caller-ada", -32_602)] {
+        let said = front.say("hi").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, "\"violation\"");
+        let reply = said.header(field, value).send().await.expect("a reply");
+        assert_eq!(reply.code(), code, "{field}: {}", reply.text);
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! An authorization server's introspection endpoint on the loopback interface. Tests choose its answers, which may be
+//! One endpoint of an authorization server on the loopback interface. Tests choose its answers, which may be
 //! faulty.
 
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-pub(crate) struct IntrospectionServer {
+pub(crate) struct AuthorizationServer {
     pub(crate) url: String,
     answer: watch::Sender<String>,
     /// A semaphore that each response waits for. One permit releases one response.
@@ -18,7 +18,7 @@ pub(crate) struct IntrospectionServer {
     running: JoinHandle<()>,
 }
 
-impl IntrospectionServer {
+impl AuthorizationServer {
     /// Starts a server that answers every request with this JSON.
     pub(crate) async fn start(json: &str) -> Self {
         Self::start_with(json, Semaphore::MAX_PERMITS).await
@@ -31,7 +31,7 @@ impl IntrospectionServer {
 
     async fn start_with(json: &str, permits: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/introspect", listener.local_addr().unwrap());
+        let url = format!("http://{}/endpoint", listener.local_addr().unwrap());
         let (answer, answers) = watch::channel(ok(json));
         let (asking, asked) = watch::channel(0);
         let gate = Arc::new(Semaphore::new(permits));

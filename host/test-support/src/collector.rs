@@ -1,14 +1,13 @@
 //! A collector of traces that decodes what it receives, over gRPC and over HTTP.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_test_support::until;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::post;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
     MetricsService, MetricsServiceServer,
@@ -23,9 +22,11 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use tokio::net::TcpListener;
 
+use crate::wait::until;
+
 /// The spans that a collector has received. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Collector(Arc<Mutex<ReceivedSpans>>);
+pub struct Collector(Arc<Mutex<ReceivedSpans>>);
 
 #[derive(Default)]
 struct ReceivedSpans {
@@ -39,8 +40,11 @@ struct ReceivedSpans {
 }
 
 impl Collector {
-    /// Starts a collector on a free port. Returns its URL.
-    pub(super) async fn start() -> (String, Self) {
+    /// Starts a collector on a free port. Returns its URL, for both protocols.
+    ///
+    /// # Panics
+    /// No port is free.
+    pub async fn start() -> (String, Self) {
         let collector = Self::default();
         let over_http = Router::new().route("/v1/traces", post(take)).route("/v1/metrics", post(take_metrics));
         let over_http = over_http.with_state(collector.clone());
@@ -56,7 +60,10 @@ impl Collector {
     }
 
     /// Waits for a span with this name, and for all spans of its trace that end before it.
-    pub(super) async fn trace_of(&self, name: &str) -> Vec<Span> {
+    ///
+    /// # Panics
+    /// No such span has come within a minute.
+    pub async fn trace_of(&self, name: &str) -> Vec<Span> {
         until(&format!("the collector has a span {name}"), async || self.spans().iter().any(|span| span.name == name))
             .await;
         let spans = self.spans();
@@ -64,31 +71,46 @@ impl Collector {
         spans.into_iter().filter(|span| span.trace_id == trace).collect()
     }
 
-    pub(super) fn spans(&self) -> Vec<Span> {
-        self.0.lock().expect("no panic").spans.clone()
+    /// All spans.
+    #[must_use]
+    pub fn spans(&self) -> Vec<Span> {
+        self.received().spans.clone()
+    }
+
+    /// Removes and counts all spans, for benches that receive many.
+    pub fn take_count(&self) -> usize {
+        std::mem::take(&mut self.received().spans).len()
     }
 
     /// The metric with this name in the last request. `None` before the first request.
-    pub(super) fn metric(&self, name: &str) -> Option<Metric> {
-        self.0.lock().expect("no panic").metrics.iter().find(|metric| metric.name == name).cloned()
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<Metric> {
+        self.received().metrics.iter().find(|metric| metric.name == name).cloned()
     }
 
-    pub(super) fn services(&self) -> Vec<String> {
-        self.0.lock().expect("no panic").services.clone()
+    /// The name of the service, for each request with spans.
+    #[must_use]
+    pub fn services(&self) -> Vec<String> {
+        self.received().services.clone()
     }
 
     /// The values of the field `x-key` of all requests.
-    pub(super) fn keys(&self) -> Vec<String> {
-        self.0.lock().expect("no panic").keys.clone()
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.received().keys.clone()
+    }
+
+    fn received(&self) -> MutexGuard<'_, ReceivedSpans> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_metrics(&self, request: ExportMetricsServiceRequest) {
         let scopes = request.resource_metrics.into_iter().flat_map(|of_resource| of_resource.scope_metrics);
-        self.0.lock().expect("no panic").metrics = scopes.flat_map(|scope| scope.metrics).collect();
+        self.received().metrics = scopes.flat_map(|scope| scope.metrics).collect();
     }
 
     fn add(&self, request: ExportTraceServiceRequest, key: Option<&str>) {
-        let mut received = self.0.lock().expect("no panic");
+        let mut received = self.received();
         received.keys.extend(key.map(str::to_owned));
         for of_resource in request.resource_spans {
             let attributes = of_resource.resource.expect("a resource").attributes;
@@ -98,8 +120,11 @@ impl Collector {
     }
 }
 
-/// A collector that takes connections and never answers.
-pub(super) async fn silent() -> String {
+/// Starts a server that takes connections and never answers. Returns its URL.
+///
+/// # Panics
+/// No port is free.
+pub async fn silent() -> String {
     serve(Router::new().fallback(async || pending::<String>().await)).await
 }
 
@@ -111,14 +136,14 @@ async fn serve(router: Router) -> String {
 }
 
 async fn take(State(collector): State<Collector>, headers: HeaderMap, body: Bytes) -> Vec<u8> {
-    assert_eq!(headers["content-type"], "application/x-protobuf");
+    assert_eq!(headers.get("content-type").map(HeaderValue::as_bytes), Some(&b"application/x-protobuf"[..]));
     let request = ExportTraceServiceRequest::decode(body).expect("protobuf");
     collector.add(request, headers.get("x-key").and_then(|key| key.to_str().ok()));
     ExportTraceServiceResponse::default().encode_to_vec()
 }
 
 async fn take_metrics(State(collector): State<Collector>, headers: HeaderMap, body: Bytes) -> Vec<u8> {
-    assert_eq!(headers["content-type"], "application/x-protobuf");
+    assert_eq!(headers.get("content-type").map(HeaderValue::as_bytes), Some(&b"application/x-protobuf"[..]));
     collector.set_metrics(ExportMetricsServiceRequest::decode(body).expect("protobuf"));
     ExportMetricsServiceResponse::default().encode_to_vec()
 }
@@ -147,7 +172,8 @@ impl TraceService for Collector {
 }
 
 /// An attribute as text.
-pub(super) fn attribute_of(attributes: &[KeyValue], key: &str) -> Option<String> {
+#[must_use]
+pub fn attribute_of(attributes: &[KeyValue], key: &str) -> Option<String> {
     let value = attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value?;
     Some(match value {
         Value::StringValue(text) => text,
