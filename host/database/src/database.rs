@@ -20,6 +20,9 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// one transaction.
     const HAS_ONE_WRITER: bool;
 
+    /// The name of the database system in traces, as OpenTelemetry spells it.
+    const SYSTEM: &'static str;
+
     /// Waits for running statements and closes the connections. SQLite empties its write-ahead log into the file.
     /// Later calls fail.
     fn close(&self) -> impl Future<Output = ()> + Send;

@@ -161,20 +161,21 @@ impl Database for PostgresDatabase {
     // An arbitrary number that no other lock uses.
     const LOCK_SWEEP: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(4711240513)");
     const HAS_ONE_WRITER: bool = false;
+    const SYSTEM: &'static str = "postgresql";
 
     async fn close(&self) {
         self.pool.close().await;
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        let _stage = enter_store("begin");
+        let _stage = enter_store(Self::SYSTEM, "begin");
         let mut held = self.pool.hold().await?;
         held.begin().await?;
         Ok(PostgresTransaction(held))
     }
 
     async fn commit(PostgresTransaction(held): Self::Transaction) -> sqlx::Result<()> {
-        let _stage = enter_store("commit");
+        let _stage = enter_store(Self::SYSTEM, "commit");
         held.commit().await
     }
 
@@ -183,7 +184,7 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         let result = in_time(bind(sql, values).execute(held.connection()?)).await;
         Ok(held.ended(result)?.rows_affected())
     }
@@ -192,7 +193,7 @@ impl Database for PostgresDatabase {
         PostgresTransaction(held): &mut Self::Transaction,
         steps: &[Step<'_>],
     ) -> sqlx::Result<Vec<u64>> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
             let query = bind(AssertSqlSafe(text_of(slice::from_ref(step))), &step.values);
@@ -214,7 +215,7 @@ impl Database for PostgresDatabase {
 
     /// Sends a single statement without `BEGIN` and `COMMIT`, because PostgreSQL runs such a statement as a transaction.
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         if let [step] = steps {
             let query = bind(AssertSqlSafe(text_of(steps)), &step.values);
             // If only some of several rows changed, the statement would have to be undone.
@@ -233,7 +234,7 @@ impl Database for PostgresDatabase {
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         self.rows(sql, values).await
     }
 
@@ -242,13 +243,13 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<PgRow>> {
-        let _stage = enter_store("read");
+        let _stage = enter_store(Self::SYSTEM, "read");
         let result = in_time(bind(sql, values).fetch_all(held.connection()?)).await;
         held.ended(result)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        let _stage = enter_store("read");
+        let _stage = enter_store(Self::SYSTEM, "read");
         outlast_for(READ_RETRY_TIME, is_lost, || self.rows(sql, values)).await
     }
 }

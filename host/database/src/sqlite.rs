@@ -197,6 +197,7 @@ impl Database for SqliteDatabase {
     type Transaction = SqliteTransaction;
     const LOCK_SWEEP: Option<&'static str> = None;
     const HAS_ONE_WRITER: bool = true;
+    const SYSTEM: &'static str = "sqlite";
 
     async fn close(&self) {
         self.readers.close().await;
@@ -208,14 +209,14 @@ impl Database for SqliteDatabase {
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        let _stage = enter_store("begin");
+        let _stage = enter_store(Self::SYSTEM, "begin");
         let mut transaction = self.writer().await?;
         transaction.begin(&[]).await?;
         Ok(transaction)
     }
 
     async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<Self>> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         let mut transaction = self.writer().await?;
         match transaction.begin(steps).await {
             // Another process holds the lock, so no transaction was begun.
@@ -225,19 +226,19 @@ impl Database for SqliteDatabase {
     }
 
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         let expected: Vec<u64> = steps.iter().map(|step| step.changes).collect();
         let outcome = self.run_alone(Work::Transaction(Batch::of_steps(steps), expected.clone())).await?;
         Ok(outcome.changes == expected)
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         Ok(self.run_alone(Work::Alone(Batch::fixed(sql, values))).await?.rows)
     }
 
     async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {
-        let _stage = enter_store("commit");
+        let _stage = enter_store(Self::SYSTEM, "commit");
         transaction.run(Work::Commit).await?;
         transaction.is_open = false;
         Ok(())
@@ -248,12 +249,12 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         Ok(transaction.run(Work::Continue(Batch::fixed(sql, values))).await?.changes.iter().sum())
     }
 
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
-        let _stage = enter_store("write");
+        let _stage = enter_store(Self::SYSTEM, "write");
         Ok(transaction.run(Work::Continue(Batch::of_steps(steps))).await?.changes)
     }
 
@@ -262,12 +263,12 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<SqliteRow>> {
-        let _stage = enter_store("read");
+        let _stage = enter_store(Self::SYSTEM, "read");
         Ok(transaction.run(Work::Continue(Batch::fixed(sql, values))).await?.rows)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        let _stage = enter_store("read");
+        let _stage = enter_store(Self::SYSTEM, "read");
         self.readers.read(sql, values).await
     }
 }

@@ -86,7 +86,7 @@ impl<D: Database, C: Change> Writer<D, C> {
             // In a task of its own: if this caller is dropped, the changes of others must still be stored.
             tokio::spawn(serve(Arc::clone(&self.database), Arc::clone(&self.queue)));
         }
-        let _stage = enter_store("write");
+        let _stage = enter_store(D::SYSTEM, "write");
         answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
     }
 }

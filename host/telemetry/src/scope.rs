@@ -189,8 +189,9 @@ pub fn enter(stage: Stage) -> StageGuard {
     logged().map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
 }
 
-/// Enters [`Stage::Store`] as [`enter`] does, for a trip to a database. The trip gets a span. `operation` is one word.
-pub fn enter_store(operation: &'static str) -> StageGuard {
+/// Enters [`Stage::Store`] as [`enter`] does, for a trip to a database. The trip gets a span. `system` is the name that
+/// OpenTelemetry has for the database system, and `operation` is one word.
+pub fn enter_store(system: &'static str, operation: &'static str) -> StageGuard {
     let enter = |scope: &Scope| {
         let guard = match scope.logged() {
             Some(request) => StageGuard::new(Some(request), Stage::Store, Instant::now()),
@@ -201,6 +202,7 @@ pub fn enter_store(operation: &'static str) -> StageGuard {
         }
         let mut span = scope.span(SpanKind::Client, "store");
         span.extend_name(operation);
+        span.set("db.system.name", system);
         span.set("db.operation.name", operation);
         guard.with_span(span)
     };
@@ -294,7 +296,7 @@ mod tests {
             within(&turn, async {
                 note("annex.turn.outcome", "failed");
                 fail("failed");
-                tokio::spawn(of_same_request(async { drop(enter_store("read")) })).await.expect("no panic");
+                tokio::spawn(of_same_request(async { drop(enter_store("sqlite", "read")) })).await.expect("no panic");
                 in_span(&span(SpanKind::Client, "chat"), || {
                     let fields = trace_fields().expect("a trace");
                     assert!(fields.parent.starts_with("00-0af7651916cd43dd8448eb211c80319c-"), "{fields:?}");
@@ -312,6 +314,9 @@ mod tests {
         assert_eq!(names, ["store read", "chat", "turn", "SendMessage"]);
         let [store, chat, turn, root] = spans.as_slice() else { panic!("{spans:?}") };
         assert_eq!(store.parent_span_id, turn.span_context.span_id());
+        let attributes = store.attributes.iter().map(|attribute| (attribute.key.as_str(), attribute.value.to_string()));
+        let expected = [("db.system.name", "sqlite".to_owned()), ("db.operation.name", "read".to_owned())];
+        assert_eq!(attributes.collect::<Vec<_>>(), expected);
         assert_eq!(chat.parent_span_id, turn.span_context.span_id());
         assert_eq!(turn.parent_span_id, root.span_context.span_id());
         assert_eq!(root.parent_span_id.to_string(), "b7ad6b7169203331");
@@ -338,7 +343,7 @@ mod tests {
         let (tracer, mut queue) = tracer(0.0, 16);
         let request = Request::begin_traced(false, Some(RequestTrace::served(tracer)));
         let fields = of_request(request.clone(), async {
-            drop(enter_store("read"));
+            drop(enter_store("sqlite", "read"));
             (span(SpanKind::Client, "chat").fields(), trace_fields())
         });
         let (below, here) = fields.await;
@@ -415,7 +420,7 @@ mod tests {
             }
             let beside = of_same_trace(async {
                 for _ in 0..600 {
-                    drop(enter_store("write"));
+                    drop(enter_store("sqlite", "write"));
                 }
             });
             tokio::spawn(beside).await.expect("no panic");

@@ -62,7 +62,7 @@ impl Collector {
     /// Waits for a span with this name, and for all spans of its trace that end before it.
     ///
     /// # Panics
-    /// No such span has come within a minute.
+    /// The collector has no span with this name after a minute.
     pub async fn trace_of(&self, name: &str) -> Vec<Span> {
         until(&format!("the collector has a span {name}"), async || self.spans().iter().any(|span| span.name == name))
             .await;

@@ -24,6 +24,15 @@ impl Round {
         self.requests as f64 / self.wall.as_secs_f64()
     }
 
+    pub(crate) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// The same round with another CPU time of the server.
+    pub(crate) fn with_cpu(self, cpu: Duration) -> Self {
+        Self { cpu, ..self }
+    }
+
     /// The CPU time of the server per request, in microseconds.
     pub(crate) fn cpu_micros(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.requests as f64

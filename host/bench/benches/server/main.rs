@@ -36,6 +36,7 @@ mod process;
 mod request;
 mod scale;
 mod tenants;
+mod traces;
 mod versus;
 
 use std::process::ExitCode;
@@ -70,7 +71,7 @@ fn measure() -> anyhow::Result<()> {
     let comparisons = comparison::all();
     let parts =
         memory::PARTS.into_iter().chain([neighbours::PART, many::PART]).chain(versus::PARTS).chain(scale::PARTS);
-    let parts = parts.chain(tenants::PARTS);
+    let parts = parts.chain(tenants::PARTS).chain([traces::PART]);
     if annex_bench::is_help() {
         let titles = comparisons.iter().map(|comparison| comparison.title).chain(parts.map(|(title, _)| title));
         titles.for_each(|title| println!("{title}"));

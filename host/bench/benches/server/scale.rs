@@ -31,15 +31,15 @@ const REQUESTS_PER_CONNECTION: usize = 8;
 const SERVER_CORE: usize = 0;
 
 /// A row of a table: a server under one kind of load. The first row of a table is the baseline.
-struct Row<'a> {
-    title: String,
-    server: &'a ServerProcess,
-    request: Request,
-    connections: usize,
+pub(crate) struct Row<'a> {
+    pub(crate) title: String,
+    pub(crate) server: &'a ServerProcess,
+    pub(crate) request: Request,
+    pub(crate) connections: usize,
 }
 
 impl Row<'_> {
-    fn round(&self) -> anyhow::Result<Round> {
+    pub(crate) fn round(&self) -> anyhow::Result<Round> {
         let requests = REQUESTS.max(REQUESTS_PER_CONNECTION * self.connections);
         load::round(self.server, &self.request, self.connections, requests)
     }
@@ -47,7 +47,15 @@ impl Row<'_> {
 
 /// Runs a round on each row in rotation. Returns each row's median CPU time per request, in microseconds.
 fn table(rows: &[Row<'_>]) -> anyhow::Result<Vec<f64>> {
-    let measured = in_turns(rows, ROUNDS, Row::round)?;
+    table_of(rows, Row::round)
+}
+
+/// Like [`table`], with another measurement of a round.
+pub(crate) fn table_of<'a>(
+    rows: &[Row<'a>],
+    measure: impl FnMut(&Row<'a>) -> anyhow::Result<Round>,
+) -> anyhow::Result<Vec<f64>> {
+    let measured = in_turns(rows, ROUNDS, measure)?;
     println!("  {:44}{:>10}{:>10}{:>18}", "CPU µs per request", "least", "median", "this / first row");
     let Some(first) = measured.first() else { return Ok(Vec::new()) };
     let mut medians = Vec::new();

@@ -1,9 +1,11 @@
-//! Counts the instructions that the chain of extensions executes in a turn, with one and with ten extensions that inject
-//! state. Unlike a time, a count does not depend on the speed of the machine.
+//! Counts the instructions that the chain of extensions executes in a turn, with one and with five extensions that
+//! inject state, and with traces. Unlike a time, a count does not depend on the speed of the machine. Spans are made and
+//! queued. Sending them does not count.
 //!
 //! `cargo run --release --features instructions --bin instructions` counts with valgrind's callgrind and compares with
-//! `host/cli/instructions.txt`. With `-- --update` it writes that file instead. The program runs a few turns, then
-//! many, and takes the difference, so that starting a process does not count.
+//! `host/cli/instructions.txt`. With `-- --update` it writes that file instead. With names of cases, as in
+//! `-- fresh kept`, it counts these alone. The program runs a few turns, then many, and takes the difference, so that
+//! starting a process does not count.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -21,6 +23,8 @@ use annex_runtime::{
     Chain, Extension, Grants, Installation, Instances, Limits, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest,
     TurnView,
 };
+use annex_telemetry::traces::{RequestTrace, Tracer, TracerConfig};
+use annex_telemetry::{Request, of_request};
 use anyhow::{Context, bail, ensure};
 
 #[global_allocator]
@@ -33,8 +37,10 @@ const TOLERANCE: u64 = 5;
 /// The number of turns of one extension in the shorter run. Turns with more extensions run less often.
 const FEW: u64 = 200;
 const MANY: u64 = 1_200;
-/// The number of live instances. A quarter of them may be kept between turns.
-const INSTANCES: u32 = 48;
+/// The maximum number of spans of one turn.
+const MAX_SPANS: usize = 1_000;
+/// The number of live instances. Valgrind has too few addresses for the pool of ten.
+const INSTANCES: u32 = 5;
 
 const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
 const PARAMETERS: &str = r#"{"state_schema": {"type": "object", "required": ["user_info"], "properties": {
@@ -47,9 +53,9 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match arguments.as_slice() {
         ["--run", case, turns, cache] => run(case, turns, Path::new(cache)),
-        [] => count_all().and_then(|counts| compare(&counts)),
-        ["--update"] => count_all().and_then(|counts| update(&counts)),
-        _ => Err(anyhow::anyhow!("the only argument is --update")),
+        [] => count_all(&CASES).and_then(|counts| compare(&counts)),
+        ["--update"] => count_all(&CASES).and_then(|counts| update(&counts)),
+        names => named(names).and_then(|cases| count_all(&cases)).and_then(|counts| compare(&counts)),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,22 +78,52 @@ struct Case {
     differ: bool,
     /// True if instances are kept between turns. False if each turn has fresh instances.
     keeps: bool,
+    traces: Traces,
+}
+
+/// The traces of the turns.
+#[derive(Clone, Copy)]
+enum Traces {
+    /// The turns belong to no request.
+    NoRequest,
+    /// Each turn belongs to a request of a server without `[traces]`.
+    Off,
+    /// Each turn belongs to a request of a server that samples this share of the traces.
+    Sampled(f64),
 }
 
 /// The turns that are counted.
-const CASES: [Case; 5] = [
-    Case { name: "fresh", extensions: 1, differ: false, keeps: false },
-    Case { name: "fresh-10", extensions: 10, differ: false, keeps: false },
-    Case { name: "fresh-10-components", extensions: 10, differ: true, keeps: false },
-    Case { name: "kept", extensions: 1, differ: false, keeps: true },
-    Case { name: "kept-10", extensions: 10, differ: false, keeps: true },
+const CASES: [Case; 7] = [
+    Case { name: "fresh", ..FRESH },
+    Case { name: "fresh-5", extensions: 5, ..FRESH },
+    Case { name: "fresh-5-components", extensions: 5, differ: true, ..FRESH },
+    Case { name: "kept", keeps: true, ..FRESH },
+    Case { name: "traces-off", traces: Traces::Off, ..FRESH },
+    Case { name: "traces-1-percent", traces: Traces::Sampled(0.01), ..FRESH },
+    Case { name: "traces-all", traces: Traces::Sampled(1.0), ..FRESH },
 ];
 
-/// Counts the instructions per turn, for each value of [`CASES`].
-fn count_all() -> anyhow::Result<Counts> {
+/// A turn with one extension, in a fresh instance.
+const FRESH: Case = Case { name: "fresh", extensions: 1, differ: false, keeps: false, traces: Traces::NoRequest };
+
+/// The cases with these names.
+fn named(names: &[&str]) -> anyhow::Result<Vec<Case>> {
+    names.iter().map(|name| Case::named(name)).collect()
+}
+
+impl Case {
+    fn named(name: &str) -> anyhow::Result<Self> {
+        let known = || CASES.map(|case| case.name).join(", ");
+        let case = CASES.iter().find(|case| case.name == name);
+        case.copied().with_context(|| format!("there is no case {name}; name --update, or some of {}", known()))
+    }
+}
+
+/// Counts the instructions per turn, for each of the cases.
+fn count_all(cases: &[Case]) -> anyhow::Result<Counts> {
     let cache = tempfile::tempdir()?;
     let mut counts = Counts::new();
-    for case in &CASES {
+    for case in cases {
         // Compiles the component, which cannot be done under valgrind: the process that compiles gives up opening
         // files.
         run(case.name, "1", cache.path())?;
@@ -148,7 +184,7 @@ fn update(counts: &Counts) -> anyhow::Result<()> {
 /// Runs `turns` turns in this process, with the compile cache in `cache`.
 fn run(case: &str, turns: &str, cache: &Path) -> anyhow::Result<()> {
     let turns: u64 = turns.parse()?;
-    let case = CASES.iter().find(|other| other.name == case).with_context(|| format!("there is no case {case}"))?;
+    let case = Case::named(case)?;
     let executor = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     executor.block_on(async {
         // Valgrind knows no processor of today.
@@ -161,18 +197,44 @@ fn run(case: &str, turns: &str, cache: &Path) -> anyhow::Result<()> {
         let runtime = Runtime::new(&config)?;
         let mut extensions = Vec::new();
         for number in 0..case.extensions {
-            extensions.push(Arc::new(runtime.load(component(case, number)?, installation(case, number)?).await?));
+            extensions.push(Arc::new(runtime.load(component(&case, number)?, installation(&case, number)?).await?));
         }
         let turn = Turn::new(&extensions)?;
         turns_begin();
-        for _ in 0..turns {
-            turn.run(&extensions).await?;
-        }
+        run_turns(case.traces, turns, &turn, &extensions).await?;
         // The first turn of a kept instance is the one that makes it.
         let is_kept = |extension: &Arc<Extension>| extension.metrics().kept_turns + 1 >= turns;
         ensure!(!case.keeps || extensions.iter().all(is_kept), "some turns had no instance that was kept");
         Ok(())
     })
+}
+
+async fn run_turns(traces: Traces, turns: u64, turn: &Turn, extensions: &[Arc<Extension>]) -> anyhow::Result<()> {
+    let sample = match traces {
+        Traces::NoRequest => {
+            for _ in 0..turns {
+                turn.run(extensions).await?;
+            }
+            return Ok(());
+        }
+        Traces::Off => None,
+        Traces::Sampled(sample) => Some(sample),
+    };
+    let tracer = sample.map(|sample| Tracer::new(&TracerConfig { sample, follow_parent: true, max_queued: MAX_SPANS }));
+    let (tracer, mut queue) = tracer.unzip();
+    let mut spans = 0;
+    for _ in 0..turns {
+        let request = Request::begin_traced(false, tracer.clone().map(RequestTrace::served));
+        let span = request.span("SendMessage");
+        of_request(request, turn.run(extensions)).await?;
+        drop(span);
+        while queue.as_mut().is_some_and(|queue| queue.try_recv().is_ok()) {
+            spans += 1;
+        }
+    }
+    // The span of the request, and at least one of a hook.
+    ensure!(sample.is_none_or(|sample| sample < 1.0) || spans >= 2 * turns, "only {spans} spans of {turns} turns");
+    Ok(())
 }
 
 /// Marks the beginning of the turns: callgrind sets its counts to zero when this function is entered.

@@ -186,6 +186,7 @@ impl Database for CountingDatabase {
     type Transaction = Transaction;
     const LOCK_SWEEP: Option<&'static str> = SqliteDatabase::LOCK_SWEEP;
     const HAS_ONE_WRITER: bool = SqliteDatabase::HAS_ONE_WRITER;
+    const SYSTEM: &'static str = SqliteDatabase::SYSTEM;
 
     async fn close(&self) {
         self.file.close().await;

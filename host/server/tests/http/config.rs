@@ -39,7 +39,7 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
     check("[sessions]\nmax_sessions = 0", &["sessions.max_sessions", "at least 1"]).await;
     check(
         "[sessions]\nmax_state_depth = 36",
-        &["test.toml:12:19: sessions.max_state_depth: is 36; it must be between 0 and 35"],
+        &["test.toml:12:1: sessions.max_state_depth: is 36; it must be between 0 and 35"],
     )
     .await;
     check("[postgres]\nmax_connections = 0", &["postgres.max_connections", "at least 1"]).await;
