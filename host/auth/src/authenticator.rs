@@ -1,11 +1,13 @@
-//! Determines the principal of a request from its headers.
+//! Determines the principal of a request from its headers and its client certificate.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use annex_protocol::{
-    ApiKeySecurityScheme, HttpAuthSecurityScheme, JsonObject, Secret, SecurityRequirement, SecurityScheme, StringList,
+    ApiKeySecurityScheme, HttpAuthSecurityScheme, JsonObject, MutualTlsSecurityScheme, Secret, SecurityRequirement,
+    SecurityScheme, StringList,
 };
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -14,7 +16,7 @@ use indexmap::IndexMap;
 use crate::api_key::ApiKeys;
 use crate::introspection::Introspector;
 use crate::jwt::{self, JwtVerifier, TokenError};
-use crate::{AuthConfig, AuthConfigError, AuthError, DeclareConfig, Principal};
+use crate::{AuthConfig, AuthConfigError, AuthError, CertificateField, CertificateSummary, DeclareConfig, Principal};
 
 /// The name of the API key scheme in the Agent Card.
 pub const API_KEY_SCHEME: &str = "apiKey";
@@ -22,12 +24,16 @@ pub const API_KEY_SCHEME: &str = "apiKey";
 pub const JWT_SCHEME: &str = "jwt";
 /// The name of the scheme for opaque tokens in the Agent Card.
 pub const INTROSPECTION_SCHEME: &str = "bearer";
+/// The name of the scheme for client certificates in the Agent Card.
+pub const MTLS_SCHEME: &str = "mtls";
 
 /// Authenticates callers. It is created once at start, and all requests use it.
 pub struct Authenticator {
     api_keys: Option<ApiKeys>,
     jwt: Option<JwtVerifier>,
     introspector: Option<Arc<Introspector>>,
+    /// The field that names the caller in a client certificate. `None` if certificates name no callers.
+    certificate_field: Option<CertificateField>,
     declared: DeclareConfig,
 }
 
@@ -72,7 +78,8 @@ impl Authenticator {
         };
         config.check_issuers()?;
         let introspector = config.introspection.as_ref().map(Introspector::load).transpose()?;
-        if api_keys.is_none() && !config.accepts_tokens() {
+        let certificate_field = config.client_certificate.as_ref().map(|certificates| certificates.principal);
+        if api_keys.is_none() && !config.accepts_tokens() && certificate_field.is_none() {
             return Err(AuthConfigError::NoScheme);
         }
         let declared = config.declare.clone().unwrap_or_default();
@@ -80,11 +87,20 @@ impl Authenticator {
         if config.declare.is_some() && !config.accepts_tokens() {
             return Err(AuthConfigError::DeclareWithoutTokens);
         }
-        Ok(Self { api_keys, jwt, introspector, declared })
+        Ok(Self { api_keys, jwt, introspector, certificate_field, declared })
+    }
+
+    /// Like [`authenticate_with`](Self::authenticate_with), for a client without a certificate.
+    ///
+    /// # Errors
+    /// The errors of [`authenticate_with`](Self::authenticate_with).
+    pub async fn authenticate(&self, headers: &HeaderMap, network: IpAddr) -> Result<Principal, AuthError> {
+        self.authenticate_with(headers, network, None).await
     }
 
     /// Determines the principal of a request with these headers from a client in `network`. For gRPC, `headers` is the
-    /// metadata. Clients share the limits of their network: its IPv4 address, or the first address of its IPv6 prefix.
+    /// metadata. `certificate` is the client's certificate, which TLS has verified. It is ignored if certificates name no
+    /// callers. Clients share the limits of their network: its IPv4 address, or the first address of its IPv6 prefix.
     ///
     /// A request must have exactly one credential. Two credentials, or a repeated header, are invalid, because the principal
     /// would be ambiguous. An `Authorization` header with another scheme than `Bearer` is ignored.
@@ -96,7 +112,12 @@ impl Authenticator {
     /// # Errors
     /// [`AuthError::Missing`] without a credential, [`AuthError::Invalid`] with invalid credentials, and
     /// [`AuthError::Unavailable`] if the issuer's keys cannot be fetched or the authorization server gives no usable answer.
-    pub async fn authenticate(&self, headers: &HeaderMap, network: IpAddr) -> Result<Principal, AuthError> {
+    pub async fn authenticate_with(
+        &self,
+        headers: &HeaderMap,
+        network: IpAddr,
+        certificate: Option<&CertificateSummary>,
+    ) -> Result<Principal, AuthError> {
         let key = match &self.api_keys {
             Some(keys) => {
                 only(headers, &keys.header).map_err(|RepeatedHeader| self.invalid())?.map(|value| (keys, value))
@@ -104,6 +125,10 @@ impl Authenticator {
             None => None,
         };
         let token = if self.accepts_tokens() { self.bearer_token(headers)? } else { None };
+        if let (Some(field), Some(certificate)) = (self.certificate_field, certificate) {
+            let is_only = key.is_none() && token.is_none();
+            return of_certificate(certificate, field).filter(|_| is_only).ok_or_else(|| self.invalid());
+        }
         match (key, token) {
             (None, None) => Err(AuthError::Missing { challenge: self.challenge(r#"Bearer realm="annex""#) }),
             (Some(_), Some(_)) => Err(self.invalid()),
@@ -119,9 +144,9 @@ impl Authenticator {
     }
 
     /// The bearer token of a request with these headers, which [`authenticate`](Self::authenticate) has mapped to
-    /// `principal`. `None` if the principal has an API key.
+    /// `principal`. `None` if the principal has an API key or a certificate.
     pub fn token_of(&self, headers: &HeaderMap, principal: &Principal) -> Option<Secret> {
-        if principal.scheme == API_KEY_SCHEME {
+        if matches!(principal.scheme, API_KEY_SCHEME | MTLS_SCHEME) {
             return None;
         }
         self.bearer_token(headers).ok().flatten().map(Secret::new)
@@ -164,8 +189,12 @@ impl Authenticator {
             let http = HttpAuthSecurityScheme { description: None, scheme, bearer_format: None };
             (INTROSPECTION_SCHEME, SecurityScheme::HttpAuth(http))
         });
+        let certificate = self
+            .certificate_field
+            .map(|_| (MTLS_SCHEME, SecurityScheme::MutualTls(MutualTlsSecurityScheme { description: None })));
         let mut declaration = SecurityDeclaration::default();
-        for (name, scheme) in api_key.into_iter().chain(jwt).chain(opaque).chain(self.declared.schemes()) {
+        let own = api_key.into_iter().chain(jwt).chain(opaque).chain(certificate);
+        for (name, scheme) in own.chain(self.declared.schemes()) {
             // Entries of the list are alternatives; the schemes of one entry would all be needed.
             let schemes = IndexMap::from([(name.to_owned(), StringList::default())]);
             declaration.requirements.push(SecurityRequirement { schemes });
@@ -192,14 +221,15 @@ impl Authenticator {
     }
 
     /// The value of `WWW-Authenticate`, which lists all configured schemes (RFC 9110 section 11.6.1). `bearer` is the
-    /// challenge for tokens. API keys have no registered scheme.
+    /// challenge for tokens. API keys and certificates have no registered scheme.
     fn challenge(&self, bearer: &'static str) -> HeaderValue {
         let api_key = r#"ApiKey realm="annex""#;
         let both = || format!("{bearer}, {api_key}");
         match (self.accepts_tokens(), &self.api_keys) {
             (true, Some(_)) => HeaderValue::try_from(both()).unwrap_or(HeaderValue::from_static("Bearer")),
             (true, None) => HeaderValue::from_static(bearer),
-            (false, _) => HeaderValue::from_static(api_key),
+            (false, Some(_)) => HeaderValue::from_static(api_key),
+            (false, None) => HeaderValue::from_static(r#"Certificate realm="annex""#),
         }
     }
 }
@@ -209,6 +239,14 @@ impl fmt::Debug for Authenticator {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Authenticator").finish_non_exhaustive()
     }
+}
+
+/// The principal of a client with this certificate. `None` if the certificate has ended, or names no caller. A connection
+/// can outlive its certificate, so the dates are checked for each request.
+fn of_certificate(certificate: &CertificateSummary, field: CertificateField) -> Option<Principal> {
+    let name = certificate.name_in(field).filter(|_| certificate.is_valid_at(SystemTime::now()))?;
+    let id = format!("{MTLS_SCHEME}#{name}");
+    Some(Principal { id, scheme: MTLS_SCHEME, scopes: Vec::new(), claims: JsonObject::new() })
 }
 
 struct RepeatedHeader;

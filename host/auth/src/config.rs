@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use annex_protocol::Secret;
 use serde::Deserialize;
 
-use crate::{Algorithm, AuthConfigError, DeclareConfig, oauth_client, principal};
+use crate::{Algorithm, AuthConfigError, ClientCertificateConfig, DeclareConfig, MTLS_SCHEME, oauth_client, principal};
 
 /// The table `[auth]`. A caller needs to satisfy only one of its schemes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -19,6 +19,8 @@ pub struct AuthConfig {
     pub jwt: Option<JwtConfig>,
     /// Tokens about which this server asks the authorization server.
     pub introspection: Option<IntrospectionConfig>,
+    /// Client certificates. The TLS of the listener verifies them.
+    pub client_certificate: Option<ClientCertificateConfig>,
     /// The ways to get a token, which the Agent Card declares.
     pub declare: Option<DeclareConfig>,
 }
@@ -31,8 +33,18 @@ impl AuthConfig {
     }
 
     /// Checks that one id of a principal stands for one caller. The id is the issuer and the value of a claim. With two
-    /// claims of one issuer, the id of one caller could be that of another.
+    /// claims of one issuer, the id of one caller could be that of another. The same holds for an issuer with the name
+    /// that begins the ids of certificates.
     pub(crate) fn check_issuers(&self) -> Result<(), AuthConfigError> {
+        if self.client_certificate.is_some() {
+            let problem = "must not be \"mtls\", which begins the names of callers with a certificate";
+            if self.jwt.as_ref().is_some_and(|jwt| jwt.issuer == MTLS_SCHEME) {
+                return Err(AuthConfigError::Jwt { field: "issuer", problem });
+            }
+            if self.introspection.as_ref().is_some_and(|introspection| introspection.issuer == MTLS_SCHEME) {
+                return Err(AuthConfigError::Introspection { field: "issuer", problem: problem.to_owned() });
+            }
+        }
         let (Some(jwt), Some(introspection)) = (&self.jwt, &self.introspection) else { return Ok(()) };
         if jwt.issuer != introspection.issuer || jwt.principal_claim == introspection.principal_claim {
             return Ok(());

@@ -45,8 +45,10 @@ impl AuthError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthConfigError {
-    /// Neither API keys nor tokens are configured, so that no caller could be accepted.
-    #[error("accepts no caller; add [[auth.api_key]], [auth.jwt] or [auth.introspection], or leave [auth] out")]
+    /// Neither API keys nor tokens nor certificates are configured, so that no caller could be accepted.
+    #[error(
+        "accepts no caller; add [[auth.api_key]], [auth.jwt], [auth.introspection] or [auth.client_certificate], or leave [auth] out"
+    )]
     NoScheme,
     /// The name of a principal is empty, too long, or contains `#` or control characters.
     #[error("principal {principal:?} must be 1 to 255 bytes without `#` and control characters")]

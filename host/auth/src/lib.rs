@@ -1,8 +1,9 @@
 //! Authentication of callers, and signatures of Agent Cards.
 //!
-//! [`Authenticator`] maps the headers of a request to a [`Principal`], by API key, JSON Web Token or opaque token
-//! (specification sections 4.5 and 7). [`TokenSource`] gets access tokens for other servers. [`signature`] signs and verifies
-//! Agent Cards (section 8.4). What a principal may do is decided by other crates.
+//! [`Authenticator`] maps the headers and the client certificate of a request to a [`Principal`], by API key, JSON Web
+//! Token, opaque token or certificate (specification sections 4.5 and 7). [`TokenSource`] gets access tokens for other
+//! servers. [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided by other
+//! crates.
 //!
 //! All cryptography is from ring, which TLS uses as well.
 
@@ -12,6 +13,7 @@ mod algorithm;
 mod answer;
 mod api_key;
 mod authenticator;
+mod certificate;
 mod config;
 mod declare;
 mod error;
@@ -30,7 +32,10 @@ mod token_source;
 mod url;
 
 pub use algorithm::Algorithm;
-pub use authenticator::{API_KEY_SCHEME, Authenticator, INTROSPECTION_SCHEME, JWT_SCHEME, SecurityDeclaration};
+pub use authenticator::{
+    API_KEY_SCHEME, Authenticator, INTROSPECTION_SCHEME, JWT_SCHEME, MTLS_SCHEME, SecurityDeclaration,
+};
+pub use certificate::{CertificateError, CertificateField, CertificateSummary, ClientCertificateConfig};
 pub use config::{ApiKeyConfig, ApiKeyHeaderConfig, AuthConfig, IntrospectionConfig, JwtConfig};
 pub use declare::{
     AuthorizationCodeConfig, ClientCredentialsConfig, DeclareConfig, DeviceCodeConfig, WrongDeclaration,

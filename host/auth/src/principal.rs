@@ -5,15 +5,16 @@ use annex_protocol::{Json, JsonObject};
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Principal {
-    /// The name of the principal: for an API key the configured name, and for a token `<issuer>#<claim>`. The name is
-    /// unique across all configured schemes, because names of API keys and issuers contain no `#`.
+    /// The name of the principal: for an API key the configured name, for a token `<issuer>#<claim>`, and for a
+    /// certificate `mtls#<name>`. The name is unique across all configured schemes, because names of API keys and issuers
+    /// contain no `#`, and no issuer is named `mtls` where certificates name callers.
     pub id: String,
-    /// The name of the scheme in the Agent Card: [`crate::API_KEY_SCHEME`], [`crate::JWT_SCHEME`] or
-    /// [`crate::INTROSPECTION_SCHEME`].
+    /// The name of the scheme in the Agent Card: [`crate::API_KEY_SCHEME`], [`crate::JWT_SCHEME`],
+    /// [`crate::INTROSPECTION_SCHEME`] or [`crate::MTLS_SCHEME`].
     pub scheme: &'static str,
-    /// The words of a token's `scope` claim (RFC 8693 section 4.2); empty for an API key.
+    /// The words of a token's `scope` claim (RFC 8693 section 4.2); empty for an API key and a certificate.
     pub scopes: Vec<String>,
-    /// The claims of a token; empty for an API key.
+    /// The claims of a token; empty for an API key and a certificate.
     pub claims: JsonObject,
 }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::exit::Failure;
+use crate::tls::TlsArgs;
 use crate::{output, progress};
 
 /// The timeout for a call of the admin API. It is long because the server may have to compile a component.
@@ -46,6 +47,8 @@ pub(crate) struct Target {
     /// A file with the admin token
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// Whose extensions or sessions, for commands about those of one agent.
@@ -67,7 +70,7 @@ impl Target {
             })?,
         };
         let base = self.base()?;
-        let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+        let http = self.tls.apply(reqwest::Client::builder().timeout(PATIENCE))?.build()?;
         // Most editors end a file with a line break, which is no part of the token.
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: None })
     }

@@ -11,6 +11,8 @@ use anyhow::Context;
 use clap::Args;
 use reqwest::header::{HeaderName, HeaderValue};
 
+use crate::tls::TlsArgs;
+
 /// The agent's address, and the keys that its card must be signed with.
 #[derive(Args)]
 pub(crate) struct Location {
@@ -20,6 +22,8 @@ pub(crate) struct Location {
     /// Verify the card's signature with the keys in this file: a JSON Web Key Set, or one public key as PEM
     #[arg(long, value_name = "FILE")]
     verify: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// The options that are the same for all messages to the agent.
@@ -41,7 +45,7 @@ impl Location {
     /// verify cards.
     pub(crate) fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
         let trusted_keys = self.verify.as_deref().map(read_keys).transpose()?;
-        Ok(Client::new(ClientConfig { trusted_keys, ..config })?)
+        Ok(Client::new(ClientConfig { trusted_keys, tls: self.tls.read()?, ..config })?)
     }
 
     /// Connects to the agent over the bindings in `calling`. Each call passes through the `interceptors`.

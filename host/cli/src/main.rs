@@ -60,6 +60,7 @@ mod state;
 mod template;
 mod tenant;
 mod test;
+mod tls;
 mod turn;
 mod uploads;
 mod version;

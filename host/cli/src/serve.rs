@@ -2,7 +2,6 @@
 
 use std::env;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,12 +64,12 @@ pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Resul
         credentials: config.auth.as_ref().map(|auth| credentials::option(auth, &locations.config)),
     };
     let server = Server::bind(config).await?;
-    let admin = server.admin_address();
+    let admin = server.admin_url();
     let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
     // From now on, so that a hang-up while components are compiled does not end the process.
     let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
     let ready = |app: &App| {
-        announce(app, admin, &example, &mut io::stdout().lock());
+        announce(app, admin.as_deref(), &example, &mut io::stdout().lock());
         tokio::spawn(reload_at(hangup, Arc::clone(app.installers())));
     };
     server.run(load, ready, shutdown()).await?;
@@ -100,11 +99,11 @@ pub(crate) fn cache() -> Option<PathBuf> {
 
 /// Prints the agent's URLs, the installed extensions and a command to try. A closed standard output does not stop the
 /// server.
-fn announce(app: &App, admin: Option<SocketAddr>, example: &Example, out: &mut impl Write) {
+fn announce(app: &App, admin: Option<&str>, example: &Example, out: &mut impl Write) {
     let url = app.base_url();
     let mut text = format!("Agent card  {url}/.well-known/agent-card.json\n");
     if let Some(admin) = admin {
-        text.push_str(&format!("Admin API   http://{admin}\n"));
+        text.push_str(&format!("Admin API   {admin}\n"));
     }
     text.push_str("Extensions");
     for extension in app.installed().iter() {

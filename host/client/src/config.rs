@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use annex_auth::Jwks;
 use annex_egress::Screen;
+use annex_protocol::Secret;
 use reqwest::Url;
 
 use crate::{Binding, Interceptor};
@@ -41,6 +42,18 @@ pub struct ClientConfig {
     /// The screen that checks each address before a connection is opened. Set a screen if a tenant, not the operator,
     /// chose the agent. With a screen no redirect is followed and no proxy is used. `None`: all addresses are allowed.
     pub screen: Option<Screen>,
+    /// The TLS of connections to agents.
+    pub tls: ClientTls,
+}
+
+/// The TLS of connections to agents.
+#[derive(Clone, Default)]
+pub struct ClientTls {
+    /// Certificates in PEM of authorities that are trusted, in addition to those of the system.
+    pub authorities: Option<String>,
+    /// The client's private key and its certificate, both in PEM. The client shows the certificate to an agent that asks for
+    /// one.
+    pub identity: Option<Secret>,
 }
 
 impl ClientConfig {
@@ -70,6 +83,7 @@ impl Default for ClientConfig {
             allowed_hosts: None,
             follow_redirects: true,
             screen: None,
+            tls: ClientTls::default(),
         }
     }
 }

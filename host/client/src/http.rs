@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use reqwest::redirect::{Action, Attempt, Policy};
-use reqwest::{RequestBuilder, Url};
+use reqwest::{Certificate, Identity, RequestBuilder, Url};
 
 use crate::ClientError;
 use crate::config::ClientConfig;
@@ -56,12 +56,17 @@ enum Incoming {
 
 impl Http {
     pub(crate) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
+        let authorities = config.tls.authorities.as_deref().map(|pem| Certificate::from_pem_bundle(pem.as_bytes()));
+        let authorities = authorities.transpose().map_err(ClientError::Setup)?.unwrap_or_default();
+        let identity = config.tls.identity.as_ref().map(|pem| Identity::from_pem(pem.expose().as_bytes()));
+        let identity = identity.transpose().map_err(ClientError::Setup)?;
         let builder = || {
             let redirects = if config.follow_redirects { Policy::custom(same_origin) } else { Policy::none() };
             let builder = reqwest::Client::builder().redirect(redirects);
             // The screen looks at the addresses that names have; `check` looks at the URLs.
             let builder = config.screen.iter().fold(builder, |builder, screen| screen.guard(builder));
-            let builder = builder.connect_timeout(config.connect_timeout);
+            let builder = builder.connect_timeout(config.connect_timeout).tls_certs_merge(authorities.clone());
+            let builder = identity.iter().fold(builder, |builder, identity| builder.identity(identity.clone()));
             // The limit is on silence and not on the whole answer, because a stream lasts as long as its task.
             if config.silence == Duration::MAX { builder } else { builder.read_timeout(config.silence) }
         };

@@ -118,7 +118,7 @@ pub use card::AgentCardDocument;
 pub use client::Client;
 #[cfg(feature = "components")]
 pub use component::{ComponentInterceptor, NoClientHook};
-pub use config::ClientConfig;
+pub use config::{ClientConfig, ClientTls};
 pub use error::ClientError;
 pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub use operation::{ExtensionMethod, Operation};

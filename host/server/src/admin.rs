@@ -20,6 +20,7 @@ use crate::admin_api::extensions::{Details, List, Log, ReloadResult, RemovedExte
 use crate::admin_api::{Addition, Rollback};
 use crate::connections::network::Network;
 use crate::installation::installer::{ReloadOutcome, Version};
+use crate::process::listeners_tls::ListenersTls;
 
 pub(crate) mod access;
 mod caller;
@@ -46,7 +47,7 @@ pub use token::TokenError;
 pub(crate) use token::wrong_tokens;
 
 /// All routes of the API.
-pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
+pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>, tls: ListenersTls) -> Router {
     Router::new()
         .route("/v1/extensions", get(list).post(add))
         .route("/v1/extensions/{id}", get(show).delete(remove))
@@ -60,7 +61,7 @@ pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
         .merge(usage::routes())
         .merge(replicas::routes())
         .merge(components::routes())
-        .route(METRICS, get(metrics).layer(Extension(requests)))
+        .route(METRICS, get(metrics).layer(Extension((requests, tls))))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
@@ -71,9 +72,9 @@ pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
 }
 
 /// Serves `/metrics` alone, for its own listener.
-pub(crate) fn metrics_router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
+pub(crate) fn metrics_router(admin: Arc<Admin>, requests: Arc<AccessLog>, tls: ListenersTls) -> Router {
     Router::new()
-        .route(METRICS, get(metrics).layer(Extension(requests)))
+        .route(METRICS, get(metrics).layer(Extension((requests, tls))))
         .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here but /metrics\n"))
         .layer(from_fn_with_state(Arc::clone(&admin), guard_metrics))
         .with_state(admin)
@@ -232,12 +233,16 @@ async fn reload(
     Ok(Json(ReloadResult::from(reloaded)))
 }
 
-async fn metrics(State(admin): State<Arc<Admin>>, Extension(log): Extension<Arc<AccessLog>>) -> Response {
+async fn metrics(
+    State(admin): State<Arc<Admin>>,
+    Extension((log, tls)): Extension<(Arc<AccessLog>, ListenersTls)>,
+) -> Response {
     let sources = metrics::Sources {
         process: &admin.process,
         runtime: &admin.runtime,
         numbers: &log.numbers,
         own_agent: &*admin.agent,
+        tls: &tls,
     };
     let text = metrics::text(&admin.installers, &sources);
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

@@ -43,12 +43,13 @@ use crate::admin::{Admin, AdminParts};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::{Config, PushConfig};
-use crate::connections::network::Network;
+use crate::connections::peer::Peer;
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
 use crate::metrics_sender::MetricsSender;
+use crate::process::listeners_tls::ListenersTls;
 use crate::settings::{Settings, SettingsOf, located, notifier_config, task_bounds, turn_bounds};
 use crate::stores::conversation_store;
 use crate::stores::editions;
@@ -204,10 +205,10 @@ impl App {
         self.traces.as_ref()?.metrics.as_ref()
     }
 
-    /// The metrics of `/metrics` as numbers. `numbers` are those of requests.
-    pub(crate) fn metric_families(&self, numbers: &RequestNumbers) -> Vec<Family> {
+    /// The metrics of `/metrics` as numbers. `numbers` are those of requests, and `tls` those of the listeners.
+    pub(crate) fn metric_families(&self, numbers: &RequestNumbers, tls: &ListenersTls) -> Vec<Family> {
         let own_agent = &*self.tenants.own().agent;
-        let sources = Sources { process: &self.process, runtime: &self.runtime, numbers, own_agent };
+        let sources = Sources { process: &self.process, runtime: &self.runtime, numbers, own_agent, tls };
         metrics::families(&self.installers, &sources)
     }
 
@@ -216,15 +217,16 @@ impl App {
         &self.tenants
     }
 
-    /// Authenticates a caller in `network` (A2A 1.0 section 7.4).
+    /// Authenticates a caller (A2A 1.0 section 7.4).
     ///
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while the identity provider is unavailable.
-    pub(crate) async fn identify(&self, headers: &HeaderMap, network: Network) -> Result<Identity, A2aError> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap, peer: &Peer) -> Result<Identity, A2aError> {
         // Without [auth] only the ids of tasks and contexts separate clients (`docs/decisions/server.md`).
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
         let authenticator = authentication.current();
-        match authenticator.authenticate(headers, network.part()).await {
+        let certificate = peer.certificate.as_deref();
+        match authenticator.authenticate_with(headers, peer.network.part(), certificate).await {
             // `Tenants::serving` sets the tenant, which the request names later.
             Ok(principal) => {
                 let token = authenticator.token_of(headers, &principal);

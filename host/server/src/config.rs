@@ -38,6 +38,7 @@ mod stored_tenants;
 mod tasks;
 pub(crate) mod tenant;
 pub(crate) mod tenant_text;
+mod tls;
 mod traces;
 mod wording;
 
@@ -66,6 +67,7 @@ pub use sessions::SessionsConfig;
 pub use stored_tenants::StoredTenantsConfig;
 pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
+pub use tls::{ClientCertificatesConfig, TlsConfig};
 pub(crate) use traces::header_value;
 pub use traces::{TracesConfig, TracesProtocol};
 
@@ -207,6 +209,11 @@ impl Config {
         self.agent.as_ref().ok_or_else(|| ConfigError::Problems(vec![missing()]))
     }
 
+    /// The folder where relative paths in the config start.
+    pub(crate) fn folder(&self) -> &Path {
+        self.text.as_ref().and_then(|text| text.path().parent()).unwrap_or(Path::new(""))
+    }
+
     /// Checks the stores. Tasks, sessions and extension keys may each name only one store, and sessions must be in the
     /// store of the tasks. Also checks the settings that depend on whether the tasks are in PostgreSQL.
     fn check_homes(&self, document: &mut Document<'_>) {
@@ -283,6 +290,9 @@ impl Config {
         for (key, reason) in self.traces.iter().flat_map(TracesConfig::wrong) {
             wrong(&key, &reason);
         }
+        for (key, reason) in self.check_tls() {
+            wrong(key, reason);
+        }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
         }
@@ -292,6 +302,29 @@ impl Config {
                           server.allow_anonymous = true to serve everybody";
             wrong("server.listen", reason);
         }
+    }
+
+    /// Checks the TLS tables, and that callers can show the certificates that `[auth]` wants. Returns each mistake as a pair
+    /// of key and reason.
+    fn check_tls(&self) -> Vec<(&'static str, &'static str)> {
+        let of_server = self.server.tls.as_ref();
+        let of_admin = self.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+        let tables =
+            [("server.tls.client_certificates", of_server), ("admin.tls.client_certificates", of_admin)].into_iter();
+        let check = |(key, tls): (&'static str, Option<&TlsConfig>)| Some((key, tls?.check().err()?));
+        let mut wrong: Vec<_> = tables.filter_map(check).collect();
+        let Some(auth) = self.auth.as_ref().filter(|auth| auth.client_certificate.is_some()) else { return wrong };
+        let has_others = !auth.api_key.is_empty() || auth.accepts_tokens();
+        if has_others && of_server.is_some_and(TlsConfig::wants_certificate_of_each_client) {
+            let reason = "makes the certificate of each client its credential, so no caller could use an API key or a \
+                          token; take client_certificates = \"optional\" in [server.tls], or leave this table out";
+            wrong.push(("auth.client_certificate", reason));
+        }
+        if of_server.is_none_or(|tls| tls.client_ca.is_none()) {
+            let reason = "names callers by their certificates, but no client shows one; set client_ca in [server.tls]";
+            wrong.push(("auth.client_certificate", reason));
+        }
+        wrong
     }
 
     /// Checks the `[card]` of the config's own agent or of a tenant's agent. Returns each mistake as a pair of key and

@@ -1,6 +1,6 @@
 //! The checks behind `annex doctor`, run before a server starts. They examine the config, folders and their
-//! permissions, keys, databases, upstream agents, ports, the clock, limits of the machine, and known faults of the
-//! engine. The checks change nothing.
+//! permissions, keys, databases, upstream agents, ports, certificates of listeners, the clock, limits of the machine,
+//! and known faults of the engine. The checks change nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ mod folders;
 mod machine;
 mod peers;
 mod ports;
+mod tls;
 
 pub use finding::{Finding, Gravity};
 
@@ -28,6 +29,7 @@ pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
         findings.extend(folders::examine(&config, locations));
         findings.extend(peers::examine(&config, locations).await);
         findings.extend(ports::examine(&config));
+        findings.extend(tls::examine(&config, &locations.config));
         findings.extend(machine::examine(&config));
     } else {
         findings.push(Finding::warning("config", "the other checks need a config that can be read"));

@@ -33,13 +33,14 @@ pub use annex_agent::{end_programs, kill_programs};
 pub use app::{App, AppError, CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use config::{
     ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, AgentStepsGrantConfig, BindingConfig,
-    CallerGrantConfig, CardConfig, Config, ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig,
-    HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig,
-    LiveCardGrantConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig, Problem, ProviderConfig, ReadsConfig,
-    ReplicaConfig, RequestShare, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig,
-    SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, TracesConfig,
-    TracesProtocol,
+    CallerGrantConfig, CardConfig, ClientCertificatesConfig, Config, ConfigError, ConfigFile, CorsOrigins,
+    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, LiveCardGrantConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig,
+    Problem, ProviderConfig, ReadsConfig, ReplicaConfig, RequestShare, RuntimeSection, SecretConfig, ServerConfig,
+    SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig,
+    TemplateConfig, TenantConfig, TlsConfig, TracesConfig, TracesProtocol,
 };
+pub use connections::tls::TlsError;
 pub use doctor::{Finding, Gravity, advisories, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;

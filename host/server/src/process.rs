@@ -3,6 +3,7 @@
 pub(crate) mod cross_origin;
 pub(crate) mod descriptors;
 pub(crate) mod hosts;
+pub(crate) mod listeners_tls;
 mod metrics_task;
 pub(crate) mod readiness_gate;
 pub(crate) mod routes;

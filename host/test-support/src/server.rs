@@ -28,7 +28,7 @@ impl TestServer {
     /// # Errors
     /// When the server does not become ready. The error has the cause.
     pub async fn start(config: &str) -> anyhow::Result<Self> {
-        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None, || ()).await
+        Box::pin(Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None, || ())).await
     }
 
     /// Starts a server whose config is a file, so that it can be reloaded. Relative paths start at the file's folder.
@@ -51,7 +51,7 @@ impl TestServer {
         loaded: impl FnOnce() + Send + 'static,
     ) -> anyhow::Result<Self> {
         let folder = config.parent().unwrap_or(Path::new("")).to_owned();
-        Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent, loaded).await
+        Box::pin(Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent, loaded)).await
     }
 
     /// Starts a server as [`start`](Self::start) does, with an agent that the test provides.
@@ -59,7 +59,7 @@ impl TestServer {
     /// # Errors
     /// When the server does not become ready.
     pub async fn with_agent(config: &str, agent: Arc<dyn AgentExecutor>) -> anyhow::Result<Self> {
-        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), Some(agent), || ()).await
+        Box::pin(Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), Some(agent), || ())).await
     }
 
     async fn launch(
@@ -77,9 +77,7 @@ impl TestServer {
             }
         }
         let server = Server::bind(config).await?;
-        let url = format!("http://{}", server.address());
-        let admin = server.admin_address().map(|address| format!("http://{address}"));
-        let metrics = server.metrics_address().map(|address| format!("http://{address}"));
+        let (url, admin, metrics) = (server.url(), server.admin_url(), server.metrics_url());
         let (shutdown, shut_down) = oneshot::channel();
         let (ready, became_ready) = oneshot::channel();
         let running = tokio::spawn(async move {

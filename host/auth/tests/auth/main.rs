@@ -3,6 +3,7 @@
 
 mod api_keys;
 mod cards;
+mod certificates;
 mod configuration;
 mod declared;
 mod hostile_tokens;

@@ -10,6 +10,9 @@ use crate::shell;
 /// it from its file or environment variable. If the shell cannot read it, or the config has no API key, a placeholder
 /// in capitals stands for the credentials.
 pub(super) fn option(auth: &AuthConfig, folder: &Path) -> String {
+    if auth.api_key.is_empty() && !auth.accepts_tokens() && auth.client_certificate.is_some() {
+        return "--client-cert CERTIFICATE --client-key KEY".to_owned();
+    }
     let name = &auth.api_key_header.name;
     let header = match auth.api_key.first() {
         Some(ApiKeyConfig { key_env: Some(variable), .. }) if is_variable(variable) => format!("{name}: ${variable}"),

@@ -39,12 +39,14 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// One header of each kind of table in a config.
-const TABLES: [&str; 46] = [
+const TABLES: [&str; 49] = [
     "[server]",
+    "[server.tls]",
     "[auth]",
     "[auth.api_key_header]",
     "[[auth.api_key]]",
     "[auth.jwt]",
+    "[auth.client_certificate]",
     "[auth.introspection]",
     "[auth.declare]",
     "[auth.declare.authorization_code]",
@@ -73,6 +75,7 @@ const TABLES: [&str; 46] = [
     "[runtime.ceiling]",
     "[traces]",
     "[admin]",
+    "[admin.tls]",
     "[[tenant]]",
     "[tenant.quota]",
     "[tenant.quota.caller]",

@@ -51,6 +51,7 @@ mod support;
 mod table;
 mod tenants;
 mod terminal;
+mod tls;
 mod trace;
 mod trips;
 mod turns;

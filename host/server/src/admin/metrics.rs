@@ -16,6 +16,7 @@ use annex_runtime::{ExtensionMetrics, HookMetrics, HookTotals, Runtime};
 use super::exposition::{Exposition, Family, Kind, Metric};
 use crate::access_log::RequestNumbers;
 use crate::installation::installer::{Installer, Version};
+use crate::process::listeners_tls::ListenersTls;
 use crate::tenants::{Installers, Serving};
 
 mod work;
@@ -137,6 +138,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) numbers: &'a RequestNumbers,
     /// The agent of the config itself.
     pub(crate) own_agent: &'a dyn AgentExecutor,
+    /// The TLS of the listeners.
+    pub(crate) tls: &'a ListenersTls,
 }
 
 /// The text of the page with the current numbers.
@@ -154,7 +157,7 @@ pub(crate) fn families(installers: &Installers, sources: &Sources<'_>) -> Vec<Fa
 }
 
 fn write(page: &mut Exposition, installers: &Installers, sources: &Sources<'_>) {
-    let Sources { process, runtime, numbers, own_agent } = *sources;
+    let Sources { process, runtime, numbers, own_agent, tls } = *sources;
     let own = [(String::new(), Arc::clone(installers.own()))];
     let busiest = busiest(installers);
     let of_tenants = busiest.iter().map(|(name, serving)| (name.clone(), Arc::clone(&serving.installer)));
@@ -175,6 +178,7 @@ fn write(page: &mut Exposition, installers: &Installers, sources: &Sources<'_>) 
     page.metric("annex_turns_running", Kind::Gauge, "Turns that run.").sample(&[], process.running.len() as f64);
     counted(page, &process.counters);
     work::requests(page, numbers);
+    work::tls(page, tls);
     work::turns(page, &process.counters);
     work::spans(page, process.tracer.as_ref());
     work::tenants(page, own_agent, &busiest);

@@ -19,6 +19,7 @@ use crate::installation::installer::{Folder, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
 use crate::locations::Locations;
+use crate::process::listeners_tls::{ListenersTls, WrongTls};
 use crate::settings::located;
 use crate::stores::postgres::PostgresDatabases;
 use crate::traces::wrong_headers;
@@ -163,6 +164,9 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
     for (key, reason) in config.traces.iter().flat_map(|traces| wrong_headers(traces, &locations.config)) {
         document.wrong(&key, reason);
     }
+    for WrongTls { key, error } in ListenersTls::wrong(config, &locations.config) {
+        document.wrong(&key, fault::text(&error));
+    }
     if let Err((key, reason)) = config.replica.name() {
         document.wrong(key, reason);
     }
@@ -199,7 +203,14 @@ fn check_later(config: &Config, locations: &Locations, document: &mut Document<'
 
 /// Checks each key of `[auth]` separately and then all together, so that every wrong key is reported.
 fn check_auth(auth: &AuthConfig, document: &mut Document<'_>) {
-    let alone = |api_key, jwt| AuthConfig { api_key, jwt, introspection: None, declare: None, ..auth.clone() };
+    let alone = |api_key, jwt| AuthConfig {
+        api_key,
+        jwt,
+        introspection: None,
+        client_certificate: None,
+        declare: None,
+        ..auth.clone()
+    };
     let mut is_sound = true;
     for (number, key) in auth.api_key.iter().enumerate() {
         if let Err(error) = Authenticator::new(&alone(vec![key.clone()], None)) {

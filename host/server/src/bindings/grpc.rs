@@ -33,7 +33,7 @@ use crate::app::App;
 use crate::bindings::answer_body::AnswerBody;
 use crate::bindings::v0_3::{requested_extensions, service_parameters};
 use crate::connections::caller::Caller;
-use crate::connections::network::Network;
+use crate::connections::peer::Peer;
 use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::streams;
 use crate::operations::{Operations, Reply};
@@ -45,25 +45,25 @@ pub(crate) struct GrpcOperations(pub(crate) Arc<ReadinessGate>);
 /// Authenticates the caller before tonic reads the request, and bounds the bodies of request and answer.
 pub(crate) async fn admit(
     State(gate): State<Arc<ReadinessGate>>,
-    Extension(network): Extension<Network>,
+    Extension(peer): Extension<Peer>,
     request: Request<Body>,
     next: Next,
 ) -> Response {
     if !annex_grpc::is_operation(request.uri().path()) {
         // Health and reflection need no credentials. Their bodies are still bounded.
         access_log::asks_for(access_log::HEALTH);
-        let caller = Caller::new(Identity::default(), network, &gate.limits.shares);
+        let caller = Caller::new(Identity::default(), peer.network, &gate.limits.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
     access_log::came_by(access_log::GRPC);
     if let Some(method) = annex_grpc::operation(request.uri().path()) {
         access_log::asks_for(method.name());
     }
-    let identity = match access_log::noted(gate.admit(request.headers(), network)).await {
+    let identity = match access_log::noted(gate.admit(request.headers(), &peer)).await {
         Ok((_, identity)) => identity,
         Err(error) => return annex_grpc::refuse(&error),
     };
-    let caller = Caller::new(identity, network, &gate.limits.shares);
+    let caller = Caller::new(identity, peer.network, &gate.limits.shares);
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation reads the caller and the headers from the request's extensions.
     request.extensions_mut().insert(caller.clone());

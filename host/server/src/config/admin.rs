@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::tls::TlsConfig;
+
 /// `[admin]`. Without this table the server has no admin API.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -33,6 +35,8 @@ pub struct AdminConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// Allows holders of a token to record turns, which contain the words of users. Default: no.
     pub allow_recording: bool,
+    /// The TLS of `listen` and `metrics_listen`. Default: plain HTTP.
+    pub tls: Option<TlsConfig>,
 }
 
 /// `[[admin.token]]`. Exactly one of `token_file`, `token_env` and `token_sha256` is set.
@@ -68,6 +72,7 @@ impl Default for AdminConfig {
             metrics_token_env: None,
             metrics_listen: None,
             allow_recording: false,
+            tls: None,
         }
     }
 }

@@ -45,7 +45,7 @@ impl ConfigText {
         Self { path: path.to_owned(), text: text.into() }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 

@@ -11,6 +11,7 @@ impl Config {
             listen: self.server.listen,
             public_url: self.server.public_url.clone(),
             a2a_0_3: self.server.a2a_0_3,
+            tls: self.server.tls.clone(),
             ..read.server.clone()
         };
         live.tasks = TasksConfig {
@@ -37,6 +38,7 @@ impl Config {
             let mut admin = admin.clone();
             (admin.listen, admin.allow_remote) = (running.listen, running.allow_remote);
             admin.metrics_listen = running.metrics_listen;
+            admin.tls.clone_from(&running.tls);
             live.admin = Some(admin);
         }
         live.extensions.clone_from(&read.extensions);

@@ -17,6 +17,7 @@ const MADE_AT_START: [(&str, &str); 4] = [
 fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
     match (table, key) {
         ("server" | "admin", "listen" | "metrics_listen" | "allow_remote") => Some("the address is taken at the start"),
+        ("server" | "admin", "tls") => Some("the listener is opened with it; changed files are read without a restart"),
         ("server", "public_url") => Some("cards and links begin with it"),
         ("server", "a2a_0_3") => Some("the routes are created at the start"),
         ("server" | "admin" | "auth" | "push" | "tenants" | "log", _) => None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::cors::CorsOrigins;
+use super::tls::TlsConfig;
 use crate::connections::caller::ShareLimits;
 use crate::connections::listener::ConnectionLimits;
 
@@ -15,8 +16,8 @@ use crate::connections::listener::ConnectionLimits;
 pub struct ServerConfig {
     /// Address and port. Port 0 lets the kernel choose a free port. Default `127.0.0.1:9999`.
     pub listen: SocketAddr,
-    /// The base URL under which clients reach the server, as the card gives it. Default: `http://` and the address of
-    /// the listener.
+    /// The base URL under which clients reach the server, as the card gives it. Default: `https://` with `tls` and
+    /// `http://` without, and the address of the listener.
     pub public_url: Option<String>,
     /// Serves anonymous clients although `listen` is not a loopback address. Default: no.
     pub allow_anonymous: bool,
@@ -61,6 +62,8 @@ pub struct ServerConfig {
     pub max_running_turns: usize,
     /// The maximum number of turns at the same time per authenticated caller. Default 100.
     pub max_running_turns_per_caller: usize,
+    /// The TLS of the listener. Default: plain HTTP.
+    pub tls: Option<TlsConfig>,
 }
 
 impl Default for ServerConfig {
@@ -90,6 +93,7 @@ impl Default for ServerConfig {
             max_waiting_turns: 64,
             max_running_turns: 1_000,
             max_running_turns_per_caller: 100,
+            tls: None,
         }
     }
 }

@@ -1,28 +1,34 @@
 //! One connection: its version of HTTP, and the time limits after which it is closed.
 
 mod activity;
-mod beginning;
+pub(crate) mod beginning;
+mod handshake;
 
 use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connections::listener::ConnectionLimits;
 use crate::connections::network::Network;
+use crate::connections::peer::Peer;
 use crate::connections::site::Site;
+use crate::connections::tls::Tls;
 use crate::connections::write_limit::WriteLimited;
 use activity::Activity;
-pub(crate) use beginning::Beginning;
+use beginning::Beginning;
+use handshake::Handshake;
 
 /// The maximum number of bytes that wait in memory for a slow client, for each answer over HTTP/2.
 const SEND_BUFFER: usize = 16 << 10;
@@ -39,10 +45,12 @@ pub(crate) struct Connections<S> {
     http2: auto::Builder<TokioExecutor>,
     limits: ConnectionLimits,
     site: S,
+    /// `None` for plain HTTP.
+    tls: Option<Arc<Tls>>,
 }
 
 impl<S: Site> Connections<S> {
-    pub(crate) fn new(limits: ConnectionLimits, site: S) -> Self {
+    pub(crate) fn new(limits: ConnectionLimits, site: S, tls: Option<Arc<Tls>>) -> Self {
         let mut http1 = auto::Builder::new(TokioExecutor::new()).http1_only();
         http1.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HTTP1_BUFFER);
         let mut http2 = auto::Builder::new(TokioExecutor::new()).http2_only();
@@ -55,14 +63,43 @@ impl<S: Site> Connections<S> {
             // PINGs detect a peer that vanished without closing the connection.
             .keep_alive_interval(Some(limits.head))
             .keep_alive_timeout(limits.head);
-        Self { http1, http2, limits, site }
+        Self { http1, http2, limits, site, tls }
     }
 
     /// Serves one connection to its end. After `closed` is cancelled, running requests are finished and no new requests
     /// are accepted.
-    pub(crate) async fn serve(&self, mut stream: TcpStream, peer: IpAddr, closed: CancellationToken) {
+    pub(crate) async fn serve(&self, stream: TcpStream, address: IpAddr, closed: CancellationToken) {
         // Without Nagle's algorithm, small answers are sent at once.
         let _ = stream.set_nodelay(true);
+        let network = Network::of(address);
+        match &self.tls {
+            // The future is large, so it is boxed. Plain connections do not pay for its size.
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, network, closed)).await,
+            None => self.serve_plain(stream, network, closed).await,
+        }
+    }
+
+    /// Serves a connection after its TLS handshake. The client chooses the version of HTTP by ALPN.
+    async fn serve_tls(&self, tls: &Tls, stream: TcpStream, network: Network, closed: CancellationToken) {
+        let ConnectionLimits { head, write, .. } = self.limits;
+        let handshake = tokio::select! {
+            handshake = handshake::shake(tls, stream, head, write) => handshake,
+            // No request has begun on this connection, so nothing is broken off.
+            () = closed.cancelled() => return,
+        };
+        match handshake {
+            Ok(Handshake { stream, certificate, speaks_http2 }) => {
+                let peer = Peer { network, certificate };
+                self.serve_http(TokioIo::new(stream), peer, speaks_http2, closed).await;
+            }
+            Err(error) => {
+                tls.count_failed_handshake();
+                tracing::debug!(%error, "a TLS handshake failed");
+            }
+        }
+    }
+
+    async fn serve_plain(&self, mut stream: TcpStream, network: Network, closed: CancellationToken) {
         let read = tokio::select! {
             read = timeout(self.limits.head, Beginning::read(&mut stream)) => read,
             // No request has begun on this connection, so nothing is broken off.
@@ -72,11 +109,21 @@ impl<S: Site> Connections<S> {
         let Ok(Ok(beginning)) = read else { return };
         let speaks_http2 = beginning.is_http2();
         let stream = TokioIo::new(WriteLimited::new(stream, beginning, self.limits.write));
-        let network = Network::of(peer);
+        self.serve_http(stream, Peer { network, certificate: None }, speaks_http2, closed).await;
+    }
+
+    async fn serve_http<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: TokioIo<I>,
+        peer: Peer,
+        speaks_http2: bool,
+        closed: CancellationToken,
+    ) {
+        let network = peer.network;
         let ended = if speaks_http2 {
-            self.serve_http2(stream, network, closed).await
+            self.serve_http2(stream, peer, closed).await
         } else {
-            self.serve_http1(stream, network, closed).await
+            self.serve_http1(stream, peer, closed).await
         };
         if let Err(error) = ended {
             if is_malformed(&*error) {
@@ -88,16 +135,16 @@ impl<S: Site> Connections<S> {
 
     /// Serves HTTP/1. Idle connections are closed by the time limit on heads. Connections whose client does not read
     /// are closed by the time limit on writes.
-    async fn serve_http1(
+    async fn serve_http1<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        stream: TokioIo<WriteLimited>,
-        network: Network,
+        stream: TokioIo<I>,
+        peer: Peer,
         closed: CancellationToken,
     ) -> ServeResult {
         let site = self.site.clone();
         let service = service_fn(move |request| {
-            let site = site.clone();
-            async move { Ok::<_, Infallible>(site.answer(request, network).await) }
+            let (site, peer) = (site.clone(), peer.clone());
+            async move { Ok::<_, Infallible>(site.answer(request, peer).await) }
         });
         let mut connection = pin!(self.http1.serve_connection(stream, service));
         tokio::select! {
@@ -108,10 +155,10 @@ impl<S: Site> Connections<S> {
         connection.await
     }
 
-    async fn serve_http2(
+    async fn serve_http2<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        stream: TokioIo<WriteLimited>,
-        network: Network,
+        stream: TokioIo<I>,
+        peer: Peer,
         closed: CancellationToken,
     ) -> ServeResult {
         let ConnectionLimits { head, write, .. } = self.limits;
@@ -120,8 +167,8 @@ impl<S: Site> Connections<S> {
         let watched = activity.clone();
         let service = service_fn(move |request| {
             let open = watched.begin();
-            let site = site.clone();
-            async move { Ok::<_, Infallible>(site.answer(request, network).await.map(|body| open.watch(body))) }
+            let (site, peer) = (site.clone(), peer.clone());
+            async move { Ok::<_, Infallible>(site.answer(request, peer).await.map(|body| open.watch(body))) }
         });
         let mut connection = pin!(self.http2.serve_connection(stream, service));
         // Two kinds of clients escape the time limits of hyper and of the socket. One answers PINGs and so keeps a

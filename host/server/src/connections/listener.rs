@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::connections::connection::Connections;
 use crate::connections::network::Network;
 use crate::connections::site::Site;
+use crate::connections::tls::Tls;
 use crate::connections::warnings::Warnings;
 
 /// The pause before the next attempt to accept a connection, after the kernel has refused one. The process may have no
@@ -41,13 +42,19 @@ pub(crate) struct ConnectionLimits {
     pub(crate) streams: u32,
 }
 
+/// A bound listener, and its TLS. Without TLS it speaks plain HTTP.
+pub(crate) struct BoundListener {
+    pub(crate) socket: TcpListener,
+    pub(crate) tls: Option<Arc<Tls>>,
+}
+
 /// Serves connections until `closed` is cancelled. Then running requests get [`GOODBYE`] to finish. A connection keeps
 /// the limits that applied when it was accepted.
 ///
 /// The future of an `async fn` is compiled by the crate that polls it. This function spawns the future, so all code
 /// that serves requests is compiled once, by this crate, and not by each program that runs a server.
 pub(crate) fn spawn(
-    listener: TcpListener,
+    listener: BoundListener,
     site: impl Site,
     limits: watch::Receiver<ConnectionLimits>,
     closed: CancellationToken,
@@ -56,12 +63,13 @@ pub(crate) fn spawn(
 }
 
 async fn serve(
-    listener: TcpListener,
+    listener: BoundListener,
     site: impl Site,
     limits: watch::Receiver<ConnectionLimits>,
     closed: CancellationToken,
 ) -> io::Result<()> {
-    let mut current = CurrentLimits::new(limits, site);
+    let BoundListener { socket: listener, tls } = listener;
+    let mut current = CurrentLimits::new(limits, site, tls);
     let addresses = Arc::new(Addresses::default());
     let mut failures = Warnings::default();
     let mut refusals = Warnings::default();
@@ -125,15 +133,16 @@ struct CurrentLimits<S> {
     limits: ConnectionLimits,
     slots: Arc<Semaphore>,
     site: S,
+    tls: Option<Arc<Tls>>,
     connections: Arc<Connections<S>>,
 }
 
 impl<S: Site> CurrentLimits<S> {
-    fn new(mut changes: watch::Receiver<ConnectionLimits>, site: S) -> Self {
+    fn new(mut changes: watch::Receiver<ConnectionLimits>, site: S, tls: Option<Arc<Tls>>) -> Self {
         let limits = *changes.borrow_and_update();
         let slots = Arc::new(Semaphore::new(limits.slots()));
-        let connections = Arc::new(Connections::new(limits, site.clone()));
-        Self { changes, limits, slots, site, connections }
+        let connections = Arc::new(Connections::new(limits, site.clone(), tls.clone()));
+        Self { changes, limits, slots, site, tls, connections }
     }
 
     /// Applies changed limits. Open connections keep their time limits.
@@ -143,7 +152,7 @@ impl<S: Site> CurrentLimits<S> {
             return;
         }
         resize(&self.slots, self.limits.slots(), now.slots());
-        self.connections = Arc::new(Connections::new(now, self.site.clone()));
+        self.connections = Arc::new(Connections::new(now, self.site.clone(), self.tls.clone()));
         self.limits = now;
     }
 }

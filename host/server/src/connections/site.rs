@@ -10,22 +10,24 @@ use hyper::body::Incoming;
 use tower::ServiceExt;
 
 use crate::connections::network::Network;
+use crate::connections::peer::Peer;
 
 /// Answers the requests of all connections of a listener.
 pub(crate) trait Site: Clone + Send + Sync + 'static {
-    /// Answers one request from a client in `network`.
-    fn answer(&self, request: Request<Incoming>, network: Network) -> impl Future<Output = Response> + Send;
+    /// Answers one request of `peer`.
+    fn answer(&self, request: Request<Incoming>, peer: Peer) -> impl Future<Output = Response> + Send;
 
     /// Called when a connection from `network` ends because the client did not speak HTTP. At most once per connection.
     fn refuse_malformed(&self, _network: Network) {}
 }
 
 impl Site for Router {
-    async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
+    async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response {
         let mut request = request.map(Body::new);
         // The network is that of the socket's peer. A client could write any address into a header field such as
         // `X-Forwarded-For`.
-        request.extensions_mut().insert(network);
+        request.extensions_mut().insert(peer.network);
+        request.extensions_mut().insert(peer);
         let Ok(response) = self.clone().oneshot(request).await;
         response
     }

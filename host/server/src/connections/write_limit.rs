@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use crate::connections::connection::Beginning;
+use crate::connections::connection::beginning::Beginning;
 
 /// A stream whose writes fail when the peer has read nothing for `timeout`.
 pub(crate) struct WriteLimited {

@@ -40,7 +40,7 @@ async fn send_all(gate: Arc<ReadinessGate>, stop: CancellationToken) {
     let mut was_sent = true;
     loop {
         let is_over = stop.run_until_cancelled(sleep(sender.interval)).await.is_none();
-        let sent = sender.send(app.metric_families(&gate.access_log.numbers)).await;
+        let sent = sender.send(app.metric_families(&gate.access_log.numbers, &gate.tls)).await;
         // Logged once: a collector that is down for hours would fill the log.
         if let Err(error) = &sent
             && was_sent

@@ -16,10 +16,11 @@ use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
 use crate::connections::limits::ServerLimits;
-use crate::connections::network::Network;
+use crate::connections::peer::Peer;
 use crate::installation::published::PublishedSet;
 use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
+use crate::process::listeners_tls::ListenersTls;
 use crate::process::store_probe::StoreProbe;
 use crate::tenants::Serving;
 
@@ -133,19 +134,22 @@ pub(crate) struct ReadinessGate {
     pub(crate) speaks_v0_3: bool,
     /// The access log and the metrics of requests.
     pub(crate) access_log: Arc<AccessLog>,
+    /// The TLS of the listeners.
+    pub(crate) tls: ListenersTls,
     app: OnceLock<App>,
     draining: AtomicBool,
     stores: StoreProbe,
 }
 
 impl ReadinessGate {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, tls: ListenersTls) -> Self {
         Self {
             limits: ServerLimits::new(&config.server),
             hosts: Hosts::of(config),
             cross_origin: CrossOrigin::new(config),
             speaks_v0_3: config.server.a2a_0_3,
             access_log: AccessLog::new(config.log.access),
+            tls,
             app: OnceLock::new(),
             draining: AtomicBool::new(false),
             stores: StoreProbe::default(),
@@ -192,15 +196,15 @@ impl ReadinessGate {
         }
     }
 
-    /// Authenticates a caller in `network`, and returns the app and the caller's identity. Every binding calls this
+    /// Authenticates a caller, and returns the app and the caller's identity. Every binding calls this
     /// function before it reads the body.
     ///
     /// # Errors
     /// When the phase refuses requests, or when authentication fails.
-    pub(crate) async fn admit(&self, headers: &HeaderMap, network: Network) -> Result<(&App, Identity), A2aError> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap, peer: &Peer) -> Result<(&App, Identity), A2aError> {
         // The phase is checked first, because the authenticator is a part of the app.
         let app = self.app()?;
-        let identity = app.identify(headers, network).await?;
+        let identity = app.identify(headers, peer).await?;
         access_log::is_of(&identity.owner.principal);
         Ok((app, identity))
     }

@@ -29,6 +29,7 @@ use crate::bindings::service_headers::retry_after;
 use crate::bindings::v0_3;
 use crate::connections::caller::Caller;
 use crate::connections::network::Network;
+use crate::connections::peer::Peer;
 use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::site::Site;
 use crate::operations::Operations;
@@ -80,14 +81,14 @@ impl Others {
 }
 
 impl Site for Arc<Routes> {
-    async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
-        let exchange = self.gate.access_log.begin(network.address());
+    async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response {
+        let exchange = self.gate.access_log.begin(peer.network.address());
         if let Some(trace) = exchange.request().trace() {
             trace.continues(|| parent_in(request.headers()));
         }
         // The future is large, so it is polled in place. Moving it into a future together with the request would copy
         // it.
-        let mut routed = pin!(self.paged(request, network));
+        let mut routed = pin!(self.paged(request, peer));
         let poll = |context: &mut Context<'_>| in_request(exchange.request(), || routed.as_mut().poll(context));
         let answer = poll_fn(poll).await;
         exchange.answered(answer)
@@ -100,7 +101,7 @@ impl Site for Arc<Routes> {
 
 impl Routes {
     /// Answers one request. If pages of other origins may call, adds the CORS fields.
-    async fn paged(self: &Arc<Self>, request: Request<Incoming>, network: Network) -> Response {
+    async fn paged(self: &Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response {
         let pages = self.gate.cross_origin.pages();
         let is_allowed = pages.as_ref().is_some_and(|pages| pages.allow(&request));
         if is_preflight(&request) {
@@ -109,17 +110,17 @@ impl Routes {
                 access_log::refused(access_log::FOREIGN_HOST);
             }
         }
-        let Some(pages) = pages else { return self.reply(request, network, false).await };
+        let Some(pages) = pages else { return self.reply(request, peer, false).await };
         // The future is boxed, so that servers without CORS do not pay for its size.
         Box::pin(pages.answer(request, |request| {
-            let routes = Arc::clone(self);
-            async move { Ok(routes.reply(request, network, is_allowed).await) }
+            let (routes, peer) = (Arc::clone(self), peer.clone());
+            async move { Ok(routes.reply(request, peer, is_allowed).await) }
         }))
         .await
     }
 
     /// Answers one request. `is_allowed_page` is true if the request comes from a page of another origin that may call.
-    async fn reply(&self, request: Request<Incoming>, network: Network, is_allowed_page: bool) -> Response {
+    async fn reply(&self, request: Request<Incoming>, peer: Peer, is_allowed_page: bool) -> Response {
         // The check precedes routing, so that it covers every path.
         let refusal = |hosts: &Arc<Hosts>| hosts.refusal(&request, is_allowed_page);
         if let Some(refusal) = self.gate.hosts.as_ref().and_then(refusal) {
@@ -130,9 +131,9 @@ impl Routes {
         // virtual calls.
         if request.uri().path() == JSONRPC_PATH && request.method() == Method::POST {
             let (head, body) = request.into_parts();
-            return json_rpc_call(&self.gate, network, None, (&head.headers, &head.uri), body).await;
+            return json_rpc_call(&self.gate, &peer, None, (&head.headers, &head.uri), body).await;
         }
-        self.others().answer(request, network).await
+        self.others().answer(request, peer).await
     }
 }
 
@@ -170,18 +171,18 @@ fn router(gate: Arc<ReadinessGate>, max_message_bytes: usize) -> Router {
 
 async fn json_rpc(
     State(gate): State<Arc<ReadinessGate>>,
-    Extension(network): Extension<Network>,
+    Extension(peer): Extension<Peer>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    json_rpc_call(&gate, network, None, (&headers, &uri), body).await
+    json_rpc_call(&gate, &peer, None, (&headers, &uri), body).await
 }
 
 /// Answers a JSON-RPC request on the path of a tenant.
 async fn json_rpc_of_tenant(
     State(gate): State<Arc<ReadinessGate>>,
-    Extension(network): Extension<Network>,
+    Extension(peer): Extension<Peer>,
     Path(tenant): Path<String>,
     uri: Uri,
     headers: HeaderMap,
@@ -191,13 +192,13 @@ async fn json_rpc_of_tenant(
     if gate.app().is_ok_and(|app| !app.tenants().has_others()) {
         return not_found(headers, uri).await;
     }
-    json_rpc_call(&gate, network, Some(&tenant), (&headers, &uri), body).await
+    json_rpc_call(&gate, &peer, Some(&tenant), (&headers, &uri), body).await
 }
 
 /// Answers a JSON-RPC request. `tenant` is the tenant in the path. `None` if the path names none.
 async fn json_rpc_call(
     gate: &ReadinessGate,
-    network: Network,
+    peer: &Peer,
     tenant: Option<&str>,
     (headers, uri): (&HeaderMap, &Uri),
     body: impl HttpBody<Data = Bytes> + Unpin,
@@ -205,7 +206,7 @@ async fn json_rpc_call(
     access_log::came_by(access_log::JSONRPC);
     // A request that never reaches the handler is not answered with 200, so that proxies see the failure (such as 413
     // or 503).
-    match admit(gate, network, headers, body).await {
+    match admit(gate, peer, headers, body).await {
         Ok((app, caller, body)) => {
             let operations = Operations::new(app.tenants(), headers).at_path(tenant);
             json_rpc_answer(gate, &operations, &caller, (headers, uri), &body).await
@@ -219,7 +220,7 @@ async fn json_rpc_call(
 
 async fn http_json(
     State(gate): State<Arc<ReadinessGate>>,
-    Extension(network): Extension<Network>,
+    Extension(peer): Extension<Peer>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -231,7 +232,7 @@ async fn http_json(
     let path = below.strip_prefix('/').unwrap_or(below);
     // No tenant can be named `v1`, so a path of 1.0 is never mistaken for one of 0.3.
     let older = path.strip_prefix(v0_3::http_json::PREFIX).filter(|_| gate.speaks_v0_3);
-    match admit(&gate, network, &headers, body).await {
+    match admit(&gate, &peer, &headers, body).await {
         Ok((app, caller, body)) => {
             let request =
                 HttpRequest { caller: &caller, method: &method, path, headers: &headers, uri: &uri, body: &body };
@@ -280,7 +281,7 @@ async fn json_rpc_answer(
 /// client.
 async fn admit<'a>(
     gate: &'a ReadinessGate,
-    network: Network,
+    peer: &Peer,
     headers: &HeaderMap,
     body: impl HttpBody<Data = Bytes> + Unpin,
 ) -> Result<(&'a App, Caller, Bytes), (StatusCode, A2aError)> {
@@ -288,8 +289,8 @@ async fn admit<'a>(
         (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
     };
     check_content_encoding(headers)?;
-    let (app, identity) = gate.admit(headers, network).await.map_err(refused)?;
-    let caller = Caller::new(identity, network, &gate.limits.shares);
+    let (app, identity) = gate.admit(headers, peer).await.map_err(refused)?;
+    let caller = Caller::new(identity, peer.network, &gate.limits.shares);
     let mut reading = RequestBody::new(caller, body, gate.limits.body_timeout());
     let body = reading.whole(gate.limits.max_body_bytes()).await.map_err(BodyError::told)?;
     Ok((app, reading.into_caller(), body))

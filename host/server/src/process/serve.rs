@@ -18,9 +18,11 @@ use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
 use crate::connections::limits::{OF_ADMIN, OF_METRICS};
-use crate::connections::listener;
+use crate::connections::listener::{self, BoundListener};
+use crate::connections::tls::{Tls, TlsError};
 use crate::installation::{editions, live_cards};
 use crate::process::descriptors;
+use crate::process::listeners_tls::{ListenersTls, WrongTls};
 use crate::process::metrics_task::MetricsTask;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
@@ -46,6 +48,15 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// The files of a TLS table cannot be used.
+    #[error("cannot use {key}")]
+    Tls {
+        /// The config key of the file, such as `server.tls.certificate`.
+        key: String,
+        /// The reason.
+        #[source]
+        source: Box<TlsError>,
+    },
     /// The app cannot be loaded.
     #[error(transparent)]
     App(#[from] AppError),
@@ -61,15 +72,18 @@ pub struct Server {
     address: SocketAddr,
     admin: Option<(TcpListener, SocketAddr)>,
     metrics: Option<(TcpListener, SocketAddr)>,
+    tls: ListenersTls,
 }
 
 impl Server {
-    /// Opens all listeners of the config.
+    /// Opens all listeners of the config, and reads the files of their TLS.
     ///
     /// # Errors
-    /// [`ServeError::Listen`].
+    /// [`ServeError::Listen`] and [`ServeError::Tls`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
+        let tls = ListenersTls::load(&config, config.folder());
+        let tls = tls.map_err(|WrongTls { key, error }| ServeError::Tls { key, source: error })?;
         // All listeners are opened before the load, so that an address in use is reported at once.
         let (listener, address) = listen(config.server.listen, "server.listen")?;
         let admin = match &config.admin {
@@ -80,7 +94,7 @@ impl Server {
             Some(metrics) => Some(listen(metrics, "admin.metrics_listen")?),
             None => None,
         };
-        Ok(Self { config, listener, address, admin, metrics })
+        Ok(Self { config, listener, address, admin, metrics, tls })
     }
 
     /// The address of the admin API, if enabled.
@@ -101,6 +115,25 @@ impl Server {
         self.address
     }
 
+    /// The base URL of the A2A listener, without a slash at its end. Clients reach the server under `server.public_url` if
+    /// the config has it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        url(self.tls.server.as_ref(), self.address)
+    }
+
+    /// The URL of the admin API, if enabled.
+    #[must_use]
+    pub fn admin_url(&self) -> Option<String> {
+        self.admin_address().map(|address| url(self.tls.admin.as_ref(), address))
+    }
+
+    /// The URL of the listener for `/metrics` alone, if enabled.
+    #[must_use]
+    pub fn metrics_url(&self) -> Option<String> {
+        self.metrics_address().map(|address| url(self.tls.admin.as_ref(), address))
+    }
+
     /// Loads the app, serves until `shutdown` resolves, and drains.
     ///
     /// `load` gets the config and the base URL. While `load` runs, `/livez` and `/readyz` already answer. `ready` is
@@ -117,12 +150,14 @@ impl Server {
         ready: impl FnOnce(&App),
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let gate = Arc::new(ReadinessGate::new(&self.config));
+        let gate = Arc::new(ReadinessGate::new(&self.config, self.tls.clone()));
         let closed = CancellationToken::new();
         let routes = Routes::new(Arc::clone(&gate));
         let limits = gate.limits.connections();
-        let mut serving = listener::spawn(self.listener, routes, limits, closed.clone());
-        let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
+        let base_url = self.config.server.public_url.clone().unwrap_or_else(|| self.url());
+        gate.tls.follow(&closed);
+        let listener = BoundListener { socket: self.listener, tls: gate.tls.server.clone() };
+        let mut serving = listener::spawn(listener, routes, limits, closed.clone());
         let mut shutdown = pin!(shutdown);
         let loaded = tokio::select! {
             loaded = load(&self.config, &base_url) => loaded?,
@@ -146,16 +181,8 @@ impl Server {
         app.describe(&gate.phase().to_string());
         let housekeeping = keep_house(app, lost);
         // The admin API opens after the load, because it needs the installers.
-        if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
-            let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
-            let limits = watch::Sender::new(OF_ADMIN);
-            listener::spawn(listener, router, limits.subscribe(), closed.clone());
-        }
-        if let (Some((listener, _)), Some(admin)) = (self.metrics, &app.admin) {
-            let router = admin::metrics_router(Arc::clone(admin), Arc::clone(&gate.access_log));
-            let limits = watch::Sender::new(OF_METRICS);
-            listener::spawn(listener, router, limits.subscribe(), closed.clone());
-        }
+        let sockets = [self.admin, self.metrics].map(|bound| bound.map(|(socket, _)| socket));
+        serve_admin(app, &gate, sockets, &closed);
         name_known_faults();
         ready(app);
         tokio::select! {
@@ -179,6 +206,24 @@ impl Server {
             traces.close().await;
         }
         ended
+    }
+}
+
+/// Serves the admin API on the first socket and `/metrics` alone on the second, if they are enabled.
+fn serve_admin(app: &App, gate: &ReadinessGate, sockets: [Option<TcpListener>; 2], closed: &CancellationToken) {
+    let Some(admin) = &app.admin else { return };
+    let [api, metrics] = sockets;
+    if let Some(socket) = api {
+        let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log), gate.tls.clone());
+        let limits = watch::Sender::new(OF_ADMIN);
+        let listener = BoundListener { socket, tls: gate.tls.admin.clone() };
+        listener::spawn(listener, router, limits.subscribe(), closed.clone());
+    }
+    if let Some(socket) = metrics {
+        let router = admin::metrics_router(Arc::clone(admin), Arc::clone(&gate.access_log), gate.tls.clone());
+        let limits = watch::Sender::new(OF_METRICS);
+        let listener = BoundListener { socket, tls: gate.tls.admin.clone() };
+        listener::spawn(listener, router, limits.subscribe(), closed.clone());
     }
 }
 
@@ -251,6 +296,12 @@ fn name_known_faults() {
             );
         }
     }
+}
+
+/// The URL of a listener.
+fn url(tls: Option<&Arc<Tls>>, address: SocketAddr) -> String {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 /// Opens the listener at `address`. `key` is the config key of the address, for errors.

@@ -65,6 +65,7 @@ mod task_limits;
 mod tasks;
 mod tenants;
 mod three_ways;
+mod tls;
 mod tools;
 mod traces;
 mod transitions;

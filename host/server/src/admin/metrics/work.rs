@@ -1,5 +1,7 @@
 //! The metrics of requests, of turns, and of calls that agents make.
 
+use std::sync::atomic::Ordering;
+
 use annex_agent::{AgentExecutor, StepKind};
 use annex_operations::counters::Counters;
 use annex_telemetry::traces::Tracer;
@@ -7,6 +9,7 @@ use annex_telemetry::traces::Tracer;
 use super::{is_told, of_tenant};
 use crate::access_log::RequestNumbers;
 use crate::admin::exposition::{Exposition, Kind};
+use crate::process::listeners_tls::ListenersTls;
 use crate::tenants::Serving;
 
 /// Writes the metrics of requests and refusals.
@@ -21,6 +24,28 @@ pub(super) fn requests(page: &mut Exposition, numbers: &RequestNumbers) {
     let mut refusals = page.metric("annex_refusals_total", Kind::Counter, "Requests that were refused, by reason.");
     for (reason, count) in numbers.refusals() {
         refusals.sample(&[("reason", reason)], count);
+    }
+}
+
+/// Writes the metrics of the listeners with TLS.
+pub(super) fn tls(page: &mut Exposition, tls: &ListenersTls) {
+    let help = "Time at which the certificate of a listener ends, in seconds since 1970.";
+    let mut ends = page.metric("annex_tls_certificate_expires_seconds", Kind::Gauge, help);
+    for (listener, tls) in tls.named() {
+        ends.sample(&[("listener", listener)], tls.ends_at());
+    }
+    let help = "Changes of the TLS files of a listener, by whether the files could be used.";
+    let mut reloads = page.metric("annex_tls_reloads_total", Kind::Counter, help);
+    for (listener, tls) in tls.named() {
+        let numbers = tls.numbers();
+        for (outcome, count) in [("loaded", &numbers.reloads), ("refused", &numbers.refused_reloads)] {
+            reloads.sample(&[("listener", listener), ("outcome", outcome)], count.load(Ordering::Relaxed));
+        }
+    }
+    let help = "Connections to a listener that ended before their TLS handshake did.";
+    let mut failed = page.metric("annex_tls_handshakes_failed_total", Kind::Counter, help);
+    for (listener, tls) in tls.named() {
+        failed.sample(&[("listener", listener)], tls.numbers().failed_handshakes.load(Ordering::Relaxed));
     }
 }
 

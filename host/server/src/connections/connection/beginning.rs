@@ -7,6 +7,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 /// The preface of HTTP/2 with prior knowledge (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// The first byte of a TLS connection: the type of a handshake record (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: u8 = 22;
+
 /// The bytes that were read from a connection to find out its version.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
@@ -38,6 +41,16 @@ impl Beginning {
     /// True if the client speaks HTTP/2. Any other client is served over HTTP/1.
     pub(crate) fn is_http2(&self) -> bool {
         self.unreplayed() == HTTP2_PREFACE
+    }
+
+    /// True if the client begins a TLS handshake.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.unreplayed().first() == Some(&TLS_HANDSHAKE)
+    }
+
+    /// True if the client speaks HTTP/1, as far as the first byte shows.
+    pub(crate) fn is_http1(&self) -> bool {
+        !self.is_http2() && self.unreplayed().first().is_some_and(u8::is_ascii_uppercase)
     }
 
     /// Fills the buffer with the bytes that follow the last replayed byte. Returns true if any byte was copied.

@@ -1,0 +1,74 @@
+//! The options for TLS: the authorities that a command trusts, and the certificate that it shows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use annex_client::ClientTls;
+use annex_files::Purpose;
+use annex_protocol::Secret;
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use reqwest::{Certificate, ClientBuilder, Identity};
+
+/// The maximum size of a file with a key, in bytes.
+const MAX_KEY_BYTES: usize = 64 << 10;
+
+/// The authorities that are trusted, and the certificate of the client.
+#[derive(Args)]
+pub(crate) struct TlsArgs {
+    /// Trust the authorities in this PEM file too, for a server whose certificate is from a private authority
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Show the certificate in this PEM file to a server that asks for one; needs --client-key
+    #[arg(long, global = true, value_name = "FILE")]
+    client_cert: Option<PathBuf>,
+    /// The private key of the certificate, in a PEM file without a passphrase
+    #[arg(long, global = true, value_name = "FILE")]
+    client_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// Reads the files.
+    pub(crate) fn read(&self) -> anyhow::Result<ClientTls> {
+        let identity = match (&self.client_cert, &self.client_key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(read_identity(certificate, key)?),
+            (Some(_), None) => bail!("--client-cert needs --client-key, the file with its private key"),
+            (None, Some(_)) => bail!("--client-key needs --client-cert, the file with its certificate"),
+        };
+        Ok(ClientTls { authorities: self.ca_file.as_deref().map(read_authorities).transpose()?, identity })
+    }
+
+    /// Adds the authorities and the certificate to a client.
+    pub(crate) fn apply(&self, builder: ClientBuilder) -> anyhow::Result<ClientBuilder> {
+        let ClientTls { authorities, identity } = self.read()?;
+        let mut builder = builder;
+        if let Some(pem) = authorities {
+            builder = builder.tls_certs_merge(Certificate::from_pem_bundle(pem.as_bytes())?);
+        }
+        if let Some(pem) = identity {
+            builder = builder.identity(Identity::from_pem(pem.expose().as_bytes())?);
+        }
+        Ok(builder)
+    }
+}
+
+fn read_authorities(file: &Path) -> anyhow::Result<String> {
+    let shown = file.display();
+    let pem = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    match Certificate::from_pem_bundle(pem.as_bytes()) {
+        Ok(certificates) if !certificates.is_empty() => Ok(pem),
+        _ => Err(anyhow!("{shown} has no PEM block `CERTIFICATE`; --ca-file takes the certificates of authorities")),
+    }
+}
+
+fn read_identity(certificate: &Path, key: &Path) -> anyhow::Result<Secret> {
+    let shown = certificate.display();
+    let chain = fs::read_to_string(certificate).with_context(|| format!("cannot read {shown}"))?;
+    let read = annex_files::read_text(key, Purpose::Secret, MAX_KEY_BYTES);
+    let key_text = read.with_context(|| format!("cannot read {}", key.display()))?;
+    let pem = format!("{key_text}\n{chain}");
+    Identity::from_pem(pem.as_bytes())
+        .with_context(|| format!("{shown} and {} are not a certificate and its key in PEM", key.display()))?;
+    Ok(Secret::new(pem))
+}

@@ -1,0 +1,67 @@
+//! TLS: a server with a certificate of its own, and the options by which commands reach it.
+
+use std::fs;
+
+use anyhow::Result;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+use crate::support::{ConfigFile, Server, run, specialist};
+
+#[test]
+fn commands_trust_a_private_authority_and_show_a_certificate() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let paths = ["server.pem", "server.key"].map(|name| folder.path().join(name).display().to_string());
+    let [certificate, key] = paths.each_ref().map(String::as_str);
+    let names = ["127.0.0.1", "localhost"].map(str::to_owned);
+    // The certificate is its own authority, and the client shows the certificate of the server.
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)?;
+    fs::write(certificate, cert.pem())?;
+    fs::write(key, signing_key.serialize_pem())?;
+    let tls = format!(
+        "[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\nclient_ca = {certificate:?}\n\
+         [auth.client_certificate]\nprincipal = \"san-dns\"\n"
+    );
+    let config = format!("{}\n{tls}", specialist());
+
+    let server = Server::start(&config)?;
+    assert!(server.url.starts_with("https://"), "{}", server.url);
+    let url = server.url.as_str();
+    let trusting = ["card", url, "--ca-file", certificate];
+    let card = run(trusting.into_iter().chain(["--client-cert", certificate, "--client-key", key, "--json"]))?;
+    assert_eq!(card.code, Some(0), "{}", card.err);
+    assert!(card.out.contains("mtlsSecurityScheme"), "{}", card.out);
+    let sent =
+        run(["send", url, "hello", "--ca-file", certificate, "--client-cert", certificate, "--client-key", key])?;
+    assert!(!sent.out.is_empty(), "{}", sent.err);
+
+    assert_ne!(run(["card", url])?.code, Some(0), "the authority is not trusted");
+    assert_ne!(run(trusting)?.code, Some(0), "the client shows no certificate");
+    let incomplete = run(trusting.into_iter().chain(["--client-cert", certificate]))?;
+    assert!(incomplete.err.contains("--client-cert needs --client-key"), "{}", incomplete.err);
+    let wrong = run(["card", url, "--ca-file", key])?;
+    assert!(wrong.err.contains("has no PEM block `CERTIFICATE`"), "{}", wrong.err);
+    Ok(())
+}
+
+#[test]
+fn a_doctor_looks_at_the_certificate_of_a_listener() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let paths = ["server.pem", "server.key"].map(|name| folder.path().join(name).display().to_string());
+    let [certificate, key] = paths.each_ref().map(String::as_str);
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()])?;
+    fs::write(certificate, cert.pem())?;
+    fs::write(key, signing_key.serialize_pem())?;
+    let public = "[server]\npublic_url = \"https://agent.example.com\"\n";
+    let config = specialist().replacen("[server]\n", public, 1);
+    let tls = format!("[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    let config = ConfigFile::new(&format!("{config}\n{tls}"))?;
+
+    let examine = || run(["doctor".as_ref(), config.path.as_os_str()]);
+    let seen = examine()?;
+    assert!(seen.out.contains("server.tls.certificate ends in"), "{}{}", seen.out, seen.err);
+    assert!(seen.out.contains("has no name \"agent.example.com\""), "{}{}", seen.out, seen.err);
+    fs::write(key, "no key")?;
+    let broken = examine()?;
+    assert!(broken.out.contains("server.tls.key"), "{}{}", broken.out, broken.err);
+    Ok(())
+}
