@@ -5,6 +5,7 @@
 
 use annex_sdk::http::Request;
 use annex_sdk::keyvalue::Keys;
+use annex_sdk::log;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac_sha256::{HMAC, Hash};
@@ -111,7 +112,10 @@ fn exchange(parameters: &Parameters, code: &str, redirect_uri: &str, verifier: &
         request = request.field("authorization", format!("Basic {}", STANDARD.encode(pair)));
     }
     let failed = |reason: &str| format!("gets no token: {reason}");
-    let response = request.send().map_err(|_| failed("the token endpoint cannot be called"))?;
+    let response = request.send().map_err(|error| {
+        log::warn(&format!("the token endpoint cannot be called: {error}"));
+        failed("the token endpoint cannot be called")
+    })?;
     let answer: Option<TokenAnswer> = serde_json::from_slice(&response.body).ok();
     if response.status != 200 {
         let error = answer.and_then(|answer| answer.error).map(|error| format!(" ({})", shown(&error)));

@@ -1,6 +1,6 @@
 //! Tests the extension as a host calls it, with an authorization server in memory.
 
-use annex_sdk::http::Response;
+use annex_sdk::http::{Error, ErrorCode, Response};
 use annex_sdk::testing::{self, Host};
 use annex_sdk::{Entry, Interruption, Location, MetadataEntry, Rejection, Request, Waiting};
 use serde_json::{Value, json};
@@ -128,6 +128,17 @@ fn a_forged_answer_gets_no_token_and_asks_nobody() {
     assert!(refused.contains("answers no authorization of this task"), "{refused}");
     let refused = validated(&host(), testing::request(), &answer("s")).unwrap_err();
     assert!(refused.contains("answers no task"), "{refused}");
+}
+
+#[test]
+fn the_log_says_why_the_token_endpoint_cannot_be_called() {
+    let host = host().http(|_| Err(Error::Failed(ErrorCode::ConnectionRefused)));
+    let state = url::field(&asked(&host), "state").unwrap();
+    let refused = validated(&host, of_task(), &answer(&state)).unwrap_err();
+    assert!(refused.ends_with("the token endpoint cannot be called"), "{refused}");
+    let log = host.log();
+    let [line] = log.as_slice() else { panic!("one line: {log:?}") };
+    assert!(line.starts_with("warn: ") && line.contains("ConnectionRefused"), "{line}");
 }
 
 #[test]

@@ -16,7 +16,9 @@ use indexmap::IndexMap;
 use crate::api_key::ApiKeys;
 use crate::introspection::Introspector;
 use crate::jwt::{self, JwtVerifier, TokenError};
-use crate::{AuthConfig, AuthConfigError, AuthError, CertificateField, CertificateSummary, DeclareConfig, Principal};
+use crate::{
+    AuthConfig, AuthConfigError, AuthError, CertificateField, CertificateSummary, DeclareConfig, MTLS_SCHEME, Principal,
+};
 
 /// The name of the API key scheme in the Agent Card.
 pub const API_KEY_SCHEME: &str = "apiKey";
@@ -24,9 +26,6 @@ pub const API_KEY_SCHEME: &str = "apiKey";
 pub const JWT_SCHEME: &str = "jwt";
 /// The name of the scheme for opaque tokens in the Agent Card.
 pub const INTROSPECTION_SCHEME: &str = "bearer";
-/// The name of the scheme for client certificates in the Agent Card.
-pub const MTLS_SCHEME: &str = "mtls";
-
 /// Authenticates callers. It is created once at start, and all requests use it.
 pub struct Authenticator {
     api_keys: Option<ApiKeys>,
@@ -90,14 +89,6 @@ impl Authenticator {
         Ok(Self { api_keys, jwt, introspector, certificate_field, declared })
     }
 
-    /// Like [`authenticate_with`](Self::authenticate_with), for a client without a certificate.
-    ///
-    /// # Errors
-    /// The errors of [`authenticate_with`](Self::authenticate_with).
-    pub async fn authenticate(&self, headers: &HeaderMap, network: IpAddr) -> Result<Principal, AuthError> {
-        self.authenticate_with(headers, network, None).await
-    }
-
     /// Determines the principal of a request with these headers from a client in `network`. For gRPC, `headers` is the
     /// metadata. `certificate` is the client's certificate, which TLS has verified. It is ignored if certificates name no
     /// callers. Clients share the limits of their network: its IPv4 address, or the first address of its IPv6 prefix.
@@ -112,7 +103,7 @@ impl Authenticator {
     /// # Errors
     /// [`AuthError::Missing`] without a credential, [`AuthError::Invalid`] with invalid credentials, and
     /// [`AuthError::Unavailable`] if the issuer's keys cannot be fetched or the authorization server gives no usable answer.
-    pub async fn authenticate_with(
+    pub async fn authenticate(
         &self,
         headers: &HeaderMap,
         network: IpAddr,

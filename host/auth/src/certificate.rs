@@ -11,6 +11,9 @@ use x509_cert::ext::pkix::name::{DirectoryString, GeneralName};
 
 use crate::principal;
 
+/// The name of the scheme for client certificates in the Agent Card.
+pub const MTLS_SCHEME: &str = "mtls";
+
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// The table `[auth.client_certificate]`: callers with a certificate that the listener's TLS has verified.
@@ -99,7 +102,8 @@ impl CertificateSummary {
         self.not_before <= time && time <= self.not_after
     }
 
-    /// The name in this field. `None` if the field is absent, has several values, or has a value that is no name.
+    /// The name in this field. `None` if the field is absent, has several values, or has a value that is no name. A DNS name
+    /// with a wildcard stands for many hosts, so it is no name.
     #[must_use]
     pub fn name_in(&self, field: CertificateField) -> Option<&str> {
         let names = match field {
@@ -109,6 +113,7 @@ impl CertificateSummary {
         };
         // With several values it would be open which one is the caller.
         let [name] = names.as_slice() else { return None };
-        principal::is_name(name).then_some(name.as_str())
+        let is_wildcard = field == CertificateField::SanDns && name.contains('*');
+        (principal::is_name(name) && !is_wildcard).then_some(name.as_str())
     }
 }

@@ -32,10 +32,8 @@ mod token_source;
 mod url;
 
 pub use algorithm::Algorithm;
-pub use authenticator::{
-    API_KEY_SCHEME, Authenticator, INTROSPECTION_SCHEME, JWT_SCHEME, MTLS_SCHEME, SecurityDeclaration,
-};
-pub use certificate::{CertificateError, CertificateField, CertificateSummary, ClientCertificateConfig};
+pub use authenticator::{API_KEY_SCHEME, Authenticator, INTROSPECTION_SCHEME, JWT_SCHEME, SecurityDeclaration};
+pub use certificate::{CertificateError, CertificateField, CertificateSummary, ClientCertificateConfig, MTLS_SCHEME};
 pub use config::{ApiKeyConfig, ApiKeyHeaderConfig, AuthConfig, IntrospectionConfig, JwtConfig};
 pub use declare::{
     AuthorizationCodeConfig, ClientCredentialsConfig, DeclareConfig, DeviceCodeConfig, WrongDeclaration,

@@ -27,6 +27,8 @@ const DEFAULT_URL: &str = "http://127.0.0.1:9998";
 const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
 /// The maximum size of an answer, in bytes. The largest answers are whole sessions.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
+/// The maximum size of the words that an error quotes from an answer of another server, in bytes.
+const MAX_WORDS: usize = 200;
 
 /// The arguments of each command that calls the admin API: the server, the token and the form of the output.
 #[derive(Args)]
@@ -203,10 +205,14 @@ impl Client {
         let _progress = progress::of("waiting for the admin API");
         // The error below names the API by its base URL, so that the URL need not stand there twice.
         let response = request.send().await.map_err(reqwest::Error::without_url);
+        let authority = match self.base.scheme() {
+            "https" => "; if a private authority has issued its certificate, name that authority's file by --ca-file",
+            _ => "",
+        };
         let unreachable = || {
             format!(
                 "cannot reach the admin API at {}; set [admin] in the server's config, and name its listen address \
-                 here by --admin or ANNEX_ADMIN_URL",
+                 here by --admin or ANNEX_ADMIN_URL{authority}",
                 self.base
             )
         };
@@ -219,7 +225,10 @@ impl Client {
         // With any code, so that another API's reason is told too.
         match serde_json::from_str::<Refusal<IgnoredAny>>(&text) {
             Ok(Refusal { error }) => Err(Failure::Refused.error(error.message)),
-            Err(_) => Err(anyhow!("{} answered {status}, which is not the admin API", self.base)),
+            Err(_) => {
+                let words = annex_text::line_within(text.trim(), MAX_WORDS);
+                Err(anyhow!("{} is not the admin API: it answered {status} with \"{words}\"", self.base))
+            }
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use annex_client::ClientConfig;
 use annex_protocol::{AgentCard, AgentExtension, Json};
 use annex_text::line;
 use clap::Args;
@@ -28,7 +27,7 @@ pub(crate) struct Card {
 
 impl Card {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let document = self.location.client(ClientConfig::default())?.card(&self.location.address).await?;
+        let document = self.location.card().await?;
         if let Some(verified) = &document.verified {
             output::note(&format!("signed by {} ({})", verified.kid, verified.algorithm));
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_auth::Jwks;
-use annex_client::{Agent, Binding, Client, ClientConfig, Interceptor, ServiceParameters};
+use annex_client::{Agent, AgentCardDocument, Binding, Client, ClientConfig, Interceptor, ServiceParameters};
 use annex_protocol::ExtensionUri;
 use anyhow::Context;
 use clap::Args;
@@ -43,9 +43,15 @@ pub(crate) struct CallArgs {
 impl Location {
     /// Creates a client that trusts only the keys in the file of `--verify`. Without that option the client does not
     /// verify cards.
-    pub(crate) fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
+    fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
         let trusted_keys = self.verify.as_deref().map(read_keys).transpose()?;
         Ok(Client::new(ClientConfig { trusted_keys, tls: self.tls.read()?, ..config })?)
+    }
+
+    /// Reads the agent's card.
+    pub(crate) async fn card(&self) -> anyhow::Result<Arc<AgentCardDocument>> {
+        let client = self.client(ClientConfig::default())?;
+        client.card(&self.address).await.map_err(|error| self.tls.explain(error))
     }
 
     /// Connects to the agent over the bindings in `calling`. Each call passes through the `interceptors`.
@@ -55,7 +61,7 @@ impl Location {
         interceptors: Vec<Arc<dyn Interceptor>>,
     ) -> anyhow::Result<Agent> {
         let config = ClientConfig { bindings: calling.bindings.clone(), interceptors, ..ClientConfig::default() };
-        Ok(self.client(config)?.agent(&self.address).await?)
+        self.client(config)?.agent(&self.address).await.map_err(|error| self.tls.explain(error))
     }
 }
 

@@ -3,15 +3,27 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annex_client::ClientTls;
+use annex_client::{ClientError, ClientTls};
 use annex_files::Purpose;
 use annex_protocol::Secret;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use reqwest::{Certificate, ClientBuilder, Identity};
 
+use crate::exit;
+
 /// The maximum size of a file with a key, in bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
+
+/// The remedy if no trusted authority has issued the certificate of a server.
+const UNKNOWN_ISSUER: &str = "no authority that is trusted here has issued the certificate of the server; if you trust its \
+                              authority, name the file with that authority's certificate by --ca-file";
+/// The remedy if a server ends the TLS connection of a client that shows no certificate.
+const NO_CERTIFICATE: &str =
+    "if the server asks for a client certificate, show one with --client-cert and --client-key";
+/// The remedy if a server ends the TLS connection of a client that shows a certificate.
+const REFUSED_CERTIFICATE: &str =
+    "the server may have refused the certificate of --client-cert: see when it ends, and who has issued it";
 
 /// The authorities that are trusted, and the certificate of the client.
 #[derive(Args)]
@@ -39,6 +51,22 @@ impl TlsArgs {
         Ok(ClientTls { authorities: self.ca_file.as_deref().map(read_authorities).transpose()?, identity })
     }
 
+    /// Adds the remedy to an error of a request that failed at TLS.
+    pub(crate) fn explain(&self, error: ClientError) -> anyhow::Error {
+        let is_broken = matches!(&error, ClientError::Broken { url, .. } if url.starts_with("https:"));
+        let error = anyhow::Error::new(error);
+        let hint = if is_unknown_issuer(&error) {
+            UNKNOWN_ISSUER
+        } else if !is_broken {
+            return error;
+        } else if self.client_cert.is_none() {
+            NO_CERTIFICATE
+        } else {
+            REFUSED_CERTIFICATE
+        };
+        exit::with_hint(&error, hint)
+    }
+
     /// Adds the authorities and the certificate to a client.
     pub(crate) fn apply(&self, builder: ClientBuilder) -> anyhow::Result<ClientBuilder> {
         let ClientTls { authorities, identity } = self.read()?;
@@ -51,6 +79,11 @@ impl TlsArgs {
         }
         Ok(builder)
     }
+}
+
+/// True if no trusted authority has issued the certificate of a server. The client has the cause as a text alone.
+fn is_unknown_issuer(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.to_string().ends_with("invalid peer certificate: UnknownIssuer"))
 }
 
 fn read_authorities(file: &Path) -> anyhow::Result<String> {
@@ -68,7 +101,9 @@ fn read_identity(certificate: &Path, key: &Path) -> anyhow::Result<Secret> {
     let read = annex_files::read_text(key, Purpose::Secret, MAX_KEY_BYTES);
     let key_text = read.with_context(|| format!("cannot read {}", key.display()))?;
     let pem = format!("{key_text}\n{chain}");
+    // Whether the two belong together shows only when a client is built.
     Identity::from_pem(pem.as_bytes())
+        .and_then(|identity| ClientBuilder::new().identity(identity).build())
         .with_context(|| format!("{shown} and {} are not a certificate and its key in PEM", key.display()))?;
     Ok(Secret::new(pem))
 }

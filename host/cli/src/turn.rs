@@ -104,8 +104,8 @@ fn wants_credentials(error: &ClientError) -> bool {
     is_status || error.agent().is_some_and(|answered| answered.reason.as_deref() == Some("UNAUTHENTICATED"))
 }
 
-/// The options with which this command sends the credentials that the card asks for. Credentials that go into no header
-/// field are left out.
+/// The options with which this command sends the credentials that the card asks for. Credentials for which it has no
+/// option are left out.
 fn credentials(card: &AgentCard) -> Vec<String> {
     let mut options = Vec::new();
     for option in card.security_schemes.values().filter_map(credential) {
@@ -116,14 +116,15 @@ fn credentials(card: &AgentCard) -> Vec<String> {
     options
 }
 
-/// The `annex send` option that passes credentials of this kind, with a placeholder. `None` for credentials that go
-/// into no header field.
+/// The `annex send` options that pass credentials of this kind, with placeholders. `None` for credentials that go
+/// neither into a header field nor into the TLS handshake.
 pub(crate) fn credential(scheme: &SecurityScheme) -> Option<String> {
     let field = match scheme {
         SecurityScheme::ApiKey(key) if key.location == "header" => format!("{}: KEY", key.name),
         SecurityScheme::HttpAuth(http) => format!("authorization: {} CREDENTIALS", http.scheme),
         SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "authorization: Bearer TOKEN".to_owned(),
-        SecurityScheme::ApiKey(_) | SecurityScheme::MutualTls(_) => return None,
+        SecurityScheme::MutualTls(_) => return Some("--client-cert CERTIFICATE --client-key KEY".to_owned()),
+        SecurityScheme::ApiKey(_) => return None,
     };
     Some(format!("--header {}", shell::word(&field)))
 }

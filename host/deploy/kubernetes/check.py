@@ -28,8 +28,9 @@ from cluster import Failure, Postgres, annex, answers, free_ports, until  # noqa
 # The oldest and the newest that the manifests are for: `preStop.sleep` is from 1.30.
 VERSIONS = ["1.31", "1.35"]
 KINDS = ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Secret", "Service"]
-# Seconds after drain_seconds in which a server stops turns, sends the last notifications and closes its stores.
-AFTER_DRAIN = 10 + 5 + 5
+# Seconds after drain_seconds in which a server stops turns, sends the last notifications, closes its stores, and sends the last metrics
+# and spans.
+AFTER_DRAIN = 10 + 5 + 5 + 5 + 5
 # Connections of one process beside its pool, and those that PostgreSQL gives without any for administrators.
 BESIDE_THE_POOL = 4
 OF_POSTGRES = 100 - 3

@@ -226,7 +226,7 @@ impl App {
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
         let authenticator = authentication.current();
         let certificate = peer.certificate.as_deref();
-        match authenticator.authenticate_with(headers, peer.network.part(), certificate).await {
+        match authenticator.authenticate(headers, peer.network.part(), certificate).await {
             // `Tenants::serving` sets the tenant, which the request names later.
             Ok(principal) => {
                 let token = authenticator.token_of(headers, &principal);

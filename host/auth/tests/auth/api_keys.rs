@@ -16,7 +16,7 @@ fn by_digest(principal: &str, key: &str) -> String {
 async fn a_key_names_its_principal() {
     let authenticator = authenticator(&(by_digest("ci", "first-key-of-ci!") + &by_digest("ops", "the-key-of-ops!!")));
     for (key, principal) in [("first-key-of-ci!", "ci"), ("the-key-of-ops!!", "ops")] {
-        let caller = authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE).await.unwrap();
+        let caller = authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE, None).await.unwrap();
         assert_eq!((caller.id.as_str(), caller.scheme), (principal, API_KEY_SCHEME));
         assert!(caller.scopes.is_empty());
     }
@@ -33,7 +33,10 @@ async fn the_key_comes_from_the_environment_or_a_file() {
     let file = format!("[[api_key]]\nprincipal = 'file'\nkey_file = '{}'\n", path.display());
     let authenticator = authenticator(&(variable.to_owned() + &file));
     for (key, principal) in [(directory, "env"), ("a key from a file", "file")] {
-        assert_eq!(authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE).await.unwrap().id, principal);
+        assert_eq!(
+            authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE, None).await.unwrap().id,
+            principal
+        );
     }
 }
 
@@ -41,7 +44,7 @@ async fn the_key_comes_from_the_environment_or_a_file() {
 async fn one_principal_may_have_two_keys() {
     let authenticator = authenticator(&(by_digest("ci", "first-key-of-ci!") + &by_digest("ci", "other-key-of-ci!")));
     for key in ["first-key-of-ci!", "other-key-of-ci!"] {
-        assert_eq!(authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE).await.unwrap().id, "ci");
+        assert_eq!(authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE, None).await.unwrap().id, "ci");
     }
 }
 
@@ -49,9 +52,10 @@ async fn one_principal_may_have_two_keys() {
 async fn another_header_can_hold_the_key() {
     let authenticator =
         authenticator(&(by_digest("ci", "first-key-of-ci!") + "[api_key_header]\nname = 'X-Annex-Key'\n"));
-    let caller = authenticator.authenticate(&headers(&[("x-annex-key", "first-key-of-ci!")]), HERE).await.unwrap();
+    let caller =
+        authenticator.authenticate(&headers(&[("x-annex-key", "first-key-of-ci!")]), HERE, None).await.unwrap();
     assert_eq!(caller.id, "ci");
-    let elsewhere = authenticator.authenticate(&headers(&[("x-api-key", "first-key-of-ci!")]), HERE).await;
+    let elsewhere = authenticator.authenticate(&headers(&[("x-api-key", "first-key-of-ci!")]), HERE, None).await;
     assert!(matches!(elsewhere, Err(AuthError::Missing { .. })));
 }
 
@@ -62,7 +66,7 @@ async fn a_key_that_is_not_exactly_right_lets_nobody_in() {
     let long = "a".repeat(5000);
     for key in ["", "first-key-of-ci", "first-key-of-ci!!", "First-key-of-ci!", "first-key-of-ci\u{e9}", &digest, &long]
     {
-        let refused = authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE).await.unwrap_err();
+        let refused = authenticator.authenticate(&headers(&[("x-api-key", key)]), HERE, None).await.unwrap_err();
         assert!(matches!(refused, AuthError::Invalid { .. }), "{key}");
         assert_eq!(refused.www_authenticate().unwrap(), r#"ApiKey realm="annex""#);
         assert!(!format!("{refused} {refused:?}").contains("first-key"));
@@ -72,7 +76,7 @@ async fn a_key_that_is_not_exactly_right_lets_nobody_in() {
 #[tokio::test]
 async fn a_request_without_a_key_is_told_what_to_send() {
     let authenticator = authenticator(&by_digest("ci", "first-key-of-ci!"));
-    let missing = authenticator.authenticate(&headers(&[("authorization", "Bearer x")]), HERE).await.unwrap_err();
+    let missing = authenticator.authenticate(&headers(&[("authorization", "Bearer x")]), HERE, None).await.unwrap_err();
     assert!(matches!(missing, AuthError::Missing { .. }));
     assert_eq!(missing.www_authenticate().unwrap(), r#"ApiKey realm="annex""#);
 }
@@ -83,10 +87,10 @@ async fn two_credentials_in_one_request_are_refused_though_both_are_good() {
     let bearer = format!("Bearer {}", token(&serde_json::json!({})));
     let key = ("x-api-key", "first-key-of-ci!");
     for pair in [key, ("authorization", &bearer)] {
-        assert!(authenticator.authenticate(&headers(&[pair]), HERE).await.is_ok());
-        assert!(is_invalid(&authenticator.authenticate(&headers(&[pair, pair]), HERE).await));
+        assert!(authenticator.authenticate(&headers(&[pair]), HERE, None).await.is_ok());
+        assert!(is_invalid(&authenticator.authenticate(&headers(&[pair, pair]), HERE, None).await));
     }
-    assert!(is_invalid(&authenticator.authenticate(&headers(&[key, ("authorization", &bearer)]), HERE).await));
+    assert!(is_invalid(&authenticator.authenticate(&headers(&[key, ("authorization", &bearer)]), HERE, None).await));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn certificate(uris: &[&str], dns: &[&str], common_name: &str, last_year: i32) -
 
 async fn name(field: &str, certificate: &CertificateSummary) -> Option<String> {
     let authenticator = authenticator(&format!("[client_certificate]\nprincipal = '{field}'"));
-    let result = authenticator.authenticate_with(&HeaderMap::new(), HERE, Some(certificate)).await;
+    let result = authenticator.authenticate(&HeaderMap::new(), HERE, Some(certificate)).await;
     assert!(result.is_ok() || is_invalid(&result), "{result:?}");
     result.ok().map(|principal| {
         assert_eq!(principal.scheme, MTLS_SCHEME);
@@ -46,6 +46,7 @@ async fn a_certificate_without_one_clear_name_or_after_its_end_names_nobody() {
         assert_eq!(name(field, &ended).await, None);
     }
     assert_eq!(name("san-uri", &certificate(&[], &["a.example"], "a", 3000)).await, None);
+    assert_eq!(name("san-dns", &certificate(&[], &["*.example"], "a", 3000)).await, None);
 }
 
 #[tokio::test]
@@ -57,10 +58,10 @@ async fn a_certificate_beside_another_credential_is_refused_and_ignored_where_ce
     let certificate = certificate(&["a:1"], &[], "a", 3000);
     let headers = headers(&[("x-api-key", KEY)]);
     let both = authenticator(&format!("{keys}[client_certificate]\nprincipal = 'san-uri'"));
-    assert!(is_invalid(&both.authenticate_with(&headers, HERE, Some(&certificate)).await));
-    assert_eq!(both.authenticate_with(&headers, HERE, None).await.unwrap().id, "ci");
+    assert!(is_invalid(&both.authenticate(&headers, HERE, Some(&certificate)).await));
+    assert_eq!(both.authenticate(&headers, HERE, None).await.unwrap().id, "ci");
     let keys_alone = authenticator(&keys);
-    assert_eq!(keys_alone.authenticate_with(&headers, HERE, Some(&certificate)).await.unwrap().id, "ci");
+    assert_eq!(keys_alone.authenticate(&headers, HERE, Some(&certificate)).await.unwrap().id, "ci");
 }
 
 #[test]

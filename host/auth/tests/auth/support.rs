@@ -88,7 +88,7 @@ pub(crate) async fn authenticate_token_from(
 ) -> Result<Principal, AuthError> {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());
-    authenticator.authenticate(&headers, network).await
+    authenticator.authenticate(&headers, network, None).await
 }
 
 pub(crate) fn is_invalid(result: &Result<Principal, AuthError>) -> bool {

@@ -44,7 +44,7 @@ async fn the_scheme_is_named_in_any_case() {
     let authenticator = authenticator(&jwt_config(""));
     for scheme in ["Bearer", "bearer", "BEARER "] {
         let value = format!("{scheme} {}", token(&json!({})));
-        assert!(authenticator.authenticate(&headers(&[("authorization", &value)]), HERE).await.is_ok());
+        assert!(authenticator.authenticate(&headers(&[("authorization", &value)]), HERE, None).await.is_ok());
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_request_without_a_token_is_told_what_to_send() {
     let authenticator = authenticator(&jwt_config(""));
     for request in [headers(&[]), headers(&[("authorization", "Basic YTpi")]), headers(&[("authorization", "Bearerx")])]
     {
-        let missing = authenticator.authenticate(&request, HERE).await.unwrap_err();
+        let missing = authenticator.authenticate(&request, HERE, None).await.unwrap_err();
         assert!(matches!(missing, AuthError::Missing { .. }));
         assert_eq!(missing.www_authenticate().unwrap(), r#"Bearer realm="annex""#);
     }

@@ -132,7 +132,7 @@ mod tests {
             ),
             (
                 r#"{"mtlsSecurityScheme": {}}"#,
-                "  s: a client certificate (mutual TLS)\n    annex send cannot send it\n",
+                "  s: a client certificate (mutual TLS)\n    annex send takes it as --client-cert CERTIFICATE --client-key KEY\n",
             ),
         ];
         for (scheme, expected) in cases {

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use crate::lost;
 use crate::proxy::{Proxy, Way};
-use crate::replicas::{LEASE_AND_LOOK, Replicas, last_state, rename, said};
+use crate::replicas::{LEASE_AND_LOOK, Replicas, execute, last_state, said};
 use crate::stopped::{STOPS, is_waited_for};
 use crate::support::Server;
 use crate::table;
@@ -39,8 +39,7 @@ impl DatabaseObserver {
     }
 
     async fn execute(&mut self, sql: &'static str, task: &str) -> Result<()> {
-        sqlx::query(sql).bind(task).execute(&mut self.0).await?;
-        Ok(())
+        execute(&mut self.0, sql, &[task]).await
     }
 
     /// Adds a lease that never ends for a replica that has no process.
@@ -346,9 +345,9 @@ async fn unstored(replicas: &Replicas, server: &Server, stored: &mut DatabaseObs
     sent["message"]["contextId"] = json!(id);
     let task = replicas.begin_by(server, sent).await?;
     stored.until(&task, 2).await?;
-    rename(&mut stored.0, "ALTER TABLE log_entry RENAME TO lost").await?;
+    execute(&mut stored.0, "ALTER TABLE log_entry RENAME TO lost", &[]).await?;
     let events = replicas.stream(server, "SubscribeToTask", json!({"id": task})).await;
-    rename(&mut stored.0, "ALTER TABLE lost RENAME TO log_entry").await?;
+    execute(&mut stored.0, "ALTER TABLE lost RENAME TO log_entry", &[]).await?;
     let last = events?.pop().context("an event")?;
     ensure!(last["error"].is_object(), "its end was stored: {last}");
     Ok(task)

@@ -405,14 +405,15 @@ async fn a_server_whose_store_does_not_answer_is_not_ready_until_it_does() -> Re
     Ok(())
 }
 
-/// Renames a table to which a server writes. PostgreSQL breaks off one of two transactions that wait for each other, and
-/// that may be this one.
-pub(crate) async fn rename(connection: &mut PgConnection, sql: &'static str) -> Result<()> {
+/// Executes a statement in the database of a running server. PostgreSQL breaks off one of two transactions that wait for
+/// each other, and that may be this one.
+pub(crate) async fn execute(connection: &mut PgConnection, sql: &'static str, values: &[&str]) -> Result<()> {
     const DEADLOCK: &str = "40P01";
     for _ in 0..5 {
-        match sqlx::query(sql).execute(&mut *connection).await {
+        let query = values.iter().fold(sqlx::query(sql), |query, value| query.bind(*value));
+        match query.execute(&mut *connection).await {
             Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(DEADLOCK) => {}
-            renamed => return renamed.map(drop).with_context(|| sql),
+            executed => return executed.map(drop).with_context(|| sql),
         }
     }
     anyhow::bail!("each attempt ended in a deadlock: {sql}")
@@ -426,7 +427,7 @@ async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Res
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut connection = PgConnection::connect(replicas.url()).await?;
         // Nothing can be appended any more.
-        rename(&mut connection, "ALTER TABLE log_entry RENAME TO lost").await?;
+        execute(&mut connection, "ALTER TABLE log_entry RENAME TO lost", &[]).await?;
         connection.close().await?;
         anyhow::Ok(())
     };

@@ -1,11 +1,12 @@
 //! TLS: a server with a certificate of its own, and the options by which commands reach it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use anyhow::Result;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
-use crate::support::{ConfigFile, Server, run, specialist};
+use crate::support::{ConfigFile, Server, run, specialist, template_agent};
 
 #[test]
 fn commands_trust_a_private_authority_and_show_a_certificate() -> Result<()> {
@@ -21,7 +22,7 @@ fn commands_trust_a_private_authority_and_show_a_certificate() -> Result<()> {
         "[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\nclient_ca = {certificate:?}\n\
          [auth.client_certificate]\nprincipal = \"san-dns\"\n"
     );
-    let config = format!("{}\n{tls}", specialist());
+    let config = format!("{}\n{tls}", template_agent("Be short.", ""));
 
     let server = Server::start(&config)?;
     assert!(server.url.starts_with("https://"), "{}", server.url);
@@ -30,14 +31,25 @@ fn commands_trust_a_private_authority_and_show_a_certificate() -> Result<()> {
     let card = run(trusting.into_iter().chain(["--client-cert", certificate, "--client-key", key, "--json"]))?;
     assert_eq!(card.code, Some(0), "{}", card.err);
     assert!(card.out.contains("mtlsSecurityScheme"), "{}", card.out);
+    let card = run(trusting.into_iter().chain(["--client-cert", certificate, "--client-key", key]))?;
+    assert!(card.out.contains("annex send takes it as --client-cert"), "{}", card.out);
     let sent =
         run(["send", url, "hello", "--ca-file", certificate, "--client-cert", certificate, "--client-key", key])?;
-    assert!(!sent.out.is_empty(), "{}", sent.err);
+    assert_eq!(sent.code, Some(0), "{}", sent.err);
 
-    assert_ne!(run(["card", url])?.code, Some(0), "the authority is not trusted");
-    assert_ne!(run(trusting)?.code, Some(0), "the client shows no certificate");
+    let distrusted = run(["card", url])?;
+    assert_eq!(distrusted.code, Some(4), "{}", distrusted.err);
+    assert!(distrusted.err.contains("by --ca-file"), "{}", distrusted.err);
+    let uncertified = run(trusting)?;
+    assert_eq!(uncertified.code, Some(4), "{}", uncertified.err);
+    assert!(uncertified.err.contains("with --client-cert and --client-key"), "{}", uncertified.err);
     let incomplete = run(trusting.into_iter().chain(["--client-cert", certificate]))?;
     assert!(incomplete.err.contains("--client-cert needs --client-key"), "{}", incomplete.err);
+    let other = folder.path().join("other.key").display().to_string();
+    let CertifiedKey { signing_key, .. } = generate_simple_self_signed(["localhost".to_owned()])?;
+    fs::write(&other, signing_key.serialize_pem())?;
+    let unpaired = run(trusting.into_iter().chain(["--client-cert", certificate, "--client-key", other.as_str()]))?;
+    assert!(unpaired.err.contains("are not a certificate and its key in PEM"), "{}", unpaired.err);
     let wrong = run(["card", url, "--ca-file", key])?;
     assert!(wrong.err.contains("has no PEM block `CERTIFICATE`"), "{}", wrong.err);
     Ok(())
@@ -51,6 +63,7 @@ fn a_doctor_looks_at_the_certificate_of_a_listener() -> Result<()> {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()])?;
     fs::write(certificate, cert.pem())?;
     fs::write(key, signing_key.serialize_pem())?;
+    fs::set_permissions(key, Permissions::from_mode(0o644))?;
     let public = "[server]\npublic_url = \"https://agent.example.com\"\n";
     let config = specialist().replacen("[server]\n", public, 1);
     let tls = format!("[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
@@ -60,6 +73,7 @@ fn a_doctor_looks_at_the_certificate_of_a_listener() -> Result<()> {
     let seen = examine()?;
     assert!(seen.out.contains("server.tls.certificate ends in"), "{}{}", seen.out, seen.err);
     assert!(seen.out.contains("has no name \"agent.example.com\""), "{}{}", seen.out, seen.err);
+    assert!(seen.out.contains(&format!("{key}: it is secret, and others can read it")), "{}{}", seen.out, seen.err);
     fs::write(key, "no key")?;
     let broken = examine()?;
     assert!(broken.out.contains("server.tls.key"), "{}{}", broken.out, broken.err);

@@ -8,16 +8,16 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connections::listener::ConnectionLimits;
@@ -89,8 +89,12 @@ impl<S: Site> Connections<S> {
         };
         match handshake {
             Ok(Handshake { stream, certificate, speaks_http2 }) => {
+                let left = certificate.as_ref().map(|certificate| certificate.not_after());
+                let left = left.map(|end| end.duration_since(SystemTime::now()).unwrap_or_default());
                 let peer = Peer { network, certificate };
-                self.serve_http(TokioIo::new(stream), peer, speaks_http2, closed).await;
+                let closed = closed.child_token();
+                let serving = pin!(self.serve_http(TokioIo::new(stream), peer, speaks_http2, closed.clone()));
+                close_after(left, &closed, serving).await;
             }
             Err(error) => {
                 tls.count_failed_handshake();
@@ -199,6 +203,21 @@ impl<S: Site> Connections<S> {
             }
         }
     }
+}
+
+/// Serves a connection to its end. After the time that the client's certificate has left, running requests are finished and
+/// no new requests are accepted. `left` is `None` for a client without a certificate.
+async fn close_after(
+    left: Option<Duration>,
+    closed: &CancellationToken,
+    mut serving: Pin<&mut impl Future<Output = ()>>,
+) {
+    let Some(left) = left else { return serving.await };
+    tokio::select! {
+        () = serving.as_mut() => return,
+        () = sleep(left) => closed.cancel(),
+    }
+    serving.await;
 }
 
 /// True if a connection ended because the client did not speak HTTP, or because the head of a request was too large.

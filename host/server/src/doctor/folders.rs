@@ -13,6 +13,7 @@ use super::finding::Finding;
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, SecretConfig};
 use crate::locations::Locations;
+use crate::process::listeners_tls::tables;
 
 /// The permission bit that lets other users enter a folder.
 const OTHERS_ENTER: u32 = 0o001;
@@ -154,12 +155,14 @@ fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     let tokens = config.admin.iter().flat_map(|admin| admin.all_tokens().into_iter().chain(admin.metrics_token()));
     let of_admin = tokens.filter_map(|token| token.token_file);
     let of_client = config.auth.iter().filter_map(|auth| auth.introspection.as_ref()?.client_secret_file.as_ref());
+    let of_tls = tables(config).into_iter().flatten().map(|(_, tls)| tls.key.clone());
     let own = of_agent(&config.card, config.agent.as_ref(), &config.extensions)
         .chain(lent.filter_map(secret_file))
         .chain(of_callers)
         .chain(of_client)
         .cloned()
-        .chain(of_admin);
+        .chain(of_admin)
+        .chain(of_tls);
     let mut files: Vec<PathBuf> = own.map(|file| locations.config.join(file)).collect();
     for tenant in &config.tenants {
         // `app::check` reports a tenant whose file is unreadable.

@@ -1,10 +1,11 @@
-//! Protection of unauthenticated listeners against web pages.
+//! Protection against web pages, for listeners that a browser reaches without asking its user: those without
+//! authentication, and those that ask for client certificates.
 //!
 //! With DNS rebinding, a web page points its own host name to 127.0.0.1. It then calls a local server as if the server
 //! belonged to the page. The browser still sends the page's host name, so the server refuses foreign host names.
 //!
 //! A page can also send a POST without a body directly to 127.0.0.1, without a preflight request. The browser then
-//! sends the page's origin, so the server refuses foreign origins.
+//! sends the page's origin, so the server refuses foreign origins. A browser adds the user's certificate to such a POST.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -24,19 +25,24 @@ const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The host names that a listener accepts, in addition to loopback names.
 pub(crate) struct Hosts {
     names: Vec<String>,
+    /// True if requests may have any host name, and only pages of other origins are refused.
+    allows_any_name: bool,
     /// The first accepted `Host` field. Nearly all requests have a field with these bytes, which then needs no further
     /// check.
     first_taken: OnceLock<HeaderValue>,
 }
 
 impl Hosts {
-    /// The names of the A2A listener: the host of `server.public_url`. `None` if the listener accepts any name, because
-    /// callers are authenticated or other machines can reach the listener.
+    /// The names of the A2A listener: the host of `server.public_url`. The listener accepts any name if callers are
+    /// authenticated or other machines can reach the listener. `None` if it also takes changes from any page, because it
+    /// asks for no client certificates.
     pub(crate) fn of(config: &Config) -> Option<Arc<Self>> {
-        let guards = config.auth.is_none() && config.server.listen.ip().is_loopback();
+        let trusts_machine = config.auth.is_none() && config.server.listen.ip().is_loopback();
+        let wants_certificates = config.server.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         let public = config.server.public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
         let public = public.and_then(|url| url.host().map(str::to_owned));
-        guards.then(|| Arc::new(Self::named(public.into_iter().collect())))
+        let guards = trusts_machine || wants_certificates;
+        guards.then(|| Arc::new(Self { allows_any_name: !trusts_machine, ..Self::named(public.into_iter().collect()) }))
     }
 
     /// The names of the admin listener: its address and `admin.hosts`.
@@ -49,15 +55,17 @@ impl Hosts {
     }
 
     fn named(names: Vec<String>) -> Self {
-        Self { names, first_taken: OnceLock::new() }
+        Self { names, allows_any_name: false, first_taken: OnceLock::new() }
     }
 
-    /// Returns the refusal of a request, or `None` if the request may proceed. Refuses a foreign host name. Also
-    /// refuses a request by which a page of another origin could change something, unless `is_allowed_page` is true.
-    /// `is_allowed_page` is true for a page that `server.cors_origins` allows. A request with neither a host name nor
-    /// an origin does not come from a browser.
+    /// Returns the refusal of a request, or `None` if the request may proceed. Refuses a foreign host name, unless the
+    /// listener accepts any. Also refuses a request by which a page of another origin could change something, unless
+    /// `is_allowed_page` is true. `is_allowed_page` is true for a page that `server.cors_origins` allows. A request with
+    /// neither a host name nor an origin does not come from a browser.
     pub(crate) fn refusal<B>(&self, request: &Request<B>, is_allowed_page: bool) -> Option<Response> {
-        if let Err(foreign) = self.check(request) {
+        if !self.allows_any_name
+            && let Err(foreign) = self.check(request)
+        {
             return Some(refuse(&foreign));
         }
         if is_allowed_page {
@@ -141,8 +149,8 @@ fn refuse(host: &str) -> Response {
 
 fn refuse_page(page: &str) -> Response {
     let text = format!(
-        "this server has no authentication and lets no web page of another origin ({page:?}) change anything; if that \
-         page is to use it, list its origin in server.cors_origins, or set [auth]\n"
+        "this server lets no web page of another origin ({page:?}) change anything, because a browser calls it without \
+         asking its user; if that page is to use this server, list its origin in server.cors_origins\n"
     );
     (StatusCode::FORBIDDEN, text).into_response()
 }

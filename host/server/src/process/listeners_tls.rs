@@ -9,7 +9,7 @@ use crate::config::{Config, TlsConfig};
 use crate::connections::tls::{Tls, TlsError};
 
 /// The TLS of each listener, `None` for plain HTTP.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct ListenersTls {
     pub(crate) server: Option<Arc<Tls>>,
     /// The TLS of the admin API and of the listener for `/metrics` alone.
@@ -30,21 +30,13 @@ impl ListenersTls {
     /// # Errors
     /// The first file that cannot be used.
     pub(crate) fn load(config: &Config, folder: &Path) -> Result<Self, WrongTls> {
-        let load = |(table, tls): (&'static str, &TlsConfig)| {
-            let wrong = |error: TlsError| WrongTls { key: format!("{table}.{}", error.key()), error: Box::new(error) };
-            Tls::load(table, tls.files(folder)).map(Arc::new).map_err(wrong)
-        };
-        let [server, admin] = tables(config).map(|table| table.map(load).transpose());
-        Ok(Self { server: server?, admin: admin? })
+        let [server, admin] = tables(config).map(|table| table.map(|table| load(table, folder)).transpose());
+        Ok(Self { server: server?.map(Arc::new), admin: admin?.map(Arc::new) })
     }
 
     /// The files of the TLS tables that cannot be used, at most one per table. Relative paths start at `folder`.
     pub(crate) fn wrong(config: &Config, folder: &Path) -> Vec<WrongTls> {
-        let load = |(table, tls): (&'static str, &TlsConfig)| {
-            let error = Tls::load(table, tls.files(folder)).err()?;
-            Some(WrongTls { key: format!("{table}.{}", error.key()), error: Box::new(error) })
-        };
-        tables(config).into_iter().flatten().filter_map(load).collect()
+        tables(config).into_iter().flatten().filter_map(|table| load(table, folder).err()).collect()
     }
 
     /// Starts to watch the files of each TLS, until `closed` is cancelled.
@@ -59,6 +51,12 @@ impl ListenersTls {
         let all = [("server", &self.server), ("admin", &self.admin)];
         all.into_iter().filter_map(|(name, tls)| Some((name, tls.as_ref()?)))
     }
+}
+
+/// Reads the files of a TLS table.
+fn load((table, tls): (&'static str, &TlsConfig), folder: &Path) -> Result<Tls, WrongTls> {
+    let wrong = |error: TlsError| WrongTls { key: format!("{table}.{}", error.key()), error: Box::new(error) };
+    Tls::load(table, tls.files(folder)).map_err(wrong)
 }
 
 /// The TLS tables of the server and of the admin API, with their names.

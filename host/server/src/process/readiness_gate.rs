@@ -126,7 +126,7 @@ pub(crate) enum NoCard {
 pub(crate) struct ReadinessGate {
     /// The limits on requests, answers and connections.
     pub(crate) limits: Arc<ServerLimits>,
-    /// The host names that the server accepts. `None` if it accepts any name.
+    /// The host names and web pages that the server accepts. `None` if it accepts all.
     pub(crate) hosts: Option<Arc<Hosts>>,
     /// The web pages of other origins that may call the server.
     pub(crate) cross_origin: Arc<CrossOrigin>,

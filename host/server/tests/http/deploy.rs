@@ -6,8 +6,8 @@ const UNIT: &str = include_str!("../../../deploy/systemd/annex.service");
 const PAGE: &str = include_str!("../../../docs/deployment.md");
 
 /// The most seconds that a server takes to stop after `server.drain_seconds`: turns, programs of tools, notifications,
-/// stores.
-const AFTER_DRAIN: u64 = 10 + 6 + 5 + 5;
+/// stores, the last metrics and the last spans.
+const AFTER_DRAIN: u64 = 10 + 6 + 5 + 5 + 5 + 5;
 
 /// The value of a key that the unit has once.
 fn value(key: &str) -> &str {

@@ -183,6 +183,38 @@ async fn a_client_certificate_names_the_owner_of_tasks() {
 }
 
 #[tokio::test]
+async fn a_connection_ends_with_the_certificate_of_its_client() {
+    let authority = Authority::new("authority");
+    let files = Files::new(&authority.server());
+    // Certificates name no callers here, so authentication does not look at their dates.
+    let required = "[server.tls]\nclient_certificates = \"required\"";
+    let server = start(&files.config_for_clients(&authority, required)).await;
+    let client = with_identity(&authority, &authority.client_for(ADA, Duration::from_secs(5)));
+    assert_eq!(say(&client, &server).await.0, 200);
+    // A new connection would resume the session of the first one.
+    until("the client is shut out", async || {
+        request(&client, &server, server.say("prompt").body()).send().await.is_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_page_of_another_origin_changes_anything_with_the_certificate_of_a_browser() {
+    let authority = Authority::new("authority");
+    let files = Files::new(&authority.server());
+    let server = start(&files.config_for_clients(&authority, REQUIRED)).await;
+    let browser = with_identity(&authority, &authority.client(ADA));
+    // A browser sends such a request, with the certificate, without asking the server first.
+    let status = async |field: &'static str, value: &'static str| {
+        let request = browser.post(format!("{}/a2a/rest/tasks/t:cancel?A2A-Version=1.0", server.url()));
+        request.header(field, value).send().await.expect("an answer").status().as_u16()
+    };
+    assert_eq!(status("sec-fetch-site", "cross-site").await, 403);
+    assert_eq!(status("origin", "https://evil.example").await, 403);
+    assert_ne!(status("sec-fetch-site", "same-origin").await, 403);
+}
+
+#[tokio::test]
 async fn an_optional_client_certificate_is_one_credential_among_others() {
     let authority = Authority::new("authority");
     let files = Files::new(&authority.server());
@@ -271,6 +303,26 @@ async fn a_file_that_cannot_be_used_stops_the_start_and_is_named() {
         unreachable!("no client shows a certificate")
     };
     assert!(format!("{error:#}").contains("client_ca"), "{error:#}");
+}
+
+#[tokio::test]
+async fn an_error_about_a_key_has_no_byte_of_it() {
+    let identity = Authority::new("authority").server();
+    let lines: Vec<&str> = identity.key.lines().collect();
+    let [begin, body, rest @ ..] = lines.as_slice() else { unreachable!("a key has more lines") };
+    // Editors and environment variables lose line breaks.
+    let without_line_breaks = lines.join(" ");
+    let without_first_line_break = format!("{begin}{body}\n{}\n", rest.join("\n"));
+    let bytes = format!("{:?}", body.as_bytes().split_at(16).0);
+    for broken in [without_line_breaks, without_first_line_break] {
+        let files = Files::new(&identity);
+        fs::write(files.path("server.key"), broken).expect("a file");
+        let Err(error) = files.config("server.tls").start().await else { unreachable!("the key is broken") };
+        for error in [format!("{error:#}"), format!("{error:?}")] {
+            assert!(error.contains("server.key"), "{error}");
+            assert!(!error.contains(body) && !error.contains(bytes.trim_matches(['[', ']'])), "{error}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use annex_auth::CertificateSummary;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -31,7 +31,8 @@ pub(super) struct Handshake {
     pub(super) speaks_http2: bool,
 }
 
-/// Shakes hands within the time limit. `head` and `write` are the time limits of the listener on heads and writes. rustls holds at most 64 KiB of a client that has not finished its handshake.
+/// Shakes hands within the time limit. `head` and `write` are the time limits of the listener on heads and writes. rustls
+/// holds at most 64 KiB of a client that has not finished its handshake.
 ///
 /// # Errors
 /// The client speaks no TLS, its certificate is refused, or it takes too long.
@@ -56,6 +57,10 @@ async fn accept(tls: &Tls, mut stream: TcpStream, write: Duration) -> io::Result
     let leaf = connection.peer_certificates().and_then(|chain| chain.first());
     let certificate = leaf.map(|leaf| CertificateSummary::read(leaf)).transpose();
     let certificate = certificate.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?.map(Arc::new);
+    // rustls does not verify the certificate of a resumed session again.
+    if certificate.as_ref().is_some_and(|certificate| !certificate.is_valid_at(SystemTime::now())) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the client's certificate has ended"));
+    }
     Ok(Handshake { stream, certificate, speaks_http2 })
 }
 

@@ -24,7 +24,7 @@ pub enum TlsError {
         source: io::Error,
     },
     /// A file has no usable PEM block.
-    #[error("{} has no {expected}", path.display())]
+    #[error("{} has no {expected}: {reason}", path.display())]
     NotPem {
         /// The key of the file in the TLS table.
         key: &'static str,
@@ -32,9 +32,8 @@ pub enum TlsError {
         path: PathBuf,
         /// The block that the file must have.
         expected: &'static str,
-        /// The cause.
-        #[source]
-        source: pem::Error,
+        /// The reason, without bytes of the file.
+        reason: &'static str,
     },
     /// A certificate cannot be read.
     #[error("the first certificate in {} cannot be used", path.display())]
@@ -88,6 +87,17 @@ pub enum TlsError {
         /// The path of the file.
         path: PathBuf,
     },
+}
+
+/// The reason why a text is not PEM. The text of a [`pem::Error`] has bytes of the file, which can be those of a key.
+pub(super) fn reason(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a BEGIN line has no END line; each of them is a line of its own",
+        pem::Error::IllegalSectionStart { .. } => "a BEGIN line does not end with five hyphens",
+        pem::Error::Base64Decode(_) => "the text between the BEGIN and END lines is not Base64",
+        pem::Error::NoItemsFound => "the file has no such block",
+        _ => "the file cannot be parsed",
+    }
 }
 
 impl TlsError {

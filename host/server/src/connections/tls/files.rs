@@ -15,7 +15,7 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
-use super::error::TlsError;
+use super::error::{TlsError, reason};
 
 /// The maximum size of each file, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -70,13 +70,13 @@ impl TlsFiles {
         })
     }
 
-    fn not_pem(&self, key: &'static str, expected: &'static str, source: pem::Error) -> TlsError {
+    fn not_pem(&self, key: &'static str, expected: &'static str, error: &pem::Error) -> TlsError {
         let path = match key {
             "key" => Some(&self.key),
             "client_ca" => self.client_ca.as_ref(),
             _ => Some(&self.certificate),
         };
-        TlsError::NotPem { key, path: path.cloned().unwrap_or_default(), expected, source }
+        TlsError::NotPem { key, path: path.cloned().unwrap_or_default(), expected, reason: reason(error) }
     }
 
     fn unusable(&self, error: rustls::Error) -> TlsError {
@@ -106,10 +106,10 @@ impl TlsBytes {
     /// The file that cannot be used.
     pub(crate) fn load(&self, files: &TlsFiles) -> Result<LoadedTls, TlsError> {
         let chain =
-            certificates(&self.certificate).map_err(|error| files.not_pem("certificate", CERTIFICATE, error))?;
+            certificates(&self.certificate).map_err(|error| files.not_pem("certificate", CERTIFICATE, &error))?;
         let key = PrivateKeyDer::from_pem_slice(&self.key);
-        let key = key.map_err(|error| files.not_pem("key", PRIVATE_KEY, error))?;
-        let no_items = || files.not_pem("certificate", CERTIFICATE, pem::Error::NoItemsFound);
+        let key = key.map_err(|error| files.not_pem("key", PRIVATE_KEY, &error))?;
+        let no_items = || files.not_pem("certificate", CERTIFICATE, &pem::Error::NoItemsFound);
         let leaf = chain.first().cloned().ok_or_else(no_items)?;
         let certificate = CertificateSummary::read(&leaf)
             .map_err(|source| TlsError::Certificate { path: files.certificate.clone(), source })?;
@@ -131,7 +131,7 @@ impl TlsBytes {
         let (Some(bytes), Some(path)) = (&self.client_ca, &files.client_ca) else {
             return Ok(WebPkiClientVerifier::no_client_auth());
         };
-        let authorities = certificates(bytes).map_err(|error| files.not_pem("client_ca", CERTIFICATE, error))?;
+        let authorities = certificates(bytes).map_err(|error| files.not_pem("client_ca", CERTIFICATE, &error))?;
         let mut roots = RootCertStore::empty();
         for authority in authorities {
             roots.add(authority).map_err(|source| TlsError::Authority { path: path.clone(), source })?;

@@ -1,5 +1,7 @@
 //! Certificate authorities of the tests, and the certificates that they issue.
 
+use std::time::{Duration, SystemTime};
+
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType, date_time_ymd,
 };
@@ -42,6 +44,14 @@ impl Authority {
     pub(crate) fn expired_client(&self, uri: &str) -> Identity {
         let mut params = client_params(uri);
         params.not_after = date_time_ymd(2020, 1, 1);
+        self.issue(params, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    /// A certificate for a client that ends after this time.
+    pub(crate) fn client_for(&self, uri: &str, life: Duration) -> Identity {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
+        let mut params = client_params(uri);
+        params.not_after = date_time_ymd(1970, 1, 1) + since_1970 + life;
         self.issue(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
