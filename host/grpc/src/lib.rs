@@ -16,6 +16,7 @@
 mod client;
 mod codec;
 mod convert;
+mod exchange;
 mod extension_service;
 mod health;
 mod operations;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
 use tonic_types::pb;
 
+use crate::ServiceVersion;
 use crate::convert::{self, IntoProto};
 
 /// The maximum size of an error message, in bytes. Escaped in a header, each byte may need three.
@@ -59,12 +60,15 @@ const VALUE: &str = "google.protobuf.Value";
 const TYPE_URLS: &str = "type.googleapis.com/";
 
 pub(crate) fn of(error: &A2aError) -> Status {
-    with_code(error.grpc_status().number(), error.to_string(), error)
+    of_version(ServiceVersion::V1_0, error)
 }
 
-/// The status for a client of A2A 0.3: with the codes, the names and the texts of 0.3.
-pub(crate) fn of_v0_3(error: &A2aError) -> Status {
-    with_code(v0_3::grpc_status(error).number(), v0_3::grpc_text(error), error)
+/// The status with the codes, the names and the texts of a version.
+pub(crate) fn of_version(service: ServiceVersion, error: &A2aError) -> Status {
+    match service {
+        ServiceVersion::V1_0 => with_code(error.grpc_status().number(), error.to_string(), error),
+        ServiceVersion::V0_3 => with_code(v0_3::grpc_status(error).number(), v0_3::grpc_text(error), error),
+    }
 }
 
 /// Tells whether tonic has refused a message for its size. Only the text of the status shows this.
