@@ -4,26 +4,25 @@
 //! and for all tokens (`introspection/places.rs`), and a cache of answers. The authorization server is not trusted further
 //! than its answer goes: an answer that is late, large, redirected or contradictory accepts no token.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use annex_protocol::{Json, JsonObject, Secret};
 use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, Url};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::answer::{self, AnswerError};
 use crate::api_key::{Digest, sha256};
 use crate::config::IntrospectionConfig;
+use crate::flights::Flights;
 use crate::jwt::{MAX_TOKEN_BYTES, TokenError};
 use crate::oauth_client::{self, FORM, form, is_bearer_token};
-use crate::token_cache::{Bounds, TokenCache};
+use crate::token_cache::{Bounds, TokenCache, lock};
 use crate::{AuthConfigError, INTROSPECTION_SCHEME, Principal, principal};
 
 mod places;
@@ -59,33 +58,19 @@ pub(crate) struct Introspector {
     /// The tokens that were accepted lately. Strangers cannot use up the places of these tokens.
     lately: Mutex<TokenCache<()>>,
     /// The tokens that are asked about now. Everyone with the same token waits for the one answer.
-    flights: Mutex<HashMap<Digest, Flight>>,
+    flights: Arc<Flights<Outcome>>,
     places: Arc<Places>,
     /// True while questions fail. Only the first failure is logged.
     is_failing: AtomicBool,
 }
 
 type Outcome = Result<Arc<Principal>, TokenError>;
-type Flight = watch::Receiver<Option<Outcome>>;
 
 /// The content of an answer about a token.
 enum Verdict {
     /// The token is valid for this time. The principal takes this many bytes.
     Accepted(Arc<Principal>, Duration, usize),
     Refused,
-}
-
-/// Removes a flight at its end, also after a panic, and then frees its place.
-struct Landing {
-    introspector: Arc<Introspector>,
-    token: Digest,
-    admission: Admission,
-}
-
-impl Drop for Landing {
-    fn drop(&mut self) {
-        lock(&self.introspector.flights).remove(&self.token);
-    }
 }
 
 impl Introspector {
@@ -104,7 +89,7 @@ impl Introspector {
             accepted: Mutex::new(TokenCache::new(ACCEPTED_BOUNDS)),
             refused: Mutex::new(TokenCache::new(REFUSED_BOUNDS)),
             lately: Mutex::new(TokenCache::new(LATELY_BOUNDS)),
-            flights: Mutex::default(),
+            flights: Flights::new(),
             places: Places::new(),
             is_failing: AtomicBool::new(false),
         }))
@@ -119,10 +104,7 @@ impl Introspector {
         let digest = sha256(token.as_bytes());
         let outcome = match self.known(&digest) {
             Some(outcome) => outcome,
-            None => match self.join(digest, token, network) {
-                Ok(flight) => landed(flight).await,
-                Err(outcome) => outcome,
-            },
+            None => self.asked(digest, token, network).await,
         };
         outcome.map(|principal| Principal::clone(&principal))
     }
@@ -132,35 +114,20 @@ impl Introspector {
         accepted.or_else(|| lock(&self.refused).get(token).map(Err))
     }
 
-    /// Joins the question about a token, or begins one.
-    ///
-    /// # Errors
-    /// The outcome, if the token is not asked about.
-    fn join(self: &Arc<Self>, digest: Digest, token: &str, network: IpAddr) -> Result<Flight, Outcome> {
-        let mut flights = lock(&self.flights);
-        if let Some(flight) = flights.get(&digest) {
-            return Ok(flight.clone());
-        }
-        // The answer may have arrived since the last look. It is remembered before its flight is removed.
-        if let Some(outcome) = self.known(&digest) {
-            return Err(outcome);
-        }
-        let is_known = lock(&self.lately).get(&digest).is_some();
-        let origin = if is_known { Origin::Known } else { Origin::Stranger(network) };
-        let Some(admission) = self.places.admit(origin) else { return Err(Err(TokenError::Unavailable)) };
-        let (sender, flight) = watch::channel(None);
-        flights.insert(digest, flight.clone());
-        // Released first: a runtime that shuts down drops the task at once, and then its landing takes the lock.
-        drop(flights);
-        let landing = Landing { introspector: Arc::clone(self), token: digest, admission };
-        let token = Secret::new(token);
-        // A task of its own: if the caller disconnects, others with the same token still get the answer.
-        tokio::spawn(async move {
-            let outcome = landing.introspector.ask(&token, digest, &landing.admission).await;
-            drop(landing);
-            sender.send_replace(Some(outcome));
+    /// The outcome of the question about a token.
+    async fn asked(self: &Arc<Self>, digest: Digest, token: &str, network: IpAddr) -> Outcome {
+        let outcome = self.flights.outcome(digest, |_| {
+            // The answer may have arrived since the last look.
+            if let Some(outcome) = self.known(&digest) {
+                return Err(outcome);
+            }
+            let is_known = lock(&self.lately).get(&digest).is_some();
+            let origin = if is_known { Origin::Known } else { Origin::Stranger(network) };
+            let Some(admission) = self.places.admit(origin) else { return Err(Err(TokenError::Unavailable)) };
+            let (introspector, token) = (Arc::clone(self), Secret::new(token));
+            Ok(async move { introspector.ask(&token, digest, &admission).await })
         });
-        Ok(flight)
+        outcome.await.unwrap_or(Err(TokenError::Unavailable))
     }
 
     /// Asks the authorization server about a token, and remembers the answer.
@@ -245,20 +212,9 @@ impl Introspector {
     }
 }
 
-/// The outcome of a question.
-async fn landed(mut flight: Flight) -> Outcome {
-    let outcome = flight.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-    // There is no outcome only if the task has panicked.
-    outcome.unwrap_or(Err(TokenError::Unavailable))
-}
-
 /// The value of a claim with a time, in seconds since 1970.
 fn seconds(claims: &JsonObject, name: &'static str) -> Result<Option<u64>, AskError> {
     claims.get(name).map(|time| time.to::<u64>().map_err(|_| AskError::Member(name))).transpose()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The reason why a question has no usable answer. The texts contain no token.

@@ -17,6 +17,7 @@ mod certificate;
 mod config;
 mod declare;
 mod error;
+mod flights;
 mod introspection;
 mod jwks;
 mod jwks_source;

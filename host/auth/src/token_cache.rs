@@ -1,6 +1,7 @@
 //! A bounded cache of the validity of tokens. The cache stores digests of tokens, and no tokens.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
@@ -77,6 +78,11 @@ impl<T: Clone> TokenCache<T> {
             self.bytes = self.bytes.saturating_sub(entry.bytes);
         }
     }
+}
+
+/// Locks, also after a panic of another holder: each change of these values is complete.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

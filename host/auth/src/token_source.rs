@@ -5,9 +5,8 @@
 //! fetches the token for a caller, and all others wait for its answer. The authorization server is not trusted further than
 //! its answer goes: an answer that is late, large, redirected or contradictory is no token.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use annex_egress::Screen;
@@ -15,14 +14,15 @@ use annex_protocol::Secret;
 use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::answer::{self, TextAnswer};
 use crate::api_key::{Digest, sha256};
+use crate::flights::Flights;
 use crate::oauth_client::{self, FORM, form};
 use crate::oauth_config::{ClientAuthentication, Grant, OAuthConfig, OAuthConfigError};
-use crate::token_cache::{Bounds, TokenCache};
+use crate::token_cache::{Bounds, TokenCache, lock};
 
 mod granted_token;
 
@@ -63,12 +63,11 @@ pub struct TokenSource {
     tokens: Mutex<TokenCache<AccessToken>>,
     failures: Mutex<TokenCache<TokenFetchError>>,
     /// The tokens that are fetched now. Everyone who needs the same token waits for the one answer.
-    flights: Mutex<HashMap<Digest, Flight>>,
+    flights: Arc<Flights<Outcome>>,
     places: Semaphore,
 }
 
 type Outcome = Result<AccessToken, TokenFetchError>;
-type Flight = watch::Receiver<Option<Outcome>>;
 
 /// An access token for the other server.
 #[derive(Clone)]
@@ -102,18 +101,6 @@ pub struct TokenFetchError {
     origin: Arc<str>,
     #[source]
     source: Arc<FetchError>,
-}
-
-/// Removes a flight at its end, also after a panic.
-struct Landing {
-    source: Arc<TokenSource>,
-    key: Digest,
-}
-
-impl Drop for Landing {
-    fn drop(&mut self) {
-        lock(&self.source.flights).remove(&self.key);
-    }
 }
 
 impl TokenSource {
@@ -154,7 +141,7 @@ impl TokenSource {
             basic,
             tokens: Mutex::new(TokenCache::new(TOKEN_BOUNDS)),
             failures: Mutex::new(TokenCache::new(FAILURE_BOUNDS)),
-            flights: Mutex::default(),
+            flights: Flights::new(),
             places: Semaphore::new(FETCHES),
         }))
     }
@@ -176,10 +163,18 @@ impl TokenSource {
         if let Some(outcome) = self.known(&key) {
             return outcome;
         }
-        match self.join(key, subject) {
-            Ok(flight) => self.landed(flight).await,
-            Err(outcome) => outcome,
-        }
+        let outcome = self.flights.outcome(key, |running| {
+            // The token may have arrived since the last look.
+            if let Some(outcome) = self.known(&key) {
+                return Err(outcome);
+            }
+            if running >= WAITING_FETCHES {
+                return Err(Err(self.failed(FetchError::Busy)));
+            }
+            let (source, subject) = (Arc::clone(self), subject.cloned());
+            Ok(async move { source.fetch(subject.as_ref(), key).await })
+        });
+        outcome.await.unwrap_or_else(|| Err(self.failed(FetchError::Ended)))
     }
 
     /// Forgets a token that the other server does not accept, so that the next call fetches a new one. False if the token
@@ -214,43 +209,6 @@ impl TokenSource {
     fn known(&self, key: &Digest) -> Option<Outcome> {
         let token = lock(&self.tokens).get(key).map(Ok);
         token.or_else(|| lock(&self.failures).get(key).map(Err))
-    }
-
-    /// Joins the fetch of a token, or begins one.
-    ///
-    /// # Errors
-    /// The outcome, if nothing is fetched.
-    fn join(self: &Arc<Self>, key: Digest, subject: Option<&Secret>) -> Result<Flight, Outcome> {
-        let mut flights = lock(&self.flights);
-        if let Some(flight) = flights.get(&key) {
-            return Ok(flight.clone());
-        }
-        // The token may have arrived since the last look. It is kept before its flight is removed.
-        if let Some(outcome) = self.known(&key) {
-            return Err(outcome);
-        }
-        if flights.len() >= WAITING_FETCHES {
-            return Err(Err(self.failed(FetchError::Busy)));
-        }
-        let (sender, flight) = watch::channel(None);
-        flights.insert(key, flight.clone());
-        // Released first: a runtime that shuts down drops the task at once, and then its landing takes the lock.
-        drop(flights);
-        let landing = Landing { source: Arc::clone(self), key };
-        let subject = subject.cloned();
-        // A task of its own: if the caller disconnects, others who need the same token still get it.
-        tokio::spawn(async move {
-            let outcome = landing.source.fetch(subject.as_ref(), key).await;
-            drop(landing);
-            sender.send_replace(Some(outcome));
-        });
-        Ok(flight)
-    }
-
-    async fn landed(&self, mut flight: Flight) -> Outcome {
-        let outcome = flight.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-        // There is no outcome only if the task has panicked.
-        outcome.unwrap_or_else(|| Err(self.failed(FetchError::Ended)))
     }
 
     /// Fetches a token, and keeps it or the failure.
@@ -339,8 +297,4 @@ impl fmt::Debug for TokenSource {
 fn is_about_token(code: &str) -> bool {
     // RFC 8693, section 2.2.2, names `invalid_request`. Some servers have other codes for it.
     ["invalid_request", "invalid_grant", "invalid_token", "access_denied"].contains(&code)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
