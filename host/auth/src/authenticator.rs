@@ -26,6 +26,7 @@ pub const API_KEY_SCHEME: &str = "apiKey";
 pub const JWT_SCHEME: &str = "jwt";
 /// The name of the scheme for opaque tokens in the Agent Card.
 pub const INTROSPECTION_SCHEME: &str = "bearer";
+
 /// Authenticates callers. It is created once at start, and all requests use it.
 pub struct Authenticator {
     api_keys: Option<ApiKeys>,

@@ -91,7 +91,6 @@ pub(crate) fn safe(field: &'static str, url: &str) -> Result<Url, ClientFault> {
 
 /// The header `Authorization` for a client with a secret (RFC 6749, section 2.3.1).
 pub(crate) fn basic(client: &str, secret: &Secret) -> Result<HeaderValue, ClientFault> {
-    let encoded = |text: &str| form(&[("", text)]).trim_start_matches('=').to_owned();
     let pair = format!("{}:{}", encoded(client), encoded(secret.expose()));
     let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)));
     let mut value = value.map_err(|_| ClientFault::Setting {
@@ -100,6 +99,11 @@ pub(crate) fn basic(client: &str, secret: &Secret) -> Result<HeaderValue, Client
     })?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// Encodes a text as in a form.
+pub(crate) fn encoded(text: &str) -> String {
+    form(&[("", text)]).trim_start_matches('=').to_owned()
 }
 
 /// Encodes pairs as a form.

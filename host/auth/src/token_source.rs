@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 use crate::answer::{self, TextAnswer};
 use crate::api_key::{Digest, sha256};
 use crate::flights::Flights;
-use crate::oauth_client::{self, FORM, form};
+use crate::oauth_client::{self, FORM, encoded, form};
 use crate::oauth_config::{ClientAuthentication, Grant, OAuthConfig, OAuthConfigError};
 use crate::token_cache::{Bounds, TokenCache, lock};
 
@@ -248,7 +248,6 @@ impl TokenSource {
     /// The texts that no error contains: the secrets of a request, and their forms in the request.
     fn hidden(&self, subject: Option<&Secret>) -> Vec<String> {
         let secrets = subject.into_iter().chain([&self.secret]).map(Secret::expose);
-        let encoded = |secret: &str| form(&[("", secret)]).trim_start_matches('=').to_owned();
         let mut hidden: Vec<String> = secrets.flat_map(|secret| [secret.to_owned(), encoded(secret)]).collect();
         hidden.dedup();
         let basic = self.basic.as_ref().and_then(|field| field.to_str().ok()?.strip_prefix("Basic "));
