@@ -9,6 +9,7 @@ mod clocks;
 #[path = "../../../leases/tests/leases/cluster.rs"]
 mod cluster;
 mod distance;
+mod doctor;
 mod durable;
 mod editions;
 mod extension;
