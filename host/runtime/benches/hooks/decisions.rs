@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use annex_protocol::{AgentExtension, Json, JsonObject, Metadata, TaskId, TaskState};
 use annex_runtime::{
     Caller, CallerGrant, Chain, Extension, Grants, LiveCardGrant, ModelParameters, PlannedModelCall, PlannedToolCall,
-    Presence, Quota, Runtime, TaskToShow, TurnRequest, TurnView, show_entries, show_tasks,
+    Presence, Quota, Runtime, TaskToShow, show_entries, show_tasks,
 };
 use criterion::Criterion;
 
@@ -163,16 +163,7 @@ pub(crate) fn reads(criterion: &mut Criterion) {
         let tasks: Vec<TaskToShow> = (0..count).map(task).collect();
         group.bench_function(name, |bencher| {
             bencher.to_async(&executor).iter(async || {
-                let request = TurnRequest {
-                    operation: "ListTasks",
-                    context_id: None,
-                    task_id: None,
-                    requested: &turn.requested,
-                    message: &turn.message,
-                    request: &turn.request,
-                    view: Arc::clone(&turn.session) as Arc<dyn TurnView>,
-                    resumed: false,
-                };
+                let request = turn.call("ListTasks");
                 let shown = show_tasks(&extensions, &request, &tasks).await;
                 assert_eq!(shown.active.len(), 1, "it takes part");
                 shown
@@ -194,16 +185,7 @@ pub(crate) fn extended_card(criterion: &mut Criterion) {
     group.sample_size(50);
     group.bench_function("one entry", |bencher| {
         bencher.to_async(&executor).iter(async || {
-            let request = TurnRequest {
-                operation: "GetExtendedAgentCard",
-                context_id: None,
-                task_id: None,
-                requested: &turn.requested,
-                message: &turn.message,
-                request: &turn.request,
-                view: Arc::clone(&turn.session) as Arc<dyn TurnView>,
-                resumed: false,
-            };
+            let request = turn.call("GetExtendedAgentCard");
             let shown = show_entries(&extensions, &request, &entries).await;
             assert_eq!(shown.changed.len(), 1, "it changes its entry");
             shown

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use annex_protocol::{
     AgentExtension, ContextId, Json, Message, Metadata, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
-use annex_runtime::{
-    ClientCall, ClientCallRequest, Extension, Grants, MethodAnswer, MethodCall, SessionStateGrant, TurnRequest,
-    TurnView,
-};
+use annex_runtime::{ClientCall, ClientCallRequest, Extension, Grants, MethodAnswer, MethodCall, SessionStateGrant};
 use criterion::{BenchmarkId, Criterion, Throughput};
 
 use crate::decisions::load_steering;
@@ -30,16 +27,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.sample_size(50).throughput(Throughput::Bytes(params.get().len() as u64));
     group.bench_function(KIB.name, |bencher| {
         bencher.to_async(&executor).iter(async || {
-            let request = TurnRequest {
-                operation: "test/echo",
-                context_id: None,
-                task_id: None,
-                requested: &turn.requested,
-                message: &turn.message,
-                request: &turn.request,
-                view: Arc::clone(&turn.session) as Arc<dyn TurnView>,
-                resumed: false,
-            };
+            let request = turn.call("test/echo");
             match MethodCall::start(&extension, &request, &params).await {
                 Ok(MethodAnswer::Value(value)) => value,
                 _ => unreachable!("it answers with one value"),

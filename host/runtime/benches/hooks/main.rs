@@ -196,17 +196,22 @@ impl Turn {
         }
     }
 
-    async fn start(&self, extensions: &[Arc<Extension>]) -> Chain {
-        let request = TurnRequest {
-            operation: "SendMessage",
-            context_id: Some(&self.context_id),
+    /// A request that names no conversation: a call of a method, or a read.
+    fn call<'a>(&'a self, operation: &'a str) -> TurnRequest<'a> {
+        TurnRequest {
+            operation,
+            context_id: None,
             task_id: None,
             requested: &self.requested,
             message: &self.message,
             request: &self.request,
             view: Arc::clone(&self.session) as Arc<dyn TurnView>,
             resumed: false,
-        };
+        }
+    }
+
+    async fn start(&self, extensions: &[Arc<Extension>]) -> Chain {
+        let request = TurnRequest { context_id: Some(&self.context_id), ..self.call("SendMessage") };
         let entered = Chain::run_request_hooks(extensions, &request).await.expect("nothing refuses the request");
         black_box(entered.delta);
         entered.chain
