@@ -148,7 +148,7 @@ impl ClientCall {
         let mut event = event.clone();
         owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();
-        self.member.check_size(Some(&shown))?;
+        self.member.check_size(shown.len())?;
         let seen = ClientEvent { active, event: shown, metadata: owned_metadata::entries(&mut event) };
         let told =
             self.member.call(Hook::Client, async |store, component| hooks.after(store, component, seen).await).await?;

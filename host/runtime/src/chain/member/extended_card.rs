@@ -47,15 +47,11 @@ impl Member {
     async fn ask_for_entry(&mut self, seen: &SeenRequest, present: &AgentExtension) -> Result<EntryDecision, Fault> {
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
-        let limit = extension.profile.limits.input;
         let given = ShownEntry {
             description: present.description.clone(),
             params: present.params.as_ref().map(JsonObject::to_json_string),
         };
-        let size = given.description.len() + given.params.as_ref().map_or(0, String::len);
-        if size > limit {
-            return Err(Fault::EventTooLarge { uri: extension.uri().clone(), size, limit });
-        }
+        self.check_size(given.description.len() + given.params.as_ref().map_or(0, String::len))?;
         let change = self
             .call(Hook::ExtendedCard, async |store, component| hooks.show_entry(store, component, seen, given).await)
             .await?;

@@ -45,7 +45,7 @@ impl Member {
         }
         let parts = Part::joined(output::parts_of(event));
         let json = serde_json::to_string(&parts).unwrap_or_default();
-        self.check_size(Some(&json))?;
+        self.check_size(json.len())?;
         let bytes = json.len();
         let Some(content) = output::content(event, json, held) else { return Ok(Revision::Leaves) };
         let verdict =

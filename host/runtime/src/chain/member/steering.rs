@@ -43,11 +43,7 @@ impl Member {
         }
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
-        let size = call.bytes();
-        if self.is_too_large(size) {
-            let limit = extension.profile.limits.input;
-            return Err(Fault::EventTooLarge { uri: extension.uri().clone(), size, limit });
-        }
+        self.check_size(call.bytes())?;
         let seen = call.seen();
         let answered = self
             .call(Hook::Steering, async |store, component| hooks.before_model(store, component, seen).await)

@@ -86,7 +86,7 @@ impl Member {
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
         let change = transition::seen_change(current, update, &extension.descriptor);
-        self.check_size(change.message.as_deref())?;
+        self.check_size(change.message.as_ref().map_or(0, String::len))?;
         let ruling =
             self.call(Hook::Transition, async |store, component| hooks.change(store, component, change).await).await?;
         let ruling = ruling.map_err(|message| self.failed(Hook::Transition, &message))?;
@@ -160,7 +160,7 @@ impl Member {
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
         let Some(seen) = outgoing::seen_event(event, &extension.descriptor) else { return Ok(()) };
-        self.check_size(seen.payload.as_deref())?;
+        self.check_size(seen.payload.as_ref().map_or(0, String::len))?;
         let patch =
             self.call(Hook::Response, async |store, component| hooks.respond(store, component, seen).await).await?;
         let patch = patch.map_err(|message| self.failed(Hook::Response, &message))?;
@@ -173,8 +173,8 @@ impl Member {
             .map_err(|reason| self.broke(Hook::Response, &reason))
     }
 
-    pub(crate) fn check_size(&self, payload: Option<&str>) -> Result<(), Fault> {
-        let size = payload.map_or(0, str::len);
+    /// Checks that the extension may get data of `size` bytes.
+    pub(crate) fn check_size(&self, size: usize) -> Result<(), Fault> {
         let limit = self.extension.profile.limits.input;
         if size > limit { Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }) } else { Ok(()) }
     }
