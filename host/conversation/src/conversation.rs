@@ -235,13 +235,13 @@ impl Conversation {
 
     /// The task with all stored entries applied.
     pub async fn task(&self) -> TaskSnapshot {
-        self.inner.writing().await.task.clone()
+        self.inner.writing.lock().await.task.clone()
     }
 
     /// Replaces the task by the stored one. Called before the first append of a turn that continues a task, because the
     /// task may have changed before the turn entered the queue.
     pub async fn follow(&self, task: TaskSnapshot, number: u64) {
-        let mut writing = self.inner.writing().await;
+        let mut writing = self.inner.writing.lock().await;
         (writing.task, writing.number) = (task, number);
     }
 
@@ -253,7 +253,7 @@ impl Conversation {
     pub async fn stage(&self, event: Event) -> Result<(), AppendError> {
         let limits = self.inner.hold.store.limits();
         limits.check_event(&event)?;
-        let mut writing = self.inner.writing().await;
+        let mut writing = self.inner.writing.lock().await;
         let entry = Entry::from(event);
         self.inner.view().apply(&entry, limits.null_removes);
         writing.staged.push(entry);
@@ -263,7 +263,7 @@ impl Conversation {
     /// Stores staged events only with the end of the turn, so that [`amend_staged`](Self::amend_staged) can change them until
     /// then.
     pub async fn keep_staged(&self) {
-        self.inner.writing().await.keeps_staged = true;
+        self.inner.writing.lock().await.keeps_staged = true;
     }
 
     /// Changes the staged events, for the store and for this turn. `amended` returns the new parts of an event, or `None` for
@@ -271,7 +271,7 @@ impl Conversation {
     /// its event, change with the event.
     pub async fn amend_staged(&self, amended: impl Fn(&Event) -> Option<Parts>) {
         let null_removes = self.inner.hold.store.limits().null_removes;
-        let mut writing = self.inner.writing().await;
+        let mut writing = self.inner.writing.lock().await;
         let mut view = self.inner.view();
         let mut is_amended = false;
         for entry in &mut writing.staged {
@@ -294,7 +294,7 @@ impl Conversation {
     /// # Errors
     /// The errors of [`ConversationStore::append`].
     pub async fn append(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing().await;
+        let mut writing = self.inner.writing.lock().await;
         self.inner.write(&mut writing, entries.as_ref(), (false, Outcome::Task)).await
     }
 
@@ -304,7 +304,7 @@ impl Conversation {
     /// # Errors
     /// The errors of [`append`](Self::append). After an error the turn has not ended.
     pub async fn end(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing().await;
+        let mut writing = self.inner.writing.lock().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Task)).await
     }
 
@@ -317,7 +317,7 @@ impl Conversation {
         entries: impl AsRef<[Entry]> + Send + Sync,
         answer: &Message,
     ) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing().await;
+        let mut writing = self.inner.writing.lock().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Answer(answer))).await
     }
 
@@ -326,7 +326,7 @@ impl Conversation {
     /// # Errors
     /// The errors of [`append`](Self::append). After an error the turn has not ended.
     pub async fn refuse(&self, entries: impl AsRef<[Entry]> + Send + Sync) -> Result<Appended, AppendError> {
-        let mut writing = self.inner.writing().await;
+        let mut writing = self.inner.writing.lock().await;
         self.inner.write(&mut writing, entries.as_ref(), (true, Outcome::Refusal)).await
     }
 
@@ -407,13 +407,6 @@ fn window(history: usize) -> Window {
 }
 
 impl Inner {
-    /// Locks the end of the log. The future does not take part in tokio's cooperative scheduling. Otherwise a future
-    /// that got the lock could have to yield, and would keep the lock. The turn that waits for the lock does not poll
-    /// its agent meanwhile.
-    async fn writing(&self) -> tokio::sync::MutexGuard<'_, Writing> {
-        tokio::task::unconstrained(self.writing.lock()).await
-    }
-
     fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -196,7 +196,7 @@ impl Turn {
         let (cancel, stop) = (self.context.cancel.clone(), self.handler.process.stop.clone());
         let replica = self.context.conversation.fence().replica.clone();
         let mut deadline = pin!(tokio::time::sleep(self.handler.turn_limiter.bounds().longest));
-        // The events from the agent's first poll are stored before the agent continues.
+        // The events from the agent's first poll are stored first.
         let mut sent = events.try_recv().ok();
         loop {
             let event = match sent.take() {
@@ -210,12 +210,36 @@ impl Turn {
                     Some(event) = events.recv() => event,
                 },
             };
-            match self.deliver(event, events).await {
+            let (progress, returned) = self.deliver_beside(event, events, execution).await;
+            match progress {
                 // After an event that settles the task, the agent's further work is ignored.
                 Ok(Progress::Ends(ending)) => return ending,
-                Ok(Progress::GoesOn) => {}
+                Ok(Progress::GoesOn) => {
+                    if let Some(result) = returned {
+                        return Ending::Returned(result, None);
+                    }
+                }
                 Err(_) if self.is_lost() => return Ending::Lost,
                 Err(error) => return Ending::Broken(error),
+            }
+        }
+    }
+
+    /// Delivers the event. The agent continues meanwhile, because it may have a lock or a connection of the store that the
+    /// delivery waits for. Also returns the agent's result, if the agent has returned.
+    async fn deliver_beside(
+        &mut self,
+        event: AgentEvent,
+        events: &mut mpsc::Receiver<AgentEvent>,
+        execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
+    ) -> (Result<Progress, A2aError>, Option<Result<(), AgentError>>) {
+        let mut returned = None;
+        let mut delivered = pin!(self.deliver(event, events));
+        loop {
+            tokio::select! {
+                biased;
+                progress = &mut delivered => return (progress, returned),
+                result = &mut *execution, if returned.is_none() => returned = Some(result),
             }
         }
     }

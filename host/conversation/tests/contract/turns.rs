@@ -7,7 +7,6 @@ use std::task::Poll;
 
 use annex_conversation::{Arrival, Entry, Event, StateDelta};
 use annex_protocol::{Json, Message, Part};
-use tokio::task::coop::{consume_budget, has_budget_remaining};
 
 use crate::support::{
     Backend, Says, add, arrive, create, event, events, find, ids, open, open_with, state_of, submission,
@@ -20,7 +19,6 @@ on_every_store!(
     a_turn_knows_whether_the_user_has_an_answer,
     a_turn_that_answers_with_a_message_leaves_no_task,
     what_is_staged_is_shown_at_once_and_stored_with_the_end,
-    an_event_is_staged_although_its_task_has_to_yield,
     a_kept_event_can_be_amended_until_the_turn_ends,
     opening_creates_nothing_and_the_first_append_does,
     temp_keys_live_as_long_as_the_turn,
@@ -40,23 +38,6 @@ async fn what_is_staged_is_shown_at_once_and_stored_with_the_end(backend: Backen
     turn.close().await;
     assert_eq!(ids(&events(&store, "s").await), ["first", "last"]);
     assert_eq!(state_of(&store, "s").await, r#"{"a":1}"#);
-}
-
-/// A turn that stores an event of its agent does not poll the agent, so the agent must not have the log while it yields.
-async fn an_event_is_staged_although_its_task_has_to_yield(backend: Backend) {
-    let store = backend.store().await;
-    let turn = open(&store, "s").await;
-    let mut staged = Box::pin(turn.stage(event("last", "{}")));
-    let first = poll_fn(|context| {
-        while has_budget_remaining() {
-            let _ = pin!(consume_budget()).poll(context);
-        }
-        Poll::Ready(staged.as_mut().poll(context))
-    });
-    assert!(first.await.is_ready());
-    drop(staged);
-    turn.close().await;
-    assert_eq!(ids(&events(&store, "s").await), ["last"]);
 }
 
 async fn a_kept_event_can_be_amended_until_the_turn_ends(backend: Backend) {

@@ -1,9 +1,12 @@
 //! SendStreamingMessage.
 
+use std::time::Duration;
+
 use annex_protocol::StreamResponse;
 use futures::StreamExt;
+use tokio::time::timeout;
 
-use crate::fixture::{anonymous, door, say};
+use crate::fixture::{anonymous, door, door_in_file, say};
 use crate::in_words::{artifacts, next, rest, status};
 
 #[tokio::test(start_paused = true)]
@@ -34,6 +37,15 @@ async fn a_stream_of_the_next_message_begins_with_the_task_as_it_waits() {
     let asked = door.task("ask Which one?").await;
     let events = door.streamed(say("work, artifact this").task(&asked)).await;
     assert_eq!(events, ["task INPUT_REQUIRED", "WORKING", "artifact this", "COMPLETED"]);
+}
+
+#[tokio::test]
+async fn an_agent_that_writes_right_after_an_event_is_not_in_the_way_of_that_event() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let door = door_in_file(&folder.path().join("conversations.db")).await;
+    let events = door.streamed("work, say one, artifact hello, say two, artifact bye, say three");
+    let events = timeout(Duration::from_secs(60), events).await.expect("an end");
+    assert_eq!(events, ["task SUBMITTED", "WORKING", "artifact hello", "artifact bye", "COMPLETED"]);
 }
 
 #[tokio::test(start_paused = true)]
