@@ -83,13 +83,11 @@ impl Arena {
 
 fn test_extension() -> String {
     let component = annex_test_support::component("test-extension");
-    format!("[[extension]]\ncomponent = {component:?}\n{LITTLE_MEMORY}\n[extension.parameters]\nuri = {TEST:?}\n")
+    format!("[[extension]]\ncomponent = {component:?}\n{LIMITS}\n[extension.parameters]\nuri = {TEST:?}\n")
 }
 
-/// Filled before the CPU time is used up, on a busy machine too.
-const LITTLE_MEMORY: &str = "[extension.limits]\nmemory_mib = 12";
-/// A further limit, reached before the CPU time is used up, on a busy machine too.
-const FEW_CALLS: &str = "host_calls = 500";
+/// The memory and the host calls are used up before the CPU time is, on a busy machine too.
+const LIMITS: &str = "[extension.limits]\ncpu_ms = 250\nmemory_mib = 12\nhost_calls = 500";
 
 /// May send requests to `port` of this machine, were it not for the screen.
 fn capable(uri: &str, port: u16) -> String {
@@ -120,6 +118,7 @@ fn capable(uri: &str, port: u16) -> String {
         [[extension.grants.http.allow]]
         scheme = "http"
         host = "169.254.169.254"
+        {LIMITS}
         "#
     )
 }

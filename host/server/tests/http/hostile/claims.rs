@@ -6,6 +6,7 @@ use annex_test_support::{Reply, TestServer};
 use axum::routing::post;
 use serde_json::json;
 
+use super::LIMITS;
 use crate::agent;
 use crate::output::steering;
 use crate::upstream::foreign;
@@ -44,7 +45,7 @@ async fn claims_that_are_too_large_are_an_error_of_the_import_or_of_their_own_re
     );
     let showing = steering(r#"respond = "caller""#);
     let showing = showing.replace("caller = { principal = true }", "caller = { claims = [\"org\"] }");
-    let server = agent("Be short.", &format!("{introspection}{showing}")).await;
+    let server = agent("Be short.", &format!("{introspection}{showing}\n{LIMITS}")).await;
     let good = r#"Authenticated nobody {"org":"acme"} []"#;
     assert!(seen(&server, "good").await.ends_with(good));
     // The request is answered. Only the extension learns nothing about the caller.
