@@ -1,0 +1,121 @@
+//! Pulled components in a folder.
+
+use std::fs::{DirBuilder, read_dir};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use annex_files::Purpose;
+
+use crate::client::Pulled;
+use crate::digest::Digest;
+use crate::manifest::component_layer;
+use crate::{MAX_COMPONENT_BYTES, MAX_MANIFEST_BYTES, MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
+
+/// A folder with manifests, components and signatures, each under its digest. Several processes can use it.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+/// A component in the cache. Each part had its digest when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cached {
+    /// The manifest as the registry has sent it.
+    pub manifest: Vec<u8>,
+    /// The digest of the component.
+    pub component_digest: Digest,
+    /// The component.
+    pub component: Vec<u8>,
+    /// The signatures that were found when the component was pulled.
+    pub signatures: Vec<Vec<u8>>,
+}
+
+impl Cache {
+    /// A cache in this folder, which is made when something is stored.
+    #[must_use]
+    pub fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Reads a component. `None` if the cache does not have all of its parts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if a part has been changed. Any other error of reading a file.
+    pub fn get(&self, manifest: &Digest) -> io::Result<Option<Cached>> {
+        let Some(found) = self.blob(manifest, MAX_MANIFEST_BYTES)? else { return Ok(None) };
+        let layer = component_layer(&found).map_err(|error| invalid(manifest, &error.to_string()))?;
+        let most = usize::try_from(MAX_COMPONENT_BYTES).unwrap_or(usize::MAX);
+        let Some(component) = self.blob(&layer.digest, most)? else { return Ok(None) };
+        let signatures = self.signatures(manifest)?;
+        Ok(Some(Cached { manifest: found, component_digest: layer.digest, component, signatures }))
+    }
+
+    /// Stores a component and its signatures.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn put(&self, pulled: &Pulled, signatures: &[Vec<u8>]) -> io::Result<()> {
+        make(&self.blobs())?;
+        let folder = self.signatures_of(&pulled.manifest_digest);
+        make(&folder)?;
+        for signature in signatures {
+            annex_files::replace(&folder.join(Digest::of(signature).hex()), signature, 0o600)?;
+        }
+        annex_files::replace(&self.blob_path(&pulled.component_digest), &pulled.component, 0o600)?;
+        // Last, because a manifest in the cache stands for the whole component.
+        annex_files::replace(&self.blob_path(&pulled.manifest_digest), &pulled.manifest, 0o600)
+    }
+
+    fn signatures(&self, manifest: &Digest) -> io::Result<Vec<Vec<u8>>> {
+        let entries = match read_dir(self.signatures_of(manifest)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut names = Vec::new();
+        for entry in entries.take(MAX_SIGNATURES) {
+            // A file with another name is one that is being written.
+            names.extend(entry?.file_name().to_str().and_then(|hex| format!("sha256:{hex}").parse::<Digest>().ok()));
+        }
+        names.sort();
+        let folder = self.signatures_of(manifest);
+        let read = names.iter().map(|digest| checked(&folder.join(digest.hex()), digest, MAX_SIGNATURE_BYTES));
+        read.collect()
+    }
+
+    fn blob(&self, digest: &Digest, most: usize) -> io::Result<Option<Vec<u8>>> {
+        match checked(&self.blob_path(digest), digest, most) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.folder.join("blobs/sha256")
+    }
+
+    fn blob_path(&self, digest: &Digest) -> PathBuf {
+        self.blobs().join(digest.hex())
+    }
+
+    fn signatures_of(&self, manifest: &Digest) -> PathBuf {
+        self.folder.join("signatures").join(manifest.hex())
+    }
+}
+
+/// Reads a file whose content must have this digest.
+fn checked(path: &Path, digest: &Digest, most: usize) -> io::Result<Vec<u8>> {
+    let bytes = annex_files::read(path, Purpose::Private, most)?;
+    let found = Digest::of(&bytes);
+    if found == *digest { Ok(bytes) } else { Err(invalid(digest, &format!("its content has the digest {found}"))) }
+}
+
+fn invalid(digest: &Digest, reason: &str) -> io::Error {
+    let text =
+        format!("{digest} in the cache has been changed: {reason}; delete the file and pull the component again");
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}

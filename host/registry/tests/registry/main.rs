@@ -1,0 +1,219 @@
+//! Pulls and pushes at a registry in this process, which lies on demand.
+
+use std::collections::BTreeMap;
+
+use annex_registry::{Cache, Client, ClientConfig, Digest, Login, Pulled, Reference, RegistryError};
+
+use crate::fake::{FakeRegistry, Lie};
+
+mod fake;
+
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 and further bytes";
+const BUNDLE: &[u8] = b"{\"mediaType\":\"application/vnd.dev.sigstore.bundle.v0.3+json\"}";
+
+fn reference(registry: &FakeRegistry) -> Reference {
+    format!("oci://{}/acme/redact:1.2", registry.host()).parse().expect("a reference")
+}
+
+fn client() -> Client {
+    Client::new(ClientConfig::default())
+}
+
+fn with_login(registry: &FakeRegistry, user: &str, password: &str) -> Client {
+    let login = Login { user: user.to_owned(), password: password.to_owned() };
+    Client::new(ClientConfig {
+        logins: BTreeMap::from([(registry.host().to_owned(), login)]),
+        ..ClientConfig::default()
+    })
+}
+
+async fn push(client: &Client, reference: &Reference) -> Digest {
+    client.push(reference, COMPONENT.into(), BTreeMap::new(), &()).await.expect("pushed")
+}
+
+async fn refusal(lie: Lie) -> String {
+    let registry = FakeRegistry::start().await;
+    let (client, reference) = (client(), reference(&registry));
+    let digest = push(&client, &reference).await;
+    registry.lie(lie);
+    let pulled = client.pull(&reference.with_digest(&digest), &()).await;
+    pulled.err().unwrap_or_else(|| panic!("{lie:?} is believed")).to_string()
+}
+
+#[tokio::test]
+async fn a_component_comes_back_as_it_was_pushed() {
+    let registry = FakeRegistry::start().await;
+    let (client, reference) = (client(), reference(&registry));
+    let digest = push(&client, &reference).await;
+    let pulled = client.pull(&reference, &()).await.expect("a component");
+    assert_eq!((&pulled.manifest_digest, pulled.component.as_slice()), (&digest, COMPONENT));
+    assert_eq!(pulled.component_digest, Digest::of(COMPONENT));
+    assert_eq!(client.tags(&reference).await.expect("tags"), ["1.2"]);
+    // Pushed again, it is the same.
+    assert_eq!(push(&client, &reference).await, digest);
+    let missing: Reference = format!("{}/acme/other", registry.host()).parse().expect("a reference");
+    assert!(matches!(client.pull(&missing, &()).await, Err(RegistryError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn signatures_are_found_with_and_without_lists_of_referrers() {
+    for has_referrers in [true, false] {
+        let registry = FakeRegistry::start().await;
+        registry.keep_referrers(has_referrers);
+        let (client, reference) = (client(), reference(&registry));
+        push(&client, &reference).await;
+        let resolved = client.resolve(&reference).await.expect("a manifest");
+        assert!(client.signatures(&reference, &resolved.digest).await.expect("none").is_empty());
+        for bundle in [BUNDLE, b"{}", BUNDLE] {
+            client.push_signature(&reference, &resolved, bundle.into()).await.expect("signed");
+        }
+        let mut signatures = client.signatures(&reference, &resolved.digest).await.expect("signatures");
+        signatures.sort();
+        assert_eq!(signatures, [BUNDLE, b"{}"], "{has_referrers}");
+    }
+}
+
+#[tokio::test]
+async fn a_registry_that_fails_is_not_one_without_signatures() {
+    for lie in [Lie::ReferrersFail, Lie::ReferrersAreNoJson, Lie::SignatureOfAnother] {
+        let registry = FakeRegistry::start().await;
+        let (client, reference) = (client(), reference(&registry));
+        push(&client, &reference).await;
+        let resolved = client.resolve(&reference).await.expect("a manifest");
+        client.push_signature(&reference, &resolved, BUNDLE.into()).await.expect("signed");
+        registry.lie(lie);
+        assert!(client.signatures(&reference, &resolved.digest).await.is_err(), "{lie:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_registry_sends_is_compared_with_what_was_asked_for() {
+    for (lie, reason) in [
+        (Lie::OtherManifest, "has sent other content than sha256:"),
+        (Lie::OtherComponent, "has sent other content than sha256:"),
+        (Lie::LongerComponent, "which has"),
+        (Lie::ShorterComponent, "which has"),
+        (Lie::EndlessComponent, "which has"),
+        (Lie::HugeManifest, "is longer than 1048576 bytes"),
+        (Lie::Fails, "answers the manifest with the status 500 (out of order\\n\\u{1b})"),
+    ] {
+        let refusal = refusal(lie).await;
+        assert!(refusal.contains(reason), "{lie:?}: {refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_with_anything_that_annex_does_not_know_is_refused() {
+    for (lie, reason) in [
+        (Lie::SecondLayer, "it has 2 layers; a component is one layer"),
+        (Lie::NoLayer, "it has 0 layers"),
+        (Lie::ForeignLayer, "its layers[0].mediaType is \"application/x-sh\""),
+        (Lie::ForeignConfig, "its config.mediaType is"),
+        (Lie::AnIndex, "its mediaType is"),
+        (Lie::HugeLayer, "its component has 99999999999 bytes; at most 33554432 are allowed"),
+    ] {
+        let registry = FakeRegistry::start().await;
+        let (client, reference) = (client(), reference(&registry));
+        push(&client, &reference).await;
+        registry.lie(lie);
+        // By its tag: each of these manifests has the digest that it has.
+        let refusal = client.pull(&reference, &()).await.expect_err("refused").to_string();
+        assert!(refusal.contains(reason), "{lie:?}: {refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_tag_that_has_moved_names_other_bytes_and_a_digest_does_not() {
+    let registry = FakeRegistry::start().await;
+    let (client, reference) = (client(), reference(&registry));
+    let digest = push(&client, &reference).await;
+    client.push(&reference, b"other".as_slice().into(), BTreeMap::new(), &()).await.expect("pushed");
+    assert_ne!(client.resolve(&reference).await.expect("a manifest").digest, digest);
+    let pinned = client.pull(&reference.with_digest(&digest), &()).await.expect("a component");
+    assert_eq!(pinned.component, COMPONENT);
+}
+
+#[tokio::test]
+async fn a_password_or_a_token_opens_the_registry() {
+    for (user, password, expected) in [("ada", "secret", true), ("ada", "wrong", false)] {
+        for by_token in [false, true] {
+            let registry = FakeRegistry::start().await;
+            registry.protect(by_token);
+            let (client, reference) = (with_login(&registry, user, password), reference(&registry));
+            let pushed = client.push(&reference, COMPONENT.into(), BTreeMap::new(), &()).await;
+            assert_eq!(pushed.is_ok(), expected, "{user} {password} {by_token}: {pushed:?}");
+            if expected {
+                assert!(client.pull(&reference, &()).await.is_ok());
+            }
+            let anonymous = Client::new(ClientConfig::default()).pull(&reference, &()).await;
+            let error = anonymous.expect_err("refused").to_string();
+            assert!(error.contains("annex login"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn credentials_do_not_follow_a_redirect_to_another_server() {
+    let (registry, other) = (FakeRegistry::start().await, FakeRegistry::start().await);
+    registry.protect(false);
+    let (client, reference) = (with_login(&registry, "ada", "secret"), reference(&registry));
+    let digest = push(&client, &reference).await;
+    registry.redirect_blobs(format!("http://{}/stolen", other.host()));
+    // The redirect leads to another port of this machine, which the screen refuses, and no request arrives there.
+    let refusal = client.pull(&reference.with_digest(&digest), &()).await.expect_err("refused");
+    assert!(other.requests().iter().all(|request| !request.contains("authorization")), "{:?}", other.requests());
+    assert!(!refusal.to_string().is_empty());
+    registry.redirect_blobs(format!("http://{}/v2/loop", registry.host()));
+    let refusal = client.pull(&reference.with_digest(&digest), &()).await.expect_err("refused").to_string();
+    assert!(refusal.contains("redirects the component to another address that cannot be followed"), "{refusal}");
+}
+
+#[tokio::test]
+async fn neither_a_redirect_nor_a_token_server_reaches_into_the_network() {
+    for url in ["http://169.254.169.254/latest/", "http://10.0.0.1/x", "ftp://registry.example/x"] {
+        let registry = FakeRegistry::start().await;
+        let (client, reference) = (client(), reference(&registry));
+        let digest = push(&client, &reference).await;
+        registry.redirect_blobs(url.to_owned());
+        let refusal = client.pull(&reference.with_digest(&digest), &()).await.expect_err("refused").to_string();
+        assert!(refusal.contains("is not called"), "{url}: {refusal}");
+        let protected = FakeRegistry::start().await;
+        protected.ask_for_tokens_at(url.to_owned());
+        let reference: Reference = format!("{}/acme/redact", protected.host()).parse().expect("a reference");
+        let refusal = client.pull(&reference, &()).await.expect_err("refused").to_string();
+        assert!(refusal.contains("is not called"), "{url}: {refusal}");
+    }
+}
+
+#[test]
+fn the_cache_gives_back_the_bytes_that_were_stored_or_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(folder.path().join("cache"));
+    let pulled = pulled();
+    assert_eq!(cache.get(&pulled.manifest_digest).expect("no error"), None);
+    cache.put(&pulled, &[BUNDLE.to_vec()]).expect("stored");
+    let cached = cache.get(&pulled.manifest_digest).expect("no error").expect("a component");
+    assert_eq!((cached.component, cached.signatures), (COMPONENT.to_vec(), vec![BUNDLE.to_vec()]));
+    for (kind, digest) in [("blobs/sha256", &pulled.manifest_digest), ("blobs/sha256", &pulled.component_digest)] {
+        let file = folder.path().join("cache").join(kind).join(digest.hex());
+        let original = std::fs::read(&file).expect("a file");
+        std::fs::write(&file, b"changed").expect("written");
+        let error = cache.get(&pulled.manifest_digest).expect_err("refused").to_string();
+        assert!(error.contains("in the cache has been changed"), "{error}");
+        std::fs::write(&file, original).expect("written");
+    }
+    let signature = folder.path().join("cache/signatures").join(pulled.manifest_digest.hex());
+    std::fs::write(signature.join(Digest::of(BUNDLE).hex()), b"{}").expect("written");
+    assert!(cache.get(&pulled.manifest_digest).is_err());
+}
+
+/// A component as a registry would have sent it.
+fn pulled() -> Pulled {
+    let digest = Digest::of(COMPONENT);
+    let manifest = format!(
+        r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{{"mediaType":"application/vnd.wasm.config.v0+json","digest":"{digest}","size":2}},"layers":[{{"mediaType":"application/wasm","digest":"{digest}","size":{}}}]}}"#,
+        COMPONENT.len()
+    );
+    let manifest = manifest.into_bytes();
+    Pulled { manifest_digest: Digest::of(&manifest), manifest, component_digest: digest, component: COMPONENT.to_vec() }
+}

@@ -1,0 +1,23 @@
+//! Decides whether the signatures of a component satisfy the operator's policy. The crate does no I/O: its callers read the
+//! files with keys, and get the signatures from a registry or a cache.
+//!
+//! - A [`PrivateKey`] signs the digest of an OCI manifest. The signature is a Sigstore bundle of version 0.3: a DSSE envelope
+//!   around an in-toto statement.
+//! - A [`Policy`] names the keys whose signatures a component needs, for each registry or prefix of a path.
+//! - A [`DenyList`] names digests that must not run, whoever has signed them.
+//!
+//! Keys are ECDSA keys over P-256, and Ed25519 keys. Digests are SHA-256.
+
+#![warn(missing_docs)]
+
+mod bundle;
+mod config;
+mod deny;
+mod key;
+mod policy;
+
+pub use bundle::{BUNDLE_MEDIA_TYPE, MAX_BUNDLE_BYTES, MAX_BUNDLES, SignError, sign};
+pub use config::{AnyOfConfig, RuleConfig, SignerConfig, TrustConfig, TrustError, Unruled};
+pub use deny::{DenyList, DenyListError};
+pub use key::{KeyError, PrivateKey, PublicKey};
+pub use policy::{Policy, Refusal, Verified};

@@ -1,0 +1,239 @@
+//! Policies, signatures and deny lists.
+
+use std::collections::HashMap;
+use std::io;
+
+use annex_trust::{
+    DenyList, DenyListError, KeyError, MAX_BUNDLE_BYTES, MAX_BUNDLES, Policy, PrivateKey, PublicKey, TrustConfig, sign,
+};
+use serde_json::{Value, json};
+
+const PLACE: &str = "registry.example/acme/redact";
+
+fn digest(digit: char) -> String {
+    format!("sha256:{}", digit.to_string().repeat(64))
+}
+
+/// Keys by the names of their files.
+struct Keys(HashMap<&'static str, PrivateKey>);
+
+impl Keys {
+    fn new() -> Self {
+        let make = |name| (name, PrivateKey::generate().expect("a key").0);
+        Self(["a.pub", "b.pub", "c.pub"].into_iter().map(make).collect())
+    }
+
+    fn policy(&self, text: &str) -> Policy {
+        self.try_policy(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn try_policy(&self, text: &str) -> Result<Policy, String> {
+        let config: TrustConfig = toml::from_str(text).map_err(|error| error.to_string())?;
+        let read = |file: &str| match file {
+            "empty.pub" => Ok(Vec::new()),
+            "rsa.pub" => Ok(include_bytes!("../data/rsa.pub").to_vec()),
+            "p256.pub" => Ok(include_bytes!("../data/p256.pub").to_vec()),
+            "ed25519.pub" => Ok(include_bytes!("../data/ed25519.pub").to_vec()),
+            _ => {
+                let key = self.0.get(file).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+                Ok(key.public().to_pem().into_bytes())
+            }
+        };
+        config.policy(read).map_err(|error| error.to_string())
+    }
+
+    fn bundle(&self, name: &str) -> Vec<u8> {
+        sign(&self.0[name], &digest('1'), PLACE).expect("a bundle")
+    }
+
+    /// A bundle of `a.pub` that is changed before it is read.
+    fn changed(&self, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let mut bundle = serde_json::from_slice(&self.bundle("a.pub")).expect("JSON");
+        change(&mut bundle);
+        bundle.to_string().into_bytes()
+    }
+}
+
+const ALL: &str = "all_of = [{ key = 'a.pub' }, { key = 'b.pub' }]";
+const ANY: &str = "any_of = { minimum = 2, signers = [{ key = 'a.pub' }, { key = 'b.pub' }, { key = 'c.pub' }] }";
+
+#[test]
+fn a_policy_is_satisfied_by_the_signers_that_it_names() {
+    let keys = Keys::new();
+    for (policy, signed_by, expected) in [
+        (ALL, &["a.pub", "b.pub"][..], Ok(&["a.pub", "b.pub"][..])),
+        (ALL, &["a.pub", "c.pub"], Err("trust.all_of[1], b.pub, has not signed it; signature 2 does not count")),
+        (ALL, &[], Err("trust.all_of[0], a.pub, has not signed it; it has no signature")),
+        (ANY, &["c.pub", "a.pub"], Ok(&["a.pub", "c.pub"])),
+        // Two signatures by one key are those of one signer.
+        (ANY, &["a.pub", "a.pub"], Err("trust.any_of needs 2 of 3 signers, and 1 have signed it")),
+        ("", &["a.pub"], Err("trust requires signatures and names no signer")),
+        ("default = 'allow'", &[], Ok(&[])),
+        // Named signers are needed whatever the default is.
+        ("default = 'allow'\nall_of = [{ key = 'a.pub' }]", &[], Err("a.pub, has not signed it")),
+    ] {
+        let bundles: Vec<_> = signed_by.iter().map(|name| keys.bundle(name)).collect();
+        let verified = keys.policy(policy).verify(PLACE, &digest('1'), &bundles);
+        match (verified, expected) {
+            (Ok(verified), Ok(signers)) => assert_eq!(verified.signers, signers, "{policy} {signed_by:?}"),
+            (Err(refusal), Err(reason)) => {
+                assert!(refusal.to_string().contains(reason), "{policy} {signed_by:?}: {refusal}");
+                assert!(refusal.to_string().starts_with(PLACE), "{refusal}");
+            }
+            (verified, _) => panic!("{policy} {signed_by:?}: {verified:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_openssl_has_signed_counts() {
+    let keys = Keys::new();
+    for (name, bundle) in [
+        ("p256.pub", include_bytes!("../data/p256.bundle.json").to_vec()),
+        ("ed25519.pub", include_bytes!("../data/ed25519.bundle.json").to_vec()),
+    ] {
+        let policy = keys.policy(&format!("all_of = [{{ key = '{name}' }}]"));
+        let verified = policy.verify(PLACE, &digest('1'), &[bundle]).expect(name);
+        assert_eq!(verified.signers, [name]);
+    }
+}
+
+#[test]
+fn the_rule_with_the_longest_prefix_applies() {
+    let keys = Keys::new();
+    let policy = keys.policy(
+        "default = 'allow'
+         [[rule]]
+         prefix = 'registry.example'
+         [[rule]]
+         prefix = 'registry.example/acme'
+         all_of = [{ key = 'a.pub' }]
+         [[rule]]
+         prefix = 'registry.example/acme/tests'
+         default = 'allow'",
+    );
+    for (place, expected) in [
+        ("other.example/acme/redact", None),
+        ("registry.example.evil.example/x", None),
+        ("registry.example/other", Some("trust.rule[0] requires signatures and names no signer")),
+        ("registry.example/acmes/redact", Some("trust.rule[0] requires signatures")),
+        ("registry.example/acme", Some("trust.rule[1].all_of[0], a.pub, has not signed it")),
+        ("registry.example/acme/redact", Some("trust.rule[1].all_of[0]")),
+        ("registry.example/acme/tests/x", None),
+    ] {
+        let refusal = policy.verify(place, &digest('1'), &[]).err().map(|refusal| refusal.to_string());
+        match expected {
+            None => assert_eq!(refusal, None, "{place}"),
+            Some(text) => assert!(refusal.as_ref().is_some_and(|refusal| refusal.contains(text)), "{refusal:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_bundle_with_any_change_does_not_count() {
+    let keys = Keys::new();
+    let policy = keys.policy("all_of = [{ key = 'a.pub' }]");
+    let verify = |bundle: Vec<u8>| policy.verify(PLACE, &digest('1'), &[bundle]);
+    assert!(verify(keys.changed(|_| ())).is_ok());
+    // Only a hint.
+    assert!(verify(keys.changed(|bundle| bundle["verificationMaterial"]["publicKey"]["hint"] = json!("x"))).is_ok());
+    let other = keys.bundle("b.pub");
+    let other: Value = serde_json::from_slice(&other).expect("JSON");
+    let large = vec![b' '; MAX_BUNDLE_BYTES + 1];
+    for (bundle, reason) in [
+        (keys.changed(|bundle| bundle["mediaType"] = json!("application/json")), "its media type is"),
+        (keys.changed(|bundle| bundle["dsseEnvelope"]["payloadType"] = json!("text")), "its payload type is"),
+        (keys.changed(|bundle| bundle["dsseEnvelope"]["payload"] = json!("!")), "its payload is not base64"),
+        (keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"] = json!([])), "has 0 signatures"),
+        (keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"] = json!(vec![json!({"sig": ""}); 11])), "has 11"),
+        (keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"][0]["sig"] = json!("?")), "its signature is not"),
+        (
+            keys.changed(|bundle| bundle["dsseEnvelope"]["payload"] = other["dsseEnvelope"]["payload"].clone()),
+            // The same statement: the payloads are equal, and the signature is that of the right key.
+            "",
+        ),
+        (
+            keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"] = other["dsseEnvelope"]["signatures"].clone()),
+            "no key of the policy has signed it",
+        ),
+        (keys.changed(|bundle| bundle["dsseEnvelope"] = Value::Null), "not a bundle with a DSSE envelope"),
+        (b"{}".to_vec(), "not a bundle"),
+        (Vec::new(), "not a bundle"),
+        (large, "at most 65536 are read"),
+    ] {
+        match (verify(bundle), reason) {
+            (Ok(_), "") => {}
+            (verified, _) => {
+                let refusal = verified.expect_err(reason).to_string();
+                assert!(refusal.contains(reason), "{reason}: {refusal}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_signature_of_another_manifest_or_of_another_statement_does_not_count() {
+    let keys = Keys::new();
+    let policy = keys.policy("all_of = [{ key = 'a.pub' }]");
+    let refusal = policy.verify(PLACE, &digest('2'), &[keys.bundle("a.pub")]).expect_err("another digest");
+    assert!(refusal.to_string().contains("signature 1 does not count: it signs another manifest"), "{refusal}");
+    for digest in ["sha256:1", "sha512:1", "", &digest('G'), &digest('1').to_uppercase()] {
+        assert!(sign(&keys.0["a.pub"], digest, PLACE).is_err(), "{digest}");
+        assert!(policy.verify(PLACE, digest, &[keys.bundle("a.pub")]).is_err(), "{digest}");
+    }
+}
+
+#[test]
+fn what_a_stranger_wrote_is_one_short_line_of_the_refusal() {
+    let keys = Keys::new();
+    let policy = keys.policy("all_of = [{ key = 'a.pub' }]");
+    let hostile = keys.changed(|bundle| bundle["mediaType"] = json!(format!("\n\u{1b}[31m{}", "x".repeat(5_000))));
+    let refusal = policy.verify(PLACE, &digest('1'), &[hostile.clone(), hostile]).expect_err("refused").to_string();
+    assert!(refusal.len() <= 2_100 && !refusal.contains(['\n', '\u{1b}']), "{refusal}");
+    let many = vec![keys.bundle("a.pub"); MAX_BUNDLES + 1];
+    let refusal = policy.verify(PLACE, &digest('1'), &many).expect_err("refused").to_string();
+    assert!(refusal.contains("has 101 signatures; at most 100 are read"), "{refusal}");
+}
+
+#[test]
+fn a_policy_that_cannot_work_is_refused_with_its_key() {
+    let keys = Keys::new();
+    for (text, expected) in [
+        ("default = 'maybe'", "unknown variant"),
+        ("all_off = []", "unknown field"),
+        ("all_of = [{}]", "trust.all_of[0] needs a key"),
+        ("all_of = [{ key = 'none.pub' }]", "trust.all_of[0].key \"none.pub\" cannot be read"),
+        ("all_of = [{ key = 'empty.pub' }]", "\"empty.pub\" has no key in PEM"),
+        ("all_of = [{ key = 'rsa.pub' }]", "\"rsa.pub\" has a key of a kind that is not supported"),
+        ("all_of = [{ key = 'a.pub' }, { key = 'a.pub' }]", "trust.all_of[1].key is the key of \"a.pub\" again"),
+        ("all_of = [{ issuer = 'https://issuer.example', subject = 'x' }]", "trust.all_of[0] is a keyless identity"),
+        ("any_of = { minimum = 0, signers = [{ key = 'a.pub' }] }", "trust.any_of.minimum must be from 1 to"),
+        ("any_of = { minimum = 2, signers = [{ key = 'a.pub' }] }", "trust.any_of.minimum must be from 1 to"),
+        ("any_of = { minimum = 1, signers = [] }", "trust.any_of.minimum must be from 1 to"),
+        ("[[rule]]\nprefix = 'oci://registry.example'", "trust.rule[0].prefix"),
+        ("[[rule]]\nprefix = 'registry.example/'", "trust.rule[0].prefix"),
+        ("[[rule]]\nprefix = 'x'\n[[rule]]\nprefix = 'x'", "trust.rule[1].prefix \"x\" has a rule already"),
+    ] {
+        let error = keys.try_policy(text).expect_err(text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn keys_survive_pem() {
+    let (key, pem) = PrivateKey::generate().expect("a key");
+    let again = PrivateKey::from_pem(pem.as_bytes()).expect("a key");
+    assert_eq!(again.public(), key.public());
+    assert_eq!(PublicKey::from_pem(key.public().to_pem().as_bytes()).expect("a key"), key.public());
+    assert!(!format!("{key:?}").contains(pem.lines().nth(1).expect("a line")));
+    assert!(matches!(PublicKey::from_pem(pem.as_bytes()), Err(KeyError::NotPem("PUBLIC KEY", _))));
+}
+
+#[test]
+fn a_deny_list_has_a_digest_on_each_line() {
+    let text = format!("# revoked\n\n{} # by mail\n  {}\r\n", digest('1'), digest('2'));
+    let list = DenyList::parse(&text).expect("a list");
+    assert!(list.contains(&digest('1')) && list.contains(&digest('2')) && !list.contains(&digest('3')));
+    assert_eq!(DenyList::parse(&format!("{}\nsha256:12", digest('1'))), Err(DenyListError::Line(2)));
+    assert!(!DenyList::parse("").expect("a list").contains(&digest('1')));
+}
