@@ -12,8 +12,6 @@ pub const BUNDLE_MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+js
 pub const MAX_BUNDLE_BYTES: usize = 64 << 10;
 /// The maximum number of bundles of one component.
 pub const MAX_BUNDLES: usize = 100;
-/// The maximum number of signatures in one envelope.
-const MAX_SIGNATURES: usize = 10;
 
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
@@ -41,19 +39,19 @@ pub enum SignError {
 pub(crate) enum BundleError {
     #[error("it has {0} bytes; at most {MAX_BUNDLE_BYTES} are read")]
     TooLarge(usize),
-    #[error("it is not a bundle with a DSSE envelope: {0}")]
+    #[error("it is not a bundle with a DSSE envelope")]
     NotABundle(#[source] serde_json::Error),
     #[error("its media type is {0:?} and not {BUNDLE_MEDIA_TYPE}")]
     MediaType(String),
     #[error("its payload type is {0:?} and not {PAYLOAD_TYPE}")]
     PayloadType(String),
-    #[error("its envelope has {0} signatures; it must have 1 to {MAX_SIGNATURES}")]
+    #[error("its envelope has {0} signatures; the envelope of a bundle has one")]
     Signatures(usize),
     #[error("its {0} is not base64")]
     NotBase64(&'static str),
     #[error("no key of the policy has signed it")]
     Unknown,
-    #[error("its payload is not an in-toto statement: {0}")]
+    #[error("its payload is not an in-toto statement")]
     NotAStatement(#[source] serde_json::Error),
     #[error("its statement has the type {0:?} and the predicate type {1:?}, which approve nothing")]
     StatementType(String, String),
@@ -160,8 +158,12 @@ pub fn sign(key: &PrivateKey, manifest_digest: &str, name: &str) -> Result<Vec<u
     Ok(serde_json::to_vec(&bundle)?)
 }
 
-/// Finds the keys that have signed the manifest in this bundle. Returns their positions in `keys`, in ascending order.
-pub(crate) fn signers(bundle: &[u8], manifest_digest: &str, keys: &[&PublicKey]) -> Result<Vec<usize>, BundleError> {
+/// Finds the keys that have signed the manifest in this bundle. Checks at most one signature per key.
+pub(crate) fn signing_keys<'k>(
+    bundle: &[u8],
+    manifest_digest: &str,
+    keys: &[&'k PublicKey],
+) -> Result<Vec<&'k PublicKey>, BundleError> {
     if bundle.len() > MAX_BUNDLE_BYTES {
         return Err(BundleError::TooLarge(bundle.len()));
     }
@@ -173,15 +175,14 @@ pub(crate) fn signers(bundle: &[u8], manifest_digest: &str, keys: &[&PublicKey])
     if payload_type != PAYLOAD_TYPE {
         return Err(BundleError::PayloadType(payload_type));
     }
-    if signatures.is_empty() || signatures.len() > MAX_SIGNATURES {
+    // The Sigstore bundle format allows one signature per envelope.
+    let [EnvelopeSignature { sig, .. }] = signatures.as_slice() else {
         return Err(BundleError::Signatures(signatures.len()));
-    }
+    };
     let payload = STANDARD.decode(payload).map_err(|_| BundleError::NotBase64("payload"))?;
-    let signatures: Result<Vec<_>, _> = signatures.iter().map(|signature| STANDARD.decode(&signature.sig)).collect();
-    let signatures = signatures.map_err(|_| BundleError::NotBase64("signature"))?;
+    let signature = STANDARD.decode(sig).map_err(|_| BundleError::NotBase64("signature"))?;
     let message = signed_bytes(&payload_type, &payload);
-    let has_signed = |key: &&PublicKey| signatures.iter().any(|signature| key.verifies(&message, signature));
-    let found: Vec<usize> = (0..).zip(keys).filter(|(_, key)| has_signed(key)).map(|(number, _)| number).collect();
+    let found: Vec<&PublicKey> = keys.iter().copied().filter(|key| key.verifies(&message, &signature)).collect();
     // The statement is read after its signature is verified, so that only a signer can have it parsed.
     if found.is_empty() {
         return Err(BundleError::Unknown);
@@ -205,3 +206,6 @@ pub(crate) fn hex_of(digest: &str) -> Option<&str> {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     digest.strip_prefix(ALGORITHM).filter(|hex| hex.len() == 64 && hex.as_bytes().iter().all(is_digit))
 }
+
+#[cfg(test)]
+mod tests;

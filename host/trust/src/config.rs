@@ -1,18 +1,20 @@
 //! The table `[trust]` of a config.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::key::PublicKey;
-use crate::policy::{AnyOf, Policy, Rule, Signer};
+use crate::policy::{AnyOf, Policy, Rule, RuleSet, Signer, check_place};
 
 /// The maximum number of signers in a rule. Each is tried with each signature.
 const MAX_SIGNERS: usize = 20;
 /// The maximum number of rules.
 const MAX_RULES: usize = 100;
 
-/// What happens to a component for which no signer is named.
+/// The decision about a component whose rule names no signer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unruled {
@@ -37,11 +39,11 @@ pub enum Unruled {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustConfig {
-    /// What happens to a component for which no signer is named. Default `require`.
+    /// The decision about a component whose rule names no signer. Default `require`.
     #[serde(default)]
     pub default: Unruled,
-    /// The signers that must all have signed.
-    #[serde(default)]
+    /// The signers that must all have signed. An empty list is an error.
+    #[serde(default, deserialize_with = "some_signers")]
     pub all_of: Vec<SignerConfig>,
     /// Signers of whom some must have signed.
     #[serde(default)]
@@ -49,22 +51,25 @@ pub struct TrustConfig {
     /// Rules for some registries and paths. The longest prefix applies.
     #[serde(default)]
     pub rule: Vec<RuleConfig>,
+    /// The file with the [`DenyList`](crate::DenyList), which the server reads and watches.
+    #[serde(default)]
+    pub deny_file: Option<String>,
 }
 
 /// A rule for the components below a prefix.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// A registry, or a registry and the beginning of a path, such as `registry.example/acme`. A prefix ends where a part of
-    /// the path ends: `registry.example/ac` is no prefix of `registry.example/acme`.
+    /// A registry, or a registry and the beginning of a path, such as `registry.example/acme`. A prefix has whole parts of
+    /// a path: `registry.example/ac` is no prefix of `registry.example/acme`.
     pub prefix: String,
-    /// As in [`TrustConfig`].
+    /// The same as [`TrustConfig::default`].
     #[serde(default)]
     pub default: Unruled,
-    /// As in [`TrustConfig`].
-    #[serde(default)]
+    /// The same as [`TrustConfig::all_of`].
+    #[serde(default, deserialize_with = "some_signers")]
     pub all_of: Vec<SignerConfig>,
-    /// As in [`TrustConfig`].
+    /// The same as [`TrustConfig::any_of`].
     #[serde(default)]
     pub any_of: Option<AnyOfConfig>,
 }
@@ -107,6 +112,15 @@ pub struct TrustError {
     pub reason: String,
 }
 
+/// Reads a list of signers. An empty list would need no signature, which only `default = "allow"` says clearly.
+fn some_signers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SignerConfig>, D::Error> {
+    let signers: Vec<SignerConfig> = Vec::deserialize(deserializer)?;
+    if signers.is_empty() {
+        return Err(D::Error::custom("the list of signers is empty; name the file of a key, or leave the list away"));
+    }
+    Ok(signers)
+}
+
 fn wrong(key: String, reason: impl Into<String>) -> TrustError {
     TrustError { key, reason: reason.into() }
 }
@@ -120,39 +134,47 @@ impl TrustConfig {
         if self.rule.len() > MAX_RULES {
             return Err(wrong("trust.rule".to_owned(), format!("has more than {MAX_RULES} rules")));
         }
-        let whole = rule("trust", (self.default, &self.all_of, self.any_of.as_ref()), &read)?;
-        let mut rules: Vec<(String, Rule)> = Vec::with_capacity(self.rule.len());
-        for (number, of_prefix) in self.rule.iter().enumerate() {
-            let RuleConfig { prefix, default, all_of, any_of } = of_prefix;
-            let place = format!("trust.rule[{number}]");
-            check_prefix(prefix).map_err(|reason| wrong(format!("{place}.prefix"), reason))?;
-            if rules.iter().any(|(earlier, _)| earlier == prefix) {
-                return Err(wrong(format!("{place}.prefix"), format!("{prefix:?} has a rule already")));
+        let whole = Rule {
+            table: "trust".to_owned(),
+            unruled: self.default,
+            all_of: signers("trust.all_of", &self.all_of, &read)?,
+            any_of: any_of("trust", self.any_of.as_ref(), &read)?,
+        };
+        let mut by_prefix = BTreeMap::new();
+        for (number, config) in self.rule.iter().enumerate() {
+            let table = format!("trust.rule[{number}]");
+            let key = format!("{table}.prefix");
+            let prefix = &config.prefix;
+            if let Err(reason) = check_place(prefix) {
+                let example = "write it like registry.example/acme";
+                return Err(wrong(key, format!("{prefix:?} cannot be used: {reason}; {example}")));
             }
-            rules.push((prefix.clone(), rule(&place, (*default, all_of, any_of.as_ref()), &read)?));
+            let rule = Rule {
+                unruled: config.default,
+                all_of: signers(&format!("{table}.all_of"), &config.all_of, &read)?,
+                any_of: any_of(&table, config.any_of.as_ref(), &read)?,
+                table,
+            };
+            if by_prefix.insert(prefix.clone(), rule).is_some() {
+                return Err(wrong(key, format!("{prefix:?} has a rule already")));
+            }
         }
-        Ok(Policy { whole, rules })
+        Ok(Policy::of(RuleSet { whole, by_prefix }))
     }
 }
 
-fn rule(
-    place: &str,
-    (unruled, all_of, any_of): (Unruled, &[SignerConfig], Option<&AnyOfConfig>),
+fn any_of(
+    table: &str,
+    config: Option<&AnyOfConfig>,
     read: &impl Fn(&str) -> io::Result<Vec<u8>>,
-) -> Result<Rule, TrustError> {
-    let all_of = signers(&format!("{place}.all_of"), all_of, read)?;
-    let any_of = match any_of {
-        Some(AnyOfConfig { minimum, signers: named }) => {
-            let named = signers(&format!("{place}.any_of.signers"), named, read)?;
-            if *minimum == 0 || *minimum > named.len() {
-                let reason = format!("must be from 1 to the number of signers, {}", named.len());
-                return Err(wrong(format!("{place}.any_of.minimum"), reason));
-            }
-            Some(AnyOf { minimum: *minimum, signers: named })
-        }
-        None => None,
-    };
-    Ok(Rule { place: place.to_owned(), unruled, all_of, any_of })
+) -> Result<Option<AnyOf>, TrustError> {
+    let Some(AnyOfConfig { minimum, signers: configs }) = config else { return Ok(None) };
+    let signers = signers(&format!("{table}.any_of.signers"), configs, read)?;
+    if *minimum == 0 || *minimum > signers.len() {
+        let reason = format!("must be from 1 to the number of signers, {}", signers.len());
+        return Err(wrong(format!("{table}.any_of.minimum"), reason));
+    }
+    Ok(Some(AnyOf { minimum: *minimum, signers }))
 }
 
 fn signers(
@@ -170,7 +192,8 @@ fn signers(
         if issuer.is_some() || subject.is_some() || repository.is_some() {
             return Err(wrong(
                 place,
-                "is a keyless identity, which this version cannot verify; name the file of a key",
+                "is a keyless identity, which cannot be verified yet; set `key` to the file of a public key in PEM \
+                 (ECDSA over P-256, or Ed25519)",
             ));
         }
         let Some(file) = key else { return Err(wrong(place, "needs a key: the file of a public key in PEM")) };
@@ -184,11 +207,4 @@ fn signers(
         signers.push(Signer { name: file.clone(), key });
     }
     Ok(signers)
-}
-
-fn check_prefix(prefix: &str) -> Result<(), String> {
-    if prefix.is_empty() || prefix.contains("://") || prefix.starts_with('/') || prefix.ends_with('/') {
-        return Err(format!("{prefix:?} is no registry with a path; write it like registry.example/acme"));
-    }
-    Ok(())
 }

@@ -19,6 +19,8 @@ const P256_PREFIX: [u8; 26] = [
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 const P256_POINT: usize = 65;
+/// The first byte of an uncompressed point (RFC 5480, section 2.2).
+const UNCOMPRESSED: u8 = 4;
 /// The DER of a SubjectPublicKeyInfo up to an Ed25519 key (RFC 8410, section 4).
 const ED25519_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const ED25519_KEY: usize = 32;
@@ -28,9 +30,16 @@ const PEM_LINE: usize = 64;
 /// The reasons why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The text is not PEM of the expected kind.
-    #[error("has no key in PEM: expected \"-----BEGIN {0}-----\"")]
-    NotPem(&'static str, #[source] pem::Error),
+    /// The text is not PEM with one key of the expected kind. The error has no part of the text, which can be a private key.
+    #[error("has no key in PEM: {reason}; expected one block \"-----BEGIN {label}-----\", as `{command}` writes it")]
+    NotPem {
+        /// The label of the expected block.
+        label: &'static str,
+        /// A command that writes such a block.
+        command: &'static str,
+        /// The reason why the text is not PEM.
+        reason: &'static str,
+    },
     /// The key is of another kind.
     #[error("has a key of a kind that is not supported; use ECDSA over P-256, or Ed25519")]
     Unsupported,
@@ -73,10 +82,10 @@ impl PublicKey {
     /// # Errors
     /// [`KeyError::NotPem`], [`KeyError::Unsupported`].
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
-        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem);
-        let der = der.map_err(|error| KeyError::NotPem("PUBLIC KEY", error))?;
+        let der: SubjectPublicKeyInfoDer<'static> = only_block(pem, "PUBLIC KEY", "openssl pkey -pubout")?;
         let of = |algorithm, bytes: &[u8]| Self { algorithm, bytes: bytes.to_vec() };
-        if let Some(point) = der.strip_prefix(&P256_PREFIX).filter(|point| point.len() == P256_POINT) {
+        let is_point = |point: &&[u8]| point.len() == P256_POINT && point.first() == Some(&UNCOMPRESSED);
+        if let Some(point) = der.strip_prefix(&P256_PREFIX).filter(is_point) {
             return Ok(of(Algorithm::P256, point));
         }
         let key = der.strip_prefix(&ED25519_PREFIX).filter(|key| key.len() == ED25519_KEY);
@@ -131,8 +140,7 @@ impl PrivateKey {
     /// # Errors
     /// [`KeyError::NotPem`], [`KeyError::Unsupported`].
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
-        let der = PrivatePkcs8KeyDer::from_pem_slice(pem);
-        let der = der.map_err(|error| KeyError::NotPem("PRIVATE KEY", error))?;
+        let der: PrivatePkcs8KeyDer<'static> = only_block(pem, "PRIVATE KEY", "openssl pkcs8 -topk8 -nodes")?;
         Self::from_der(der.secret_pkcs8_der())
     }
 
@@ -168,6 +176,31 @@ impl PrivateKey {
             }
             Pair::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
         }
+    }
+}
+
+/// Reads the only block of its kind. A file with two keys is refused, because one of the keys would have no effect.
+fn only_block<T: PemObject>(pem: &[u8], label: &'static str, command: &'static str) -> Result<T, KeyError> {
+    let not_pem = |reason| KeyError::NotPem { label, command, reason };
+    let mut blocks = T::pem_slice_iter(pem);
+    let block = match blocks.next() {
+        Some(Ok(block)) => block,
+        Some(Err(error)) => return Err(not_pem(reason(&error))),
+        None => return Err(not_pem("it has no such block")),
+    };
+    match blocks.next() {
+        None => Ok(block),
+        Some(_) => Err(not_pem("it has more than one block")),
+    }
+}
+
+/// The reason without the text of the error, which has bytes of the file.
+fn reason(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a BEGIN line has no END line",
+        pem::Error::IllegalSectionStart { .. } => "a BEGIN line does not end with five hyphens",
+        pem::Error::Base64Decode(_) => "the text between the BEGIN and END lines is not Base64",
+        _ => "it cannot be parsed",
     }
 }
 

@@ -4,7 +4,7 @@
 //! - A [`PrivateKey`] signs the digest of an OCI manifest. The signature is a Sigstore bundle of version 0.3: a DSSE envelope
 //!   around an in-toto statement.
 //! - A [`Policy`] names the keys whose signatures a component needs, for each registry or prefix of a path.
-//! - A [`DenyList`] names digests that must not run, whoever has signed them.
+//! - A [`DenyList`] names digests that must not run, with or without signatures.
 //!
 //! Keys are ECDSA keys over P-256, and Ed25519 keys. Digests are SHA-256.
 

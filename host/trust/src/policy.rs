@@ -1,27 +1,40 @@
 //! The policy: which signers a component needs.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bundle::{MAX_BUNDLES, signers};
+use annex_text::{line_within, with_causes};
+
+use crate::bundle::{MAX_BUNDLES, hex_of, signing_keys};
 use crate::config::Unruled;
 use crate::key::PublicKey;
 
 /// The maximum size of the text of a refusal, in bytes.
 const MAX_TEXT: usize = 2_000;
+/// The maximum number of signatures that a refusal explains.
+const MAX_REASONS: usize = 8;
+/// The maximum size of the explanation of one signature, in bytes.
+const MAX_REASON: usize = 150;
 
-/// The signers that components need, by registry and path. [`TrustConfig::policy`](crate::TrustConfig::policy) makes it.
+/// The signers that components need, by registry and path, made by [`TrustConfig::policy`](crate::TrustConfig::policy).
 #[derive(Clone, Debug)]
 pub struct Policy {
+    /// A component must satisfy each of these sets.
+    sets: Vec<RuleSet>,
+}
+
+/// The rules of one table `[trust]`.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleSet {
     /// The rule for components that no prefix matches.
     pub(crate) whole: Rule,
-    pub(crate) rules: Vec<(String, Rule)>,
+    /// The other rules by their prefixes.
+    pub(crate) by_prefix: BTreeMap<String, Rule>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     /// The table in the config.
-    pub(crate) place: String,
+    pub(crate) table: String,
     pub(crate) unruled: Unruled,
     pub(crate) all_of: Vec<Signer>,
     pub(crate) any_of: Option<AnyOf>,
@@ -52,80 +65,147 @@ pub struct Verified {
 pub struct Refusal(String);
 
 impl Policy {
-    /// Checks the signatures of a component. `place` is its registry and path, such as `registry.example/acme/redact`. The
-    /// bundles are those that were found for the manifest.
+    pub(crate) fn of(rules: RuleSet) -> Self {
+        Self { sets: vec![rules] }
+    }
+
+    /// Adds the rules of a tenant. A component must satisfy the rules of both policies, so a tenant cannot weaken the
+    /// policy of the process. Refusals call the tenant's rules `the tenant's trust…`.
+    #[must_use]
+    pub fn strengthened(&self, tenant: &Self) -> Self {
+        let of_tenant = tenant.sets.iter().map(RuleSet::of_tenant);
+        Self { sets: self.sets.iter().cloned().chain(of_tenant).collect() }
+    }
+
+    /// Checks the signatures of a component. `place` is its registry and path, such as `registry.example/acme/redact`.
+    /// `bundles` are the signatures in the registry or cache. The caller has checked that the manifest has the digest.
+    ///
+    /// The work is bounded: 100 signatures, each checked with the keys of one rule per table, at most 40.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn verify(&self, place: &str, manifest_digest: &str, bundles: &[Vec<u8>]) -> Result<Verified, Refusal> {
-        let rule = self.rule(place);
-        if rule.all_of.is_empty() && rule.any_of.is_none() {
-            return match rule.unruled {
-                Unruled::Allow => Ok(Verified { signers: Vec::new() }),
-                Unruled::Require => Err(refusal(format!(
-                    "{place} is not trusted: {} requires signatures and names no signer",
-                    rule.place
-                ))),
-            };
+        let refusal = |reason: String| Refusal(line_within(&format!("{place} is not trusted: {reason}"), MAX_TEXT));
+        check_place(place).map_err(|reason| refusal(reason.to_owned()))?;
+        if hex_of(manifest_digest).is_none() {
+            return Err(refusal(format!("{manifest_digest:?} is not the SHA-256 digest of a manifest")));
         }
-        if bundles.len() > MAX_BUNDLES {
-            return Err(refusal(format!("{place} has {} signatures; at most {MAX_BUNDLES} are read", bundles.len())));
+        let mut signers = BTreeSet::new();
+        for rules in &self.sets {
+            signers.extend(rules.rule(place).verify(manifest_digest, bundles).map_err(refusal)?);
         }
-        let (signed, reasons) = rule.signed(manifest_digest, bundles);
-        match rule.missing(&signed) {
-            None => Ok(Verified { signers: signed.into_iter().map(str::to_owned).collect() }),
-            Some(missing) => Err(refusal(format!("{place} is not trusted: {missing}{reasons}"))),
-        }
+        Ok(Verified { signers: signers.into_iter().map(str::to_owned).collect() })
     }
+}
 
+impl RuleSet {
     /// The rule with the longest prefix of `place`.
     fn rule(&self, place: &str) -> &Rule {
         let is_prefix =
             |prefix: &str| place.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let matching = self.rules.iter().filter(|(prefix, _)| is_prefix(prefix));
+        let matching = self.by_prefix.iter().filter(|(prefix, _)| is_prefix(prefix));
         matching.max_by_key(|(prefix, _)| prefix.len()).map_or(&self.whole, |(_, rule)| rule)
+    }
+
+    fn of_tenant(&self) -> Self {
+        let mut rules = self.clone();
+        for rule in rules.by_prefix.values_mut().chain([&mut rules.whole]) {
+            rule.table = format!("the tenant's {}", rule.table);
+        }
+        rules
     }
 }
 
 impl Rule {
-    /// The names of the signers that have signed the manifest, and a text about the bundles that do not count.
-    fn signed(&self, manifest_digest: &str, bundles: &[Vec<u8>]) -> (BTreeSet<&str>, String) {
-        let all: Vec<&Signer> = self.all_of.iter().chain(self.any_of.iter().flat_map(|any| &any.signers)).collect();
-        let keys: Vec<&PublicKey> = all.iter().map(|signer| &signer.key).collect();
-        let mut signed = BTreeSet::new();
-        let mut reasons = match bundles.len() {
-            0 => "; it has no signature".to_owned(),
-            _ => String::new(),
-        };
+    /// Returns the names of the signers, or the reason for the refusal.
+    fn verify(&self, manifest_digest: &str, bundles: &[Vec<u8>]) -> Result<BTreeSet<&str>, String> {
+        if self.all_of.is_empty() && self.any_of.is_none() {
+            return match self.unruled {
+                Unruled::Allow => Ok(BTreeSet::new()),
+                Unruled::Require => Err(format!(
+                    "{table} requires signatures and names no signer; name keys in {table}.all_of or {table}.any_of, \
+                     or set {table}.default to \"allow\"",
+                    table = self.table
+                )),
+            };
+        }
+        if bundles.len() > MAX_BUNDLES {
+            return Err(format!("it has {} signatures; at most {MAX_BUNDLES} are read", bundles.len()));
+        }
+        let keys: Vec<&PublicKey> = self.signers().map(|signer| &signer.key).collect();
+        let mut signed: Vec<&PublicKey> = Vec::new();
+        let mut reasons = Vec::new();
         for (number, bundle) in (1..).zip(bundles) {
-            match signers(bundle, manifest_digest, &keys) {
-                Ok(found) => signed.extend(found.into_iter().filter_map(|key| Some(all.get(key)?.name.as_str()))),
-                Err(error) if reasons.len() < MAX_TEXT => {
-                    // Writing to a text cannot fail.
-                    let _ = write!(reasons, "; signature {number} does not count: {error}");
+            match signing_keys(bundle, manifest_digest, &keys) {
+                Ok(found) => signed.extend(found),
+                Err(error) => {
+                    let reason = line_within(&with_causes(&error), MAX_REASON);
+                    reasons.push(format!("; signature {number} does not count: {reason}"));
                 }
-                Err(_) => {}
             }
         }
-        (signed, reasons)
+        match self.missing(&signed) {
+            None => Ok(self.signers().filter(|signer| signer.is_among(&signed)).map(|by| by.name.as_str()).collect()),
+            Some(missing) if bundles.is_empty() => Err(format!("{missing}; it has no signature")),
+            Some(missing) => Err(missing + &explained(&reasons)),
+        }
     }
 
-    /// What is missing of the signatures that the rule needs. `None` if nothing is.
-    fn missing(&self, signed: &BTreeSet<&str>) -> Option<String> {
-        if let Some((number, signer)) =
-            self.all_of.iter().enumerate().find(|(_, signer)| !signed.contains(signer.name.as_str()))
-        {
-            return Some(format!("{}.all_of[{number}], {}, has not signed it", self.place, signer.name));
+    fn signers(&self) -> impl Iterator<Item = &Signer> {
+        self.all_of.iter().chain(self.any_of.iter().flat_map(|any| &any.signers))
+    }
+
+    /// Describes a signature that the rule needs and `signed` lacks. `None` if the rule is satisfied.
+    fn missing(&self, signed: &[&PublicKey]) -> Option<String> {
+        let table = &self.table;
+        if let Some((number, signer)) = self.all_of.iter().enumerate().find(|(_, signer)| !signer.is_among(signed)) {
+            return Some(format!("{table}.all_of[{number}], {}, has not signed it", signer.name));
         }
         let AnyOf { minimum, signers } = self.any_of.as_ref()?;
-        let count = signers.iter().filter(|signer| signed.contains(signer.name.as_str())).count();
-        (count < *minimum).then(|| {
-            format!("{}.any_of needs {minimum} of {} signers, and {count} have signed it", self.place, signers.len())
-        })
+        let count = signers.iter().filter(|signer| signer.is_among(signed)).count();
+        (count < *minimum)
+            .then(|| format!("{table}.any_of needs {minimum} of {} signers, and {count} have signed it", signers.len()))
     }
 }
 
-/// The text may contain text of a stranger.
-fn refusal(text: String) -> Refusal {
-    Refusal(annex_text::line_within(&text, MAX_TEXT))
+impl Signer {
+    fn is_among(&self, signed: &[&PublicKey]) -> bool {
+        signed.contains(&&self.key)
+    }
+}
+
+/// Joins the first reasons, and counts the others.
+fn explained(reasons: &[String]) -> String {
+    let mut text = reasons.iter().take(MAX_REASONS).map(String::as_str).collect::<String>();
+    let more = reasons.len().saturating_sub(MAX_REASONS);
+    if more > 0 {
+        text += &format!("; {more} more do not count");
+    }
+    text
+}
+
+/// Checks the spelling of a registry with a path, or with the beginning of a path. Each registry has one spelling: under
+/// another one, such as `Registry.example` or `registry.example:443`, a component would escape its rule.
+pub(crate) fn check_place(place: &str) -> Result<(), &'static str> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-:/[]".contains(&byte);
+    if !place.bytes().all(is_plain) {
+        return Err("it has other characters than a-z, 0-9 and . _ - : / [ ]");
+    }
+    let (host, path) = place.split_once('/').map_or((place, None), |(host, path)| (host, Some(path)));
+    let (name, port) = match host.rsplit_once(':') {
+        // The colons of an IPv6 address are in brackets.
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    if name.is_empty() || name.ends_with('.') {
+        return Err("its registry is empty or ends with a dot");
+    }
+    if port.is_some_and(|port| matches!(port, "" | "80" | "443") || port.starts_with('0')) {
+        return Err("its port is empty, has a leading 0, or is 80 or 443; leave out the port of http and https");
+    }
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && !part.contains([':', '[', ']']);
+    if path.is_some_and(|path| !path.split('/').all(is_part)) {
+        return Err("its path has an empty part, a part of dots, or a tag");
+    }
+    Ok(())
 }

@@ -130,6 +130,89 @@ fn the_rule_with_the_longest_prefix_applies() {
 }
 
 #[test]
+fn another_spelling_of_a_registry_does_not_escape_its_rule() {
+    let keys = Keys::new();
+    let policy = keys.policy(
+        "default = 'allow'
+         [[rule]]
+         prefix = 'registry.example/acme'
+         all_of = [{ key = 'a.pub' }]",
+    );
+    for place in [
+        "registry.example/acme/redact",
+        "Registry.Example/acme/redact",
+        "registry.example./acme/redact",
+        "registry.example:443/acme/redact",
+        "registry.example:80/acme/redact",
+        "registry.example:0443/acme/redact",
+        "registry.example:/acme/redact",
+        "registry.example//acme/redact",
+        "registry.example/./acme/redact",
+        "registry.example/x/../acme/redact",
+        "registry.example/%61cme/redact",
+        "registry.example/acme:1.2",
+        "oci://registry.example/acme/redact",
+        "user@registry.example/acme/redact",
+        "/acme/redact",
+        "",
+    ] {
+        assert!(policy.verify(place, &digest('1'), &[]).is_err(), "{place}");
+    }
+    for other in ["other.example/acme/redact", "registry.example:5000/acme/redact", "[::1]:5000/acme", "[::443]/acme"] {
+        policy.verify(other, &digest('1'), &[]).expect(other);
+    }
+}
+
+#[test]
+fn a_tenant_makes_the_policy_of_the_process_stricter_and_never_weaker() {
+    let keys = Keys::new();
+    let only_a = "all_of = [{ key = 'a.pub' }]";
+    let only_b = "all_of = [{ key = 'b.pub' }]";
+    let allowed_below = "[[rule]]\nprefix = 'registry.example/acme'\ndefault = 'allow'";
+    for (process, tenant, signed_by, expected) in [
+        (only_a, "default = 'allow'", &["a.pub"][..], Ok(&["a.pub"][..])),
+        (only_a, "default = 'allow'", &["b.pub"], Err("trust.all_of[0], a.pub, has not signed it")),
+        (only_a, allowed_below, &[], Err("trust.all_of[0], a.pub, has not signed it")),
+        (only_a, only_b, &["a.pub", "b.pub"], Ok(&["a.pub", "b.pub"])),
+        (only_a, only_b, &["b.pub"], Err(": trust.all_of[0], a.pub, has not signed it")),
+        (only_a, only_b, &["a.pub"], Err("the tenant's trust.all_of[0], b.pub, has not signed it")),
+        ("default = 'allow'", only_b, &[], Err("the tenant's trust.all_of[0]")),
+        ("default = 'allow'", "", &["a.pub"], Err("the tenant's trust requires signatures and names no signer")),
+        ("", "default = 'allow'", &["a.pub"], Err(": trust requires signatures and names no signer")),
+        ("default = 'allow'", "default = 'allow'", &[], Ok(&[])),
+    ] {
+        let bundles: Vec<_> = signed_by.iter().map(|name| keys.bundle(name)).collect();
+        let policy = keys.policy(process).strengthened(&keys.policy(tenant));
+        match (policy.verify(PLACE, &digest('1'), &bundles), expected) {
+            (Ok(verified), Ok(signers)) => assert_eq!(verified.signers, signers, "{process} {tenant}"),
+            (Err(refusal), Err(reason)) => assert!(refusal.to_string().contains(reason), "{refusal}"),
+            (verified, _) => panic!("{process} {tenant} {signed_by:?}: {verified:?}"),
+        }
+    }
+}
+
+#[test]
+fn no_byte_of_a_bundle_can_be_changed() {
+    let keys = Keys::new();
+    for (name, bundle) in [
+        ("p256.pub", include_str!("../data/p256.bundle.json")),
+        ("ed25519.pub", include_str!("../data/ed25519.bundle.json")),
+    ] {
+        let policy = keys.policy(&format!("all_of = [{{ key = '{name}' }}]"));
+        // The material is a hint about the key, which is not read.
+        let hint =
+            bundle.find("verificationMaterial").expect("a hint")..bundle.find("dsseEnvelope").expect("an envelope");
+        for position in (0..bundle.trim_end().len()).filter(|position| !hint.contains(position)) {
+            for bit in 0..7 {
+                let mut changed = bundle.as_bytes().to_vec();
+                changed[position] ^= 1 << bit;
+                assert!(policy.verify(PLACE, &digest('1'), &[changed]).is_err(), "{name}, byte {position}, bit {bit}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_bundle_with_any_change_does_not_count() {
     let keys = Keys::new();
     let policy = keys.policy("all_of = [{ key = 'a.pub' }]");
@@ -145,7 +228,7 @@ fn a_bundle_with_any_change_does_not_count() {
         (keys.changed(|bundle| bundle["dsseEnvelope"]["payloadType"] = json!("text")), "its payload type is"),
         (keys.changed(|bundle| bundle["dsseEnvelope"]["payload"] = json!("!")), "its payload is not base64"),
         (keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"] = json!([])), "has 0 signatures"),
-        (keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"] = json!(vec![json!({"sig": ""}); 11])), "has 11"),
+        (keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"] = json!([{"sig": ""}, {"sig": ""}])), "has 2"),
         (keys.changed(|bundle| bundle["dsseEnvelope"]["signatures"][0]["sig"] = json!("?")), "its signature is not"),
         (
             keys.changed(|bundle| bundle["dsseEnvelope"]["payload"] = other["dsseEnvelope"]["payload"].clone()),
@@ -189,7 +272,12 @@ fn what_a_stranger_wrote_is_one_short_line_of_the_refusal() {
     let policy = keys.policy("all_of = [{ key = 'a.pub' }]");
     let hostile = keys.changed(|bundle| bundle["mediaType"] = json!(format!("\n\u{1b}[31m{}", "x".repeat(5_000))));
     let refusal = policy.verify(PLACE, &digest('1'), &[hostile.clone(), hostile]).expect_err("refused").to_string();
-    assert!(refusal.len() <= 2_100 && !refusal.contains(['\n', '\u{1b}']), "{refusal}");
+    assert!(refusal.len() <= 2_000 && !refusal.contains(['\n', '\u{1b}']), "{refusal}");
+    // One signature cannot hide the reasons of the next ones.
+    assert!(refusal.contains("signature 1 does not count") && refusal.contains("signature 2 does not"), "{refusal}");
+    let stranger = vec![keys.bundle("b.pub"); MAX_BUNDLES];
+    let refusal = policy.verify(PLACE, &digest('1'), &stranger).expect_err("refused").to_string();
+    assert!(refusal.len() <= 2_000 && refusal.ends_with("; 92 more do not count"), "{refusal}");
     let many = vec![keys.bundle("a.pub"); MAX_BUNDLES + 1];
     let refusal = policy.verify(PLACE, &digest('1'), &many).expect_err("refused").to_string();
     assert!(refusal.contains("has 101 signatures; at most 100 are read"), "{refusal}");
@@ -201,6 +289,13 @@ fn a_policy_that_cannot_work_is_refused_with_its_key() {
     for (text, expected) in [
         ("default = 'maybe'", "unknown variant"),
         ("all_off = []", "unknown field"),
+        // A list that names nobody would be satisfied by nobody's signature.
+        ("default = 'allow'\nall_of = []", "the list of signers is empty"),
+        ("[[rule]]\nprefix = 'x'\ndefault = 'allow'\nall_of = []", "the list of signers is empty"),
+        ("all_of = [{ key = 'a.pub', keys = [] }]", "unknown field"),
+        ("any_of = { minimum = 1, signers = [{ key = 'a.pub' }], most = 2 }", "unknown field"),
+        ("[[rule]]\nprefx = 'x'", "unknown field"),
+        ("any_of = { signers = [{ key = 'a.pub' }] }", "missing field `minimum`"),
         ("all_of = [{}]", "trust.all_of[0] needs a key"),
         ("all_of = [{ key = 'none.pub' }]", "trust.all_of[0].key \"none.pub\" cannot be read"),
         ("all_of = [{ key = 'empty.pub' }]", "\"empty.pub\" has no key in PEM"),
@@ -212,6 +307,8 @@ fn a_policy_that_cannot_work_is_refused_with_its_key() {
         ("any_of = { minimum = 1, signers = [] }", "trust.any_of.minimum must be from 1 to"),
         ("[[rule]]\nprefix = 'oci://registry.example'", "trust.rule[0].prefix"),
         ("[[rule]]\nprefix = 'registry.example/'", "trust.rule[0].prefix"),
+        ("[[rule]]\nprefix = ''", "trust.rule[0].prefix \"\" cannot be used"),
+        ("[[rule]]\nprefix = 'registry.example/redact:1.2'", "a tag; write it like registry.example/acme"),
         ("[[rule]]\nprefix = 'x'\n[[rule]]\nprefix = 'x'", "trust.rule[1].prefix \"x\" has a rule already"),
     ] {
         let error = keys.try_policy(text).expect_err(text);
@@ -226,7 +323,31 @@ fn keys_survive_pem() {
     assert_eq!(again.public(), key.public());
     assert_eq!(PublicKey::from_pem(key.public().to_pem().as_bytes()).expect("a key"), key.public());
     assert!(!format!("{key:?}").contains(pem.lines().nth(1).expect("a line")));
-    assert!(matches!(PublicKey::from_pem(pem.as_bytes()), Err(KeyError::NotPem("PUBLIC KEY", _))));
+    let read_as_public = PublicKey::from_pem(pem.as_bytes());
+    assert!(matches!(read_as_public, Err(KeyError::NotPem { label: "PUBLIC KEY", .. })));
+}
+
+#[test]
+fn a_file_with_any_other_number_of_keys_is_refused_without_its_text() {
+    let public = |_| PrivateKey::generate().expect("a key").0.public().to_pem();
+    let both: String = (0..2).map(public).collect();
+    let error = PublicKey::from_pem(both.as_bytes()).expect_err("two keys").to_string();
+    assert!(error.contains("it has more than one block") && error.contains("BEGIN PUBLIC KEY"), "{error}");
+    let (_, pem) = PrivateKey::generate().expect("a key");
+    let secret = pem.lines().nth(1).expect("a line").to_owned();
+    for (text, expected) in [
+        (format!("{pem}{pem}"), "more than one block"),
+        (pem.replace("-----END", "----END"), "a BEGIN line has no END line"),
+        (pem.replace("KEY-----\n", "KEY----\n"), "a BEGIN line does not end with five hyphens"),
+        (pem.replace(&secret, &format!("{secret}!")), "is not Base64"),
+        (pem.replace("PRIVATE KEY", "EC PRIVATE KEY"), "it has no such block"),
+        (pem.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"), "`openssl pkcs8 -topk8 -nodes` writes it"),
+        (String::new(), "it has no such block"),
+    ] {
+        let error = PrivateKey::from_pem(text.as_bytes()).expect_err(expected);
+        assert!(error.to_string().contains(expected), "{expected}: {error}");
+        assert!(!format!("{error} {error:?}").contains(&secret), "{error:?}");
+    }
 }
 
 #[test]
