@@ -98,7 +98,7 @@ impl FromStr for Reference {
         };
         let (registry, path) = rest.split_once('/').ok_or_else(|| wrong("it has no host and path"))?;
         if !is_host(registry) {
-            return Err(wrong("its host is not a name or an address, with or without a port"));
+            return Err(wrong("its host is not a name or an address in lower case, without the port 443"));
         }
         let (repository, tag) = match path.split_once(':') {
             Some((repository, tag)) => (repository, Some(tag.to_owned())),
@@ -130,10 +130,13 @@ impl fmt::Display for Reference {
 
 fn is_host(host: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']');
-    let is_alone = |url: Url| url.path() == "/" && url.port() != Some(0) && url.host().is_some();
+    // One registry has one spelling, because configs, locks and rules of trust are compared with it.
+    let is_alone = |url: Url| url.path() == "/" && url.port() != Some(0) && url.authority() == host;
+    let name = host.split_once(':').map_or(host, |(name, _)| name);
     host.len() <= MAX_HOST
         && host.bytes().all(is_inner)
         && !host.starts_with(['-', '.'])
+        && !name.ends_with('.')
         && Url::parse(&format!("https://{host}/")).is_ok_and(is_alone)
 }
 
@@ -197,6 +200,16 @@ mod tests {
             ("oci://registry.example:0/a", "its host"),
             ("oci://registry.example:99999/a", "its host"),
             ("oci://-x/a", "its host"),
+            // Other spellings of one registry.
+            ("oci://Registry.example/a", "its host"),
+            ("oci://registry.example./a", "its host"),
+            ("oci://registry.example.:5000/a", "its host"),
+            ("oci://registry.example:443/a", "its host"),
+            ("oci://registry.example:05000/a", "its host"),
+            ("oci://registry.example:/a", "its host"),
+            ("oci://127.1:5000/a", "its host"),
+            ("oci://0x7f000001/a", "its host"),
+            ("oci://[0:0::1]:5000/a", "its host"),
             ("oci://registry.example/../a", "its path"),
             ("oci://registry.example/A", "its path"),
             ("oci://registry.example/a//b", "its path"),
