@@ -1,4 +1,5 @@
 //! Pulls and pushes at a registry in this process, which lies on demand.
+#![cfg(test)]
 
 use std::collections::BTreeMap;
 

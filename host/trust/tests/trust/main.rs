@@ -1,4 +1,5 @@
 //! Policies, signatures and deny lists.
+#![cfg(test)]
 
 use std::collections::HashMap;
 use std::io;
