@@ -63,13 +63,13 @@ pub struct RuleConfig {
     /// A registry, or a registry and the beginning of a path, such as `registry.example/acme`. A prefix has whole parts of
     /// a path: `registry.example/ac` is no prefix of `registry.example/acme`.
     pub prefix: String,
-    /// The same as [`TrustConfig::default`].
+    /// The same as `default` of [`TrustConfig`].
     #[serde(default)]
     pub default: Unruled,
-    /// The same as [`TrustConfig::all_of`].
+    /// The same as `all_of` of [`TrustConfig`].
     #[serde(default, deserialize_with = "some_signers")]
     pub all_of: Vec<SignerConfig>,
-    /// The same as [`TrustConfig::any_of`].
+    /// The same as `any_of` of [`TrustConfig`].
     #[serde(default)]
     pub any_of: Option<AnyOfConfig>,
 }
