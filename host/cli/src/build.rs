@@ -53,6 +53,7 @@ impl Build {
             in_config: &in_config.to_string_lossy(),
             bytes: &built.component,
             settings: settings.table,
+            origin: None,
         };
         let trial = inspect::examine(candidate, settings.installation, &config, self.json).await?;
         if let Ok(extension) = &trial.loaded {

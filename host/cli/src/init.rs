@@ -1,12 +1,10 @@
 //! `annex init`
 
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
 use clap::Args;
 
-use crate::output;
+use crate::{new_file, output};
 
 /// A config with every key. The few keys that a start needs are set, and all others are comments.
 const CONFIG: &str = include_str!("init/annex.toml");
@@ -28,13 +26,8 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let file = self.file.display();
-        let mut created = annex_files::create(&self.file, MODE, false).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => anyhow!("{file} is there already and stays as it is; name another file"),
-            _ => anyhow!(error).context(format!("cannot write {file}")),
-        })?;
-        created.write_all(CONFIG.as_bytes()).with_context(|| format!("cannot write {file}"))?;
-        let shown = annex_text::line(&file.to_string()).into_owned();
+        new_file::write(&self.file, CONFIG.as_bytes(), MODE)?;
+        let shown = annex_text::line(&self.file.display().to_string()).into_owned();
         output::write(&format!("Wrote {shown}. Next:\n  annex check {shown}\n  annex serve {shown}\n"))
     }
 }

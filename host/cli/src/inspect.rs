@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use annex_registry::Reference;
 use annex_runtime::{Installation, Runtime, RuntimeConfig};
 use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
 
 use crate::exit::Failure;
+use crate::registry::RegistryArgs;
+use crate::registry::origin::{self, Origin, SignedComponent};
 use crate::{component, output, progress, serve, settings};
 
 mod report;
@@ -21,11 +24,13 @@ use trial::Trial;
 /// Show what a component is, what it needs and how to install it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex inspect state-injection\n  annex inspect ./my-extension.wasm \
-                  --settings settings.toml\n\nThe component \
+                  --settings settings.toml\n  annex inspect oci://registry.example/acme/redact:1.2 --key \
+                  acme.pub\n\nThe component \
                         is loaded as `annex serve` loads it, with the settings in a file or without parameters, and \
                         with the grants that it needs.")]
 pub(crate) struct Inspect {
-    /// A path, or the bare name of a component that ships with Annex
+    /// A path, the bare name of a component that ships with Annex, or a reference such as
+    /// oci://registry.example/acme/redact:1.2
     component: String,
     /// Load the component with the settings in this TOML file: the keys of `[[extension]]` without `component`
     #[arg(long, value_name = "FILE")]
@@ -33,20 +38,34 @@ pub(crate) struct Inspect {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Refuse a component of a registry that this public key in PEM has not signed; may be repeated
+    #[arg(long = "key", value_name = "FILE")]
+    keys: Vec<String>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+}
+
+/// The component that is inspected, with its names.
+struct Subject {
+    file: PathBuf,
+    in_config: String,
+    bytes: Vec<u8>,
+    /// `None` if the component is no component of a registry.
+    origin: Option<Origin>,
 }
 
 impl Inspect {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
-        let path = locations.component(&self.component);
-        let bytes = component::named(&self.component, &locations)?;
+        let subject = self.subject(&locations).await?;
         let settings = settings::read(self.settings.as_deref())?;
         let config = RuntimeConfig { instances: 1, ..RuntimeConfig::default() };
         let candidate = Candidate {
-            file: &path,
-            in_config: &self.in_config(&path, &locations),
-            bytes: &bytes,
+            file: &subject.file,
+            in_config: &subject.in_config,
+            bytes: &subject.bytes,
             settings: settings.table,
+            origin: subject.origin,
         };
         let trial = examine(candidate, settings.installation, &config, self.json).await?;
         // The report is shown first, because it also tells why a component cannot be loaded.
@@ -54,6 +73,24 @@ impl Inspect {
             return Ok(());
         }
         trial.loaded.map(drop).context("the component cannot be loaded").map_err(|error| Failure::Refused.of(error))
+    }
+
+    /// Reads the component from its file or its registry.
+    async fn subject(&self, locations: &Locations) -> anyhow::Result<Subject> {
+        if annex_registry::is_reference(&self.component) {
+            let reference = self.component.parse::<Reference>().map_err(|error| Failure::Usage.of(error))?;
+            let SignedComponent { pulled, origin, .. } =
+                origin::pull(&reference, &self.keys, &self.registry, "pulling").await?;
+            let in_config = origin.reference.clone();
+            let file = PathBuf::from(&in_config);
+            return Ok(Subject { file, in_config, bytes: pulled.component, origin: Some(origin) });
+        }
+        if !self.keys.is_empty() {
+            return Err(Failure::Usage.error("--key is for components of registries, such as oci://registry.example/a"));
+        }
+        let file = locations.component(&self.component);
+        let bytes = component::named(&self.component, locations)?;
+        Ok(Subject { in_config: self.in_config(&file, locations), file, bytes, origin: None })
     }
 
     /// The component as a config names it: by its bare name or by an absolute path. The path is absolute because the
@@ -75,6 +112,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) bytes: &'a [u8],
     /// The TOML of the settings with which the component is tried.
     pub(crate) settings: toml::Table,
+    pub(crate) origin: Option<Origin>,
 }
 
 /// Loads a component on trial, prints the report, and returns the trial, which tells whether the component loaded.

@@ -43,12 +43,14 @@ mod inspect;
 mod line;
 mod log;
 mod new;
+mod new_file;
 mod notes;
 mod output;
 mod pretty;
 mod progress;
 mod proxy;
 mod record;
+mod registry;
 mod replay;
 mod replica;
 mod send;
@@ -99,6 +101,14 @@ enum Command {
     #[command(name = "component")]
     Uploads(uploads::Uploads),
     Replica(replica::Replica),
+    Push(registry::push::Push),
+    Pull(registry::pull::Pull),
+    Sign(registry::sign::Sign),
+    Verify(registry::verify::Verify),
+    Login(registry::login::Login),
+    Outdated(registry::outdated::Outdated),
+    Save(registry::save::Save),
+    Load(registry::load::Load),
     New(new::New),
     Wit(wit::Wit),
     Build(build::Build),
@@ -150,12 +160,20 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Send(send) => send.run().await,
             Command::Chat(chat) => chat.run().await,
             Command::Card(card) => card.run().await,
-            Command::Inspect(inspect) => inspect.run().await,
+            Command::Inspect(inspect) => Box::pin(inspect.run()).await,
             Command::Extension(extension) => extension.run().await,
             Command::Session(session) => Box::pin(session.run()).await,
             Command::Tenant(tenant) => tenant.run().await,
             Command::Uploads(uploads) => uploads.run().await,
             Command::Replica(replica) => replica.run().await,
+            Command::Push(push) => Box::pin(push.run()).await,
+            Command::Pull(pull) => Box::pin(pull.run()).await,
+            Command::Sign(sign) => Box::pin(sign.run()).await,
+            Command::Verify(verify) => Box::pin(verify.run()).await,
+            Command::Login(login) => Box::pin(login.run()).await,
+            Command::Outdated(outdated) => Box::pin(outdated.run()).await,
+            Command::Save(save) => Box::pin(save.run()).await,
+            Command::Load(load) => load.run(),
             Command::New(new) => new.run(),
             Command::Wit(wit) => wit.run(),
             Command::Build(build) => build.run().await,

@@ -91,10 +91,15 @@ pub(crate) fn components() -> PathBuf {
 
 /// `annex/components` in the user's cache folder (XDG base directory specification).
 pub(crate) fn cache() -> Option<PathBuf> {
+    Some(cache_folder()?.join("components"))
+}
+
+/// `annex` in the user's cache folder.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     // The specification wants relative paths to be ignored.
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
-    Some(base.join("annex").join("components"))
+    Some(base.join("annex"))
 }
 
 /// Prints the agent's URLs, the installed extensions and a command to try. A closed standard output does not stop the

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use bytes::Bytes;
 use reqwest::header::{HeaderMap, LINK, LOCATION};
 use reqwest::{Certificate, Method, Response, StatusCode};
 use serde::Deserialize;
+use tokio::time::timeout;
 use url::Url;
 
 use crate::digest::Digest;
@@ -31,6 +34,8 @@ const MAX_PAGES: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time without a byte after which an answer counts as broken off.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time between two reports of the progress of an upload.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a [`Client`].
 #[derive(Clone, Debug, Default)]
@@ -125,6 +130,19 @@ impl Client {
         Self { config, sessions: Mutex::default() }
     }
 
+    /// Asks a registry whether it accepts the credentials. A registry that serves everybody accepts them unread.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn log_in(&self, registry: &str) -> Result<(), RegistryError> {
+        const WHAT: &str = "the log-in";
+        let session = self.session(registry)?;
+        let (url, accept) = (session.url(""), "application/json");
+        let call = Call { method: Method::GET, what: WHAT, url, accept, body: None, scope: String::new(), sent: None };
+        let answer = session.send(&call).await?;
+        if answer.status().is_success() { Ok(()) } else { Err(session.status(WHAT, answer).await) }
+    }
+
     /// Finds out which manifest the reference names now.
     ///
     /// # Errors
@@ -163,9 +181,8 @@ impl Client {
         let session = self.session(reference.registry())?;
         let (config, manifest) = of_component(&component, annotations)?;
         progress.begin(length(&component));
-        upload(&session, reference, (LAYER_TYPE, component.clone())).await?;
-        progress.advance(length(&component));
-        upload(&session, reference, (CONFIG_TYPE, config.into())).await?;
+        upload(&session, reference, (LAYER_TYPE, component), progress).await?;
+        upload(&session, reference, (CONFIG_TYPE, config.into()), &()).await?;
         let digest = Digest::of(&manifest);
         put(&session, reference, reference.target(), (MANIFEST_TYPE, manifest.into())).await?;
         Ok(digest)
@@ -209,8 +226,8 @@ impl Client {
         let session = self.session(reference.registry())?;
         let signed = Descriptor::of(MANIFEST_TYPE, &subject.manifest);
         let signature = of_signature(signed, &bundle)?;
-        upload(&session, reference, (EMPTY_TYPE, Bytes::from_static(EMPTY))).await?;
-        upload(&session, reference, (SIGNATURE_TYPE, bundle)).await?;
+        upload(&session, reference, (EMPTY_TYPE, Bytes::from_static(EMPTY)), &()).await?;
+        upload(&session, reference, (SIGNATURE_TYPE, bundle), &()).await?;
         let digest = Digest::of(&signature);
         let mut descriptor = Descriptor::of(MANIFEST_TYPE, &signature);
         descriptor.artifact_type = Some(SIGNATURE_TYPE.to_owned());
@@ -301,7 +318,7 @@ fn scope(reference: &Reference, writes: bool) -> String {
 }
 
 fn reading(what: &'static str, url: Url, accept: &'static str, reference: &Reference) -> Call<'static> {
-    Call { method: Method::GET, what, url, accept, body: None, scope: scope(reference, false) }
+    Call { method: Method::GET, what, url, accept, body: None, scope: scope(reference, false), sent: None }
 }
 
 /// Reads a manifest, whose digest is `expected` if that is known.
@@ -430,13 +447,22 @@ async fn upload(
     session: &Session,
     reference: &Reference,
     (media_type, content): (&str, Bytes),
+    progress: &dyn Progress,
 ) -> Result<(), RegistryError> {
     const WHAT: &str = "an upload";
     let digest = Digest::of(&content);
-    let writing =
-        |method, url, body| Call { method, what: WHAT, url, accept: "*/*", body, scope: scope(reference, true) };
+    let writing = |method, url, body| Call {
+        method,
+        what: WHAT,
+        url,
+        accept: "*/*",
+        body,
+        scope: scope(reference, true),
+        sent: None,
+    };
     let there = session.url(&format!("{}/blobs/{digest}", reference.repository()));
     if session.send(&writing(Method::HEAD, there, None)).await?.status().is_success() {
+        progress.advance(length(&content));
         return Ok(());
     }
     let begin = session.url(&format!("{}/blobs/uploads/", reference.repository()));
@@ -446,8 +472,26 @@ async fn upload(
     let mut url = session.join(&begin, location, WHAT)?;
     url.query_pairs_mut().append_pair("digest", digest.as_str());
     let body = Some(("application/octet-stream", content));
-    let ended = session.send(&writing(Method::PUT, url, body)).await?;
+    let sent = Arc::new(AtomicU64::new(0));
+    let call = Call { sent: Some(Arc::clone(&sent)), ..writing(Method::PUT, url, body) };
+    let ended = watched(session.send(&call), &sent, progress).await?;
     success(session, WHAT, reference, ended).await.map(drop)
+}
+
+/// Waits for the end of `sending`, and reports how many bytes have been sent.
+async fn watched<T>(sending: impl Future<Output = T>, sent: &AtomicU64, progress: &dyn Progress) -> T {
+    let mut sending = pin!(sending);
+    let mut reported = 0;
+    loop {
+        let ended = timeout(REPORT_INTERVAL, &mut sending).await;
+        // Less than before if the content is sent again after a challenge.
+        let now = sent.load(Ordering::Relaxed);
+        progress.advance(now.saturating_sub(reported));
+        reported = reported.max(now);
+        if let Ok(ended) = ended {
+            return ended;
+        }
+    }
 }
 
 /// Stores a manifest under a tag or its digest. Returns the header fields of the answer.
@@ -459,8 +503,15 @@ async fn put(
 ) -> Result<HeaderMap, RegistryError> {
     const WHAT: &str = "the new manifest";
     let url = session.url(&format!("{}/manifests/{target}", reference.repository()));
-    let call =
-        Call { method: Method::PUT, what: WHAT, url, accept: "*/*", body: Some(body), scope: scope(reference, true) };
+    let call = Call {
+        method: Method::PUT,
+        what: WHAT,
+        url,
+        accept: "*/*",
+        body: Some(body),
+        scope: scope(reference, true),
+        sent: None,
+    };
     let answer = session.send(&call).await?;
     let answer = success(session, WHAT, reference, answer).await?;
     Ok(answer.headers().clone())

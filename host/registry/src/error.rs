@@ -83,7 +83,7 @@ pub enum RegistryError {
         /// The reason.
         reason: String,
     },
-    /// The content is not the one that was asked for.
+    /// The registry has sent other content.
     #[error("{registry} has sent other content than {expected}: its digest is {found}")]
     Digest {
         /// The registry.

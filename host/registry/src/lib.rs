@@ -5,7 +5,9 @@
 //!
 //! - A [`Reference`] names a component. Only a [`Digest`] says which bytes that is.
 //! - A [`Client`] pulls and pushes components and signatures.
+//! - [`Credentials`] are in the config files of docker, and in the helpers that such a file names.
 //! - A [`Cache`] keeps pulled components in a folder. The bytes are hashed on each read.
+//! - A [`LayoutWriter`] writes components into an archive, from which a [`Layout`] reads them.
 //!
 //! Nothing here decides whether a component is trusted.
 
@@ -13,8 +15,11 @@
 
 mod cache;
 mod client;
+mod credentials;
 mod digest;
 mod error;
+mod helper;
+mod layout;
 mod manifest;
 mod reference;
 mod session;
@@ -22,8 +27,11 @@ mod token;
 
 pub use cache::{Cache, Cached};
 pub use client::{Client, ClientConfig, Login, Progress, Pulled, RegistryConfig, Resolved};
+pub use credentials::{Credentials, CredentialsError};
 pub use digest::{Digest, DigestError};
 pub use error::RegistryError;
+pub use helper::HelperError;
+pub use layout::{Layout, LayoutError, LayoutWriter};
 pub use manifest::{Layer, ManifestError, component_layer};
 pub use reference::{Reference, ReferenceError, is_reference};
 

@@ -55,12 +55,15 @@ pub(crate) struct Descriptor {
     pub(crate) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) artifact_type: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 impl Descriptor {
     pub(crate) fn of(media_type: &str, bytes: &[u8]) -> Self {
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        Self { media_type: media_type.to_owned(), digest: Digest::of(bytes), size, artifact_type: None }
+        let (media_type, digest) = (media_type.to_owned(), Digest::of(bytes));
+        Self { media_type, digest, size, artifact_type: None, annotations: BTreeMap::new() }
     }
 }
 

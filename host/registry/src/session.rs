@@ -1,13 +1,16 @@
 //! Requests to one registry: credentials, tokens and redirects.
 
-use std::sync::{Mutex, PoisonError};
+use std::convert::Infallible;
+use std::iter;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_egress::{Screen, whole};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::{Body, Client, Method, Response, StatusCode};
 use url::Url;
 
 use crate::client::Login;
@@ -18,6 +21,8 @@ use crate::token::{Challenge, TokenAnswer};
 const MAX_REDIRECTS: usize = 5;
 /// The maximum size of the answer of a token server in bytes.
 const MAX_TOKEN_ANSWER: usize = 64 << 10;
+/// The size of the pieces of a counted body in bytes.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Requests to one registry.
 pub(crate) struct Session {
@@ -40,8 +45,10 @@ pub(crate) struct Call<'a> {
     pub(crate) accept: &'a str,
     /// The media type and the content of the body.
     pub(crate) body: Option<(&'a str, Bytes)>,
-    /// What the token is for, such as `repository:acme/redact:pull`.
+    /// The scope of the token, such as `repository:acme/redact:pull`. Empty for a check of the credentials alone.
     pub(crate) scope: String,
+    /// Counts the bytes of the body that have been sent, for uploads that take long.
+    pub(crate) sent: Option<Arc<AtomicU64>>,
 }
 
 impl Session {
@@ -96,7 +103,12 @@ impl Session {
                 request = request.header(AUTHORIZATION, authorization);
             }
             if let Some((media_type, body)) = &call.body {
-                request = request.header(CONTENT_TYPE, *media_type).body(body.clone());
+                // The length stands here too, because a counted body has no length of its own.
+                request = request.header(CONTENT_TYPE, *media_type).header(CONTENT_LENGTH, body.len());
+                request = match &call.sent {
+                    Some(sent) => request.body(counted(body.clone(), Arc::clone(sent))),
+                    None => request.body(body.clone()),
+                };
             }
             let answer = request.send().await.map_err(|error| self.unreachable(error))?;
             // A redirect of an upload could send the content to a stranger.
@@ -129,7 +141,9 @@ impl Session {
             return Err(self.unauthorized("its token server is not reached over https"));
         }
         url.query_pairs_mut().extend_pairs(service.iter().map(|service| ("service", service.as_str())));
-        url.query_pairs_mut().append_pair("scope", scope);
+        if !scope.is_empty() {
+            url.query_pairs_mut().append_pair("scope", scope);
+        }
         let mut request = self.http.get(url);
         if let Some(login) = &self.login {
             request = request.header(AUTHORIZATION, self.header(login.basic())?);
@@ -184,6 +198,17 @@ impl Session {
         let text = if text.is_empty() { text } else { format!(" ({text})") };
         RegistryError::Status { registry: self.registry.clone(), what, status, text }
     }
+}
+
+/// A body that counts its bytes as they are sent.
+fn counted(mut content: Bytes, sent: Arc<AtomicU64>) -> Body {
+    sent.store(0, Ordering::Relaxed);
+    let pieces = iter::from_fn(move || {
+        let piece = content.split_to(content.len().min(PIECE_BYTES));
+        sent.fetch_add(u64::try_from(piece.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        (!piece.is_empty()).then_some(Ok::<_, Infallible>(piece))
+    });
+    Body::wrap_stream(futures::stream::iter(pieces))
 }
 
 impl Login {

@@ -3,7 +3,7 @@
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use serde::Deserialize;
 
-/// What a registry wants before it answers.
+/// The authentication that a registry asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     Basic,

@@ -1,14 +1,16 @@
 //! Support for tests: a real server on a free port, its config, requests to the server, a collector of
-//! traces, and waiting for a condition.
+//! traces, an OCI registry, and waiting for a condition.
 
 pub mod collector;
 mod config;
 pub mod mandates;
+mod registry;
 mod request;
 mod server;
 mod wait;
 
 pub use config::TestConfig;
+pub use registry::TestRegistry;
 pub use request::{Events, Reply, Request};
 pub use server::TestServer;
 pub use wait::until;

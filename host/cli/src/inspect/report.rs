@@ -9,10 +9,14 @@ use toml::Table;
 
 use super::Candidate;
 use super::trial::{self, Trial};
+use crate::registry::origin::Origin;
 
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) file: String,
+    /// The registry, and the signatures; `None` for a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<Origin>,
     pub(super) digest: String,
     /// The size of the file in bytes.
     pub(super) size: usize,
@@ -82,13 +86,14 @@ pub(super) struct MethodReport {
 
 impl Report {
     pub(super) fn new(candidate: Candidate<'_>, inspected: InspectionResult, trial: &Trial) -> Self {
-        let Candidate { file, in_config, settings, .. } = candidate;
+        let Candidate { file, in_config, settings, origin, .. } = candidate;
         let InspectionResult { inspection, unkeepable } = inspected;
         let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
         let parameters = settings.get("parameters").and_then(toml::Value::as_table);
         let has_parameters = parameters.is_some_and(|parameters| !parameters.is_empty());
         Self {
             file: file.display().to_string(),
+            origin,
             digest: inspection.digest.to_string(),
             size: inspection.size,
             contract: inspection.contract,

@@ -9,6 +9,7 @@ use annex_text::line;
 use super::report::{AccessReport, DescriptorReport, Report};
 use crate::output;
 use crate::pretty::pretty;
+use crate::registry::origin::Origin;
 
 const NAME_WIDTH: usize = 15;
 /// The indent, in columns, of the second and later lines of a row that has no name.
@@ -16,7 +17,10 @@ const INDENT: usize = 2;
 
 pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     let mut text = String::new();
-    row(&mut text, "file", &line(&report.file))?;
+    match &report.origin {
+        Some(origin) => describe_origin(&mut text, origin)?,
+        None => row(&mut text, "file", &line(&report.file))?,
+    }
     row(&mut text, "digest", &report.digest)?;
     row(&mut text, "size", &format!("{} bytes", report.size))?;
     if let Some(ManifestSection { name, version, grants }) = &report.manifest {
@@ -57,6 +61,16 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
         writeln!(text, "\nFor the config:\n\n{}", config.trim_end())?;
     }
     Ok(text)
+}
+
+fn describe_origin(text: &mut String, origin: &Origin) -> fmt::Result {
+    row(text, "reference", &line(&origin.reference))?;
+    let signatures = match (origin.signatures, origin.signers.as_slice()) {
+        (0, _) => "none".to_owned(),
+        (number, []) => format!("{number}, which nobody has verified: --key FILE does"),
+        (_, signers) => format!("by {}", line(&signers.join(" and "))),
+    };
+    row(text, "signatures", &signatures)
 }
 
 /// Writes one row: the name in the first column, and the lines of the value in the second.

@@ -35,6 +35,7 @@ mod quotas;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod record;
+mod registry;
 mod replicas;
 mod send;
 mod serve;

@@ -27,7 +27,8 @@ pub(crate) struct Run {
     pub(crate) err: String,
 }
 
-/// The `annex` command with these arguments. All tests share a component cache, which is not the user's own.
+/// The `annex` command with these arguments. All tests share a component cache, which is not the user's own, and nobody's
+/// credentials for registries.
 pub(crate) fn annex<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_annex"));
     command.args(arguments);
@@ -36,6 +37,7 @@ pub(crate) fn annex<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> 
 
 fn in_test(mut command: Command) -> Command {
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).env("NO_PROXY", "127.0.0.1");
+    command.env("DOCKER_CONFIG", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-docker")).env_remove("REGISTRY_AUTH_FILE");
     command
 }
 

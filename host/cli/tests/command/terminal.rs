@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use annex_test_support::TestRegistry;
 use anyhow::{Context, Result};
 
 use crate::support::{ConfigFile, Server, annex, run, specialist};
@@ -16,6 +17,7 @@ fn on_a_terminal(arguments: &str) -> Result<String> {
     let mut script = Command::new("script");
     script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env("NO_COLOR", "1");
     script.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    script.env("DOCKER_CONFIG", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-docker")).env_remove("REGISTRY_AUTH_FILE");
     Ok(String::from_utf8(script.output()?.stdout)?.replace("\r\n", "\n"))
 }
 
@@ -123,5 +125,20 @@ fn rows_of_a_doctor_are_coloured_where_colours_are_wanted() -> Result<()> {
     assert!(!on_a_terminal(&format!("doctor {}", config.path.display()))?.contains('\x1b'), "NO_COLOR is set");
     fs::write(&config.path, "unknown = 1")?;
     assert!(doctor(&["--color=always"])?.contains("\x1b[1;31merror\x1b[0m    config "));
+    Ok(())
+}
+
+#[test]
+fn a_bar_shows_a_transfer_on_a_terminal_alone() -> Result<()> {
+    let registry = TestRegistry::start();
+    let reference = registry.reference("acme/clock:1.2");
+    let shown = on_a_terminal(&format!("push timestamp {reference}"))?;
+    assert!(shown.contains("pushing [") && shown.contains("left"), "{shown}");
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("clock.wasm");
+    let shown = on_a_terminal(&format!("pull {reference} -o {}", file.display()))?;
+    assert!(shown.contains("pulling [") && file.exists(), "{shown}");
+    let plain = run(["inspect", &reference])?;
+    assert!(plain.code == Some(0) && !plain.err.contains("pulling"), "{}", plain.err);
     Ok(())
 }

@@ -2,12 +2,15 @@
 #![cfg(test)]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use annex_registry::{Cache, Client, ClientConfig, Digest, Login, Pulled, Reference, RegistryError};
+use annex_registry::{Cache, Client, ClientConfig, Digest, Login, Progress, Pulled, Reference, RegistryError};
 
 use crate::fake::{FakeRegistry, Lie};
 
+mod credentials;
 mod fake;
+mod layout;
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 and further bytes";
 const BUNDLE: &[u8] = b"{\"mediaType\":\"application/vnd.dev.sigstore.bundle.v0.3+json\"}";
@@ -54,6 +57,37 @@ async fn a_component_comes_back_as_it_was_pushed() {
     assert_eq!(push(&client, &reference).await, digest);
     let missing: Reference = format!("{}/acme/other", registry.host()).parse().expect("a reference");
     assert!(matches!(client.pull(&missing, &()).await, Err(RegistryError::NotFound(_))));
+}
+
+/// Adds up the bytes of a transfer.
+#[derive(Default)]
+struct Sum(AtomicU64, AtomicU64);
+
+impl Progress for Sum {
+    fn begin(&self, total: u64) {
+        self.0.store(total, Ordering::Relaxed);
+    }
+
+    fn advance(&self, bytes: u64) {
+        self.1.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn progress_is_reported_for_each_byte_of_a_transfer() {
+    let registry = FakeRegistry::start().await;
+    registry.protect(false);
+    let (client, reference) = (with_login(&registry, "ada", "secret"), reference(&registry));
+    let component: Vec<u8> = (0..300_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    // The second push finds the component at the registry.
+    for _ in 0..2 {
+        let sum = Sum::default();
+        client.push(&reference, component.clone().into(), BTreeMap::new(), &sum).await.expect("pushed");
+        assert_eq!((sum.0.into_inner(), sum.1.into_inner()), (300_000, 300_000));
+    }
+    let sum = Sum::default();
+    assert_eq!(client.pull(&reference, &sum).await.expect("pulled").component, component);
+    assert_eq!((sum.0.into_inner(), sum.1.into_inner()), (300_000, 300_000));
 }
 
 #[tokio::test]

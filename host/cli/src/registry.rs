@@ -1,0 +1,70 @@
+//! The commands that call OCI registries, and the arguments that these commands share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use annex_registry::{Client, ClientConfig, Credentials, Login, RegistryConfig, RegistryError};
+use clap::Args;
+
+use crate::exit::Failure;
+
+mod bar;
+mod keys;
+pub(crate) mod load;
+pub(crate) mod login;
+pub(crate) mod origin;
+pub(crate) mod outdated;
+mod password;
+pub(crate) mod pull;
+pub(crate) mod push;
+pub(crate) mod save;
+pub(crate) mod sign;
+pub(crate) mod verify;
+
+/// How a command reaches a registry.
+#[derive(Args)]
+pub(crate) struct RegistryArgs {
+    /// Call the registry by http in place of https; a registry on loopback needs no option for that
+    #[arg(long)]
+    plain_http: bool,
+    /// Trust the authorities in this PEM file too, for a registry whose certificate is from a private authority
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+impl RegistryArgs {
+    /// A client with the person's credentials for this registry.
+    pub(crate) async fn client(&self, registry: &str) -> anyhow::Result<Client> {
+        Ok(self.client_with(registry, Credentials::from_env().find(registry).await?))
+    }
+
+    fn client_with(&self, registry: &str, login: Option<Login>) -> Client {
+        // The person has named this registry, which may be on a private network. Other addresses, such as those of its
+        // redirects, may not.
+        let config = RegistryConfig { plain_http: self.plain_http, ca_file: self.ca_file.clone(), allow_private: true };
+        let logins = login.map(|login| (registry.to_owned(), login));
+        Client::new(ClientConfig {
+            registries: BTreeMap::from([(registry.to_owned(), config)]),
+            logins: logins.into_iter().collect(),
+        })
+    }
+}
+
+/// Marks the error of a registry with its exit code.
+pub(crate) fn failed(error: RegistryError) -> anyhow::Error {
+    match &error {
+        RegistryError::Unreachable { .. } | RegistryError::Answer { .. } => Failure::Unreachable.of(error),
+        RegistryError::Config { key, reason, .. } => Failure::Usage.error(format!("the registry's {key} {reason}")),
+        // The text has its cause already.
+        RegistryError::Manifest { .. } => Failure::Refused.error(error.to_string()),
+        RegistryError::Refused { .. }
+        | RegistryError::Unauthorized { .. }
+        | RegistryError::NotFound(_)
+        | RegistryError::Status { .. }
+        | RegistryError::Redirect { .. }
+        | RegistryError::Digest { .. }
+        | RegistryError::Size { .. }
+        | RegistryError::TooManySignatures(_) => Failure::Refused.of(error),
+        RegistryError::HttpClient(_) | RegistryError::Json(_) => error.into(),
+    }
+}

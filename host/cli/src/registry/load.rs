@@ -1,0 +1,63 @@
+//! `annex load`
+
+use std::path::{Path, PathBuf};
+
+use annex_files::Purpose;
+use annex_registry::{Cache, Layout, LayoutError};
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use super::{keys, origin};
+use crate::exit::Failure;
+use crate::{output, serve};
+
+/// Load components of a file that `annex save` has written into the cache of this machine.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  annex load components.tar\n  annex load components.tar --key acme.pub\n\nPrints each \
+                        reference with its digest. Each digest is checked. No registry is called. The cache is \
+                        annex/registry in the user's cache folder."
+)]
+pub(crate) struct Load {
+    /// The file
+    file: PathBuf,
+    /// Load nothing if this public key in PEM has not signed each component; may be repeated
+    #[arg(long = "key", value_name = "FILE")]
+    keys: Vec<String>,
+}
+
+impl Load {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let Self { file, keys } = self;
+        let policy = keys::policy(&keys)?;
+        let cache = serve::cache_folder().context("there is no cache folder; set XDG_CACHE_HOME or HOME")?;
+        let cache = Cache::at(cache.join("registry"));
+        let failed = |error| failed(error, &file);
+        let opened = annex_files::open(&file, Purpose::Named).with_context(|| cannot_read(&file))?;
+        let mut layout = Layout::open(opened).map_err(failed)?;
+        let components = layout.components().map_err(failed)?;
+        // All are checked before the first is stored. Each is read again then, because all of them may not fit into memory.
+        for (reference, manifest) in &components {
+            let (_, signatures) = layout.read_component(manifest).map_err(failed)?;
+            origin::origin(reference, manifest, &signatures, policy.as_ref())?;
+        }
+        for (reference, manifest) in &components {
+            let (pulled, signatures) = layout.read_component(manifest).map_err(failed)?;
+            let origin = origin::origin(reference, manifest, &signatures, policy.as_ref())?;
+            cache.put(&pulled, &signatures).with_context(|| format!("cannot store {reference} in the cache"))?;
+            output::write(&format!("{}\n", origin.reference))?;
+        }
+        Ok(())
+    }
+}
+
+/// Marks the error of an archive with its exit code.
+fn failed(error: LayoutError, file: &Path) -> anyhow::Error {
+    let is_unreadable = matches!(error, LayoutError::Io(_) | LayoutError::Json(_));
+    let error = anyhow!(error).context(cannot_read(file));
+    if is_unreadable { error } else { Failure::Refused.of(error) }
+}
+
+fn cannot_read(file: &Path) -> String {
+    format!("cannot read {}", file.display())
+}

@@ -1,0 +1,70 @@
+//! Pulls a component and finds out who has signed it.
+
+use annex_registry::{Digest, Pulled, Reference};
+use annex_trust::{Policy, Refusal};
+use anyhow::Context;
+use serde::Serialize;
+
+use super::bar::Bar;
+use super::{RegistryArgs, failed, keys};
+use crate::exit::Failure;
+
+/// Where a component comes from, and its signatures.
+#[derive(Serialize)]
+pub(crate) struct Origin {
+    /// The reference with the digest.
+    pub(crate) reference: String,
+    /// The digest of the manifest, which signatures are about.
+    pub(crate) manifest: Digest,
+    /// The number of signatures. Nobody has verified them, unless there are signers.
+    pub(crate) signatures: usize,
+    /// The files of the keys that have signed the component.
+    pub(crate) signers: Vec<String>,
+}
+
+/// A component that was pulled, with everything that its registry has about it.
+pub(crate) struct SignedComponent {
+    pub(crate) pulled: Pulled,
+    pub(crate) signatures: Vec<Vec<u8>>,
+    pub(crate) origin: Origin,
+}
+
+/// Pulls a component, which each of these keys must have signed. `what` names the operation for the bar.
+///
+/// # Errors
+/// When the component or its signatures cannot be read, or when a key has not signed it.
+pub(crate) async fn pull(
+    reference: &Reference,
+    keys: &[String],
+    registry: &RegistryArgs,
+    what: &'static str,
+) -> anyhow::Result<SignedComponent> {
+    let policy = keys::policy(keys)?;
+    let client = registry.client(reference.registry()).await?;
+    let bar = Bar::new(what);
+    let pulled = client.pull(reference, &bar).await;
+    drop(bar);
+    let pulled = pulled.map_err(failed)?;
+    let signatures = client.signatures(reference, &pulled.manifest_digest).await;
+    let signatures = signatures.map_err(failed).context("cannot read the signatures")?;
+    let origin = origin(reference, &pulled.manifest_digest, &signatures, policy.as_ref())?;
+    Ok(SignedComponent { pulled, signatures, origin })
+}
+
+/// Verifies the signatures, if there is a policy.
+///
+/// # Errors
+/// When the signatures do not satisfy the policy.
+pub(super) fn origin(
+    reference: &Reference,
+    manifest: &Digest,
+    signatures: &[Vec<u8>],
+    policy: Option<&Policy>,
+) -> anyhow::Result<Origin> {
+    let verified = policy.map(|policy| policy.verify(&reference.place(), manifest.as_str(), signatures));
+    // The policy calls its signers by their keys in a config.
+    let refused = |refusal: Refusal| Failure::Refused.error(refusal.to_string().replace("trust.all_of", "--key"));
+    let signers = verified.transpose().map_err(refused)?.map(|verified| verified.signers).unwrap_or_default();
+    let (reference, manifest) = (reference.with_digest(manifest).to_string(), manifest.clone());
+    Ok(Origin { reference, manifest, signatures: signatures.len(), signers })
+}

@@ -1,0 +1,251 @@
+//! Components with their signatures in a tar archive, for machines without a network: an OCI image layout (OCI image
+//! specification 1.1, "OCI Image Layout Specification").
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use tar::{Archive, Builder, Header};
+
+use crate::client::Pulled;
+use crate::digest::Digest;
+use crate::manifest::{
+    Descriptor, EMPTY, Index, MANIFEST_TYPE, ManifestError, SIGNATURE_TYPE, component_layer, of_component,
+    of_signature, signature_layer,
+};
+use crate::reference::{Reference, ReferenceError};
+use crate::{MAX_COMPONENT_BYTES, MAX_MANIFEST_BYTES, MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
+
+const LAYOUT_FILE: &str = "oci-layout";
+const LAYOUT: &[u8] = b"{\"imageLayoutVersion\":\"1.0.0\"}";
+const INDEX_FILE: &str = "index.json";
+/// The annotation with the reference of a manifest (OCI image specification, "Pre-Defined Annotation Keys").
+const NAME: &str = "org.opencontainers.image.ref.name";
+/// The maximum number of files in an archive.
+const MAX_FILES: usize = 100_000;
+const MODE: u32 = 0o644;
+
+/// The reasons why an archive cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The archive cannot be read or written.
+    #[error("the archive cannot be read or written")]
+    Io(#[from] io::Error),
+    /// The archive has too many files.
+    #[error("the archive has more than {MAX_FILES} files")]
+    TooManyFiles,
+    /// The archive lacks a file.
+    #[error("the archive has no file {0}; expected an OCI image layout, as `annex save` writes it")]
+    Missing(String),
+    /// A file of the archive is too large.
+    #[error("{0} in the archive has more than {1} bytes")]
+    TooLarge(String, u64),
+    /// A file of the archive has been changed.
+    #[error("{expected} in the archive has been changed: its content has the digest {found}")]
+    Digest {
+        /// The digest in the name of the file.
+        expected: Digest,
+        /// The digest of the content.
+        found: Digest,
+    },
+    /// The index or a manifest is not the JSON of one.
+    #[error("the JSON of an index or a manifest cannot be read or written")]
+    Json(#[from] serde_json::Error),
+    /// The index names a component by another text than a reference.
+    #[error("the index of the archive has a name that is no reference")]
+    Reference(#[from] ReferenceError),
+    /// A manifest is not that of a component or of a signature.
+    #[error("a manifest in the archive cannot be used")]
+    Manifest(#[from] ManifestError),
+    /// A component has too many signatures.
+    #[error("{0} in the archive has more than {MAX_SIGNATURES} signatures")]
+    TooManySignatures(Digest),
+}
+
+/// Writes an archive. The same components in the same order result in the same bytes.
+pub struct LayoutWriter<W: Write> {
+    archive: Builder<W>,
+    written: BTreeSet<Digest>,
+    index: Index,
+}
+
+impl<W: Write> LayoutWriter<W> {
+    /// Begins an archive.
+    ///
+    /// # Errors
+    /// [`LayoutError::Io`].
+    pub fn new(out: W) -> Result<Self, LayoutError> {
+        let mut archive = Builder::new(out);
+        append(&mut archive, LAYOUT_FILE, LAYOUT)?;
+        Ok(Self { archive, written: BTreeSet::new(), index: Index::new() })
+    }
+
+    /// Adds a component and its signatures.
+    ///
+    /// # Errors
+    /// [`LayoutError`].
+    pub fn add(
+        &mut self,
+        reference: &Reference,
+        component: &Pulled,
+        signatures: &[Vec<u8>],
+    ) -> Result<(), LayoutError> {
+        // Other tools want the config, which is the same for everybody who pushes in this layout. Annex reads it nowhere.
+        let (config, _) = of_component(&component.component, BTreeMap::new())?;
+        for content in [&config, &component.component, &component.manifest] {
+            self.blob(content)?;
+        }
+        let subject = Descriptor::of(MANIFEST_TYPE, &component.manifest);
+        let mut named = subject.clone();
+        let name = reference.to_string();
+        named.annotations.insert(NAME.to_owned(), name.trim_start_matches("oci://").to_owned());
+        self.index.manifests.push(named);
+        for bundle in signatures {
+            let manifest = of_signature(subject.clone(), bundle)?;
+            for content in [EMPTY, bundle.as_slice(), manifest.as_slice()] {
+                self.blob(content)?;
+            }
+            let mut signature = Descriptor::of(MANIFEST_TYPE, &manifest);
+            signature.artifact_type = Some(SIGNATURE_TYPE.to_owned());
+            self.index.manifests.push(signature);
+        }
+        Ok(())
+    }
+
+    /// Ends the archive.
+    ///
+    /// # Errors
+    /// [`LayoutError`].
+    pub fn finish(mut self) -> Result<W, LayoutError> {
+        append(&mut self.archive, INDEX_FILE, &serde_json::to_vec(&self.index)?)?;
+        Ok(self.archive.into_inner()?)
+    }
+
+    fn blob(&mut self, content: &[u8]) -> Result<(), LayoutError> {
+        let digest = Digest::of(content);
+        if self.written.contains(&digest) {
+            return Ok(());
+        }
+        append(&mut self.archive, &blob_file(&digest), content)?;
+        self.written.insert(digest);
+        Ok(())
+    }
+}
+
+/// An archive that was opened for reading.
+pub struct Layout {
+    file: File,
+    /// The position and the size of each file in the archive.
+    places: BTreeMap<String, (u64, u64)>,
+    index: Index,
+}
+
+impl Layout {
+    /// Opens an archive and reads its index.
+    ///
+    /// # Errors
+    /// [`LayoutError`].
+    pub fn open(file: File) -> Result<Self, LayoutError> {
+        let places = places(&file)?;
+        let mut layout = Self { file, places, index: Index::new() };
+        layout.read(LAYOUT_FILE, MAX_MANIFEST_BYTES)?;
+        let index = layout.read(INDEX_FILE, MAX_MANIFEST_BYTES)?;
+        layout.index = serde_json::from_slice(&index)?;
+        Ok(layout)
+    }
+
+    /// The components of the archive, each with the digest of its manifest.
+    ///
+    /// # Errors
+    /// [`LayoutError::Reference`].
+    pub fn components(&self) -> Result<Vec<(Reference, Digest)>, LayoutError> {
+        let named = self.index.manifests.iter().filter(|found| found.artifact_type.is_none());
+        let named = named.filter_map(|found| Some((found.annotations.get(NAME)?, &found.digest)));
+        named.map(|(name, digest)| Ok((name.parse()?, digest.clone()))).collect()
+    }
+
+    /// Reads a component by the digest of its manifest, and its signatures. Nobody has verified the signatures.
+    ///
+    /// # Errors
+    /// [`LayoutError`].
+    pub fn read_component(&mut self, manifest: &Digest) -> Result<(Pulled, Vec<Vec<u8>>), LayoutError> {
+        let found = self.blob(manifest, MAX_MANIFEST_BYTES)?;
+        let layer = component_layer(&found)?;
+        let most = usize::try_from(MAX_COMPONENT_BYTES).unwrap_or(usize::MAX);
+        let component = self.blob(&layer.digest, most)?;
+        let signatures = self.signatures(manifest)?;
+        let pulled =
+            Pulled { manifest_digest: manifest.clone(), manifest: found, component_digest: layer.digest, component };
+        Ok((pulled, signatures))
+    }
+
+    fn signatures(&mut self, subject: &Digest) -> Result<Vec<Vec<u8>>, LayoutError> {
+        let is_signature = |found: &&Descriptor| found.artifact_type.as_deref() == Some(SIGNATURE_TYPE);
+        let all: Vec<Digest> =
+            self.index.manifests.iter().filter(is_signature).map(|found| found.digest.clone()).collect();
+        let mut signatures = Vec::new();
+        for digest in all {
+            let manifest = self.blob(&digest, MAX_MANIFEST_BYTES)?;
+            let layer = match signature_layer(&manifest, subject) {
+                Err(ManifestError::OtherSubject) => continue,
+                layer => layer?,
+            };
+            if signatures.len() >= MAX_SIGNATURES {
+                return Err(LayoutError::TooManySignatures(subject.clone()));
+            }
+            signatures.push(self.blob(&layer.digest, MAX_SIGNATURE_BYTES)?);
+        }
+        Ok(signatures)
+    }
+
+    fn blob(&mut self, digest: &Digest, most: usize) -> Result<Vec<u8>, LayoutError> {
+        let content = self.read(&blob_file(digest), most)?;
+        let found = Digest::of(&content);
+        if found == *digest { Ok(content) } else { Err(LayoutError::Digest { expected: digest.clone(), found }) }
+    }
+
+    fn read(&mut self, name: &str, most: usize) -> Result<Vec<u8>, LayoutError> {
+        let place = self.places.get(name).copied();
+        let (position, size) = place.ok_or_else(|| LayoutError::Missing(name.to_owned()))?;
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        if size > most {
+            return Err(LayoutError::TooLarge(name.to_owned(), most));
+        }
+        self.file.seek(SeekFrom::Start(position))?;
+        let mut content = Vec::new();
+        (&self.file).take(size).read_to_end(&mut content)?;
+        Ok(content)
+    }
+}
+
+/// Finds the files of an archive. Folders and links do not count.
+fn places(file: &File) -> Result<BTreeMap<String, (u64, u64)>, LayoutError> {
+    let mut places = BTreeMap::new();
+    for entry in Archive::new(file).entries_with_seek()? {
+        let entry = entry?;
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        if places.len() >= MAX_FILES {
+            return Err(LayoutError::TooManyFiles);
+        }
+        let name = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+        places.insert(name, (entry.raw_file_position(), entry.size()));
+    }
+    Ok(places)
+}
+
+fn blob_file(digest: &Digest) -> String {
+    format!("blobs/sha256/{}", digest.hex())
+}
+
+fn append<W: Write>(archive: &mut Builder<W>, name: &str, content: &[u8]) -> Result<(), LayoutError> {
+    let mut header = Header::new_gnu();
+    header.set_size(u64::try_from(content.len()).unwrap_or(u64::MAX));
+    header.set_mode(MODE);
+    // The same for everybody, so that the archive depends on its content alone.
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    Ok(archive.append_data(&mut header, name, content)?)
+}
