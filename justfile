@@ -26,6 +26,10 @@ bench:
 guests:
     cargo build --package annex-components
 
+# Build the program with the profile `dist`, and packages of it in target/packages (host/docs/packages.md)
+dist:
+    python3 host/deploy/packages/make.py
+
 # Run the official clients against a running agent, over every binding
 clients url="http://127.0.0.1:9999":
     python3 -m venv examples/clients/python/.venv

@@ -38,6 +38,7 @@ mod doctor;
 mod exit;
 mod extension;
 mod generate;
+mod health;
 mod init;
 mod inspect;
 mod line;
@@ -91,6 +92,7 @@ enum Command {
     Init(init::Init),
     Check(check::Check),
     Doctor(doctor::Doctor),
+    Health(health::Health),
     Send(send::Send),
     Chat(chat::Chat),
     Card(card::Card),
@@ -157,6 +159,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Init(init) => init.run(),
             Command::Check(check) => Box::pin(check.run()).await,
             Command::Doctor(doctor) => Box::pin(doctor.run()).await,
+            Command::Health(health) => health.run().await,
             Command::Send(send) => send.run().await,
             Command::Chat(chat) => chat.run().await,
             Command::Card(card) => card.run().await,

@@ -76,17 +76,25 @@ pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Resul
     Ok(())
 }
 
-/// The locations that `annex serve` uses. Relative paths in the config start at the config's folder, and shipped
-/// components are next to the executable.
+/// The locations that `annex serve` uses. Relative paths in the config start at the config's folder.
 pub(crate) fn locations(config: &Path) -> Locations {
     let folder = config.parent().unwrap_or(Path::new("")).to_owned();
     Locations { config: folder, components: components(), cache: cache() }
 }
 
-/// The folder `components` next to the executable.
+/// The folder of the shipped components.
 pub(crate) fn components() -> PathBuf {
-    let executable = env::current_exe().unwrap_or_default();
-    executable.parent().unwrap_or(Path::new("")).join("components")
+    components_of(&env::current_exe().unwrap_or_default())
+}
+
+/// The folder `components` next to the executable. If it is missing and the executable is in the folder `bin` of a prefix,
+/// `share/annex/components` of that prefix: package managers put nothing but programs into `bin`.
+fn components_of(executable: &Path) -> PathBuf {
+    let folder = executable.parent().unwrap_or(Path::new(""));
+    let beside = folder.join("components");
+    let shared = folder.with_file_name("share").join("annex").join("components");
+    let is_in_prefix = folder.file_name().is_some_and(|name| name == "bin");
+    if is_in_prefix && !beside.is_dir() && shared.is_dir() { shared } else { beside }
 }
 
 /// `annex/components` in the user's cache folder (XDG base directory specification).

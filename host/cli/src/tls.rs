@@ -55,16 +55,29 @@ impl TlsArgs {
     pub(crate) fn explain(&self, error: ClientError) -> anyhow::Error {
         let is_broken = matches!(&error, ClientError::Broken { url, .. } if url.starts_with("https:"));
         let error = anyhow::Error::new(error);
-        let hint = if is_unknown_issuer(&error) {
-            UNKNOWN_ISSUER
+        match self.hint(&error, is_broken) {
+            Some(hint) => exit::with_hint(&error, hint),
+            None => error,
+        }
+    }
+
+    /// The remedy for a request that failed at TLS; `None` for any other failure. `is_broken` is true if a connection over
+    /// TLS ended without an answer.
+    pub(crate) fn hint(&self, error: &anyhow::Error, is_broken: bool) -> Option<&'static str> {
+        if is_unknown_issuer(error) {
+            Some(UNKNOWN_ISSUER)
         } else if !is_broken {
-            return error;
+            None
         } else if self.client_cert.is_none() {
-            NO_CERTIFICATE
+            Some(NO_CERTIFICATE)
         } else {
-            REFUSED_CERTIFICATE
-        };
-        exit::with_hint(&error, hint)
+            Some(REFUSED_CERTIFICATE)
+        }
+    }
+
+    /// True if the options name an authority of their own.
+    pub(crate) fn names_authority(&self) -> bool {
+        self.ca_file.is_some()
     }
 
     /// Adds the authorities and the certificate to a client.

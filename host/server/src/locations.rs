@@ -38,7 +38,7 @@ impl Locations {
             );
         }
         let meant = annex_text::instead(name, &shipped, "these ship:");
-        format!("; a name without `/` and `.` is a component that ships, in `components` beside the executable{meant}")
+        format!("; a name without `/` and `.` is a component that ships{meant}")
     }
 
     /// The names of the shipped components, sorted.

@@ -12,6 +12,7 @@ fn each_help_text_shows_an_example() -> Result<()> {
         "init",
         "check",
         "doctor",
+        "health",
         "send",
         "chat",
         "card",

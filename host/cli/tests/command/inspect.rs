@@ -1,6 +1,7 @@
 //! `annex inspect`
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -139,6 +140,23 @@ fn a_program_without_its_folder_of_components_says_where_the_folder_belongs() ->
     for expected in ["cannot find the component `timestamp`", "/components has none", "beside the executable"] {
         assert!(err.contains(expected), "{expected}: {err}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_program_in_a_prefix_finds_the_components_in_its_share_folder() -> Result<()> {
+    let prefix = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let [programs, components] = ["bin", "share/annex/components"].map(|name| prefix.path().join(name));
+    fs::create_dir_all(&programs)?;
+    fs::create_dir_all(&components)?;
+    let program = programs.join("annex");
+    fs::hard_link(env!("CARGO_BIN_EXE_annex"), &program)?;
+    fs::copy(annex_components::TIMESTAMP, components.join("timestamp.wasm"))?;
+    // A package manager may put a link to the program elsewhere.
+    let link = prefix.path().join("annex");
+    symlink(&program, &link)?;
+    let output = Command::new(&link).args(["inspect", "timestamp"]).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod fencing;
 mod files;
 mod first_configs;
 mod foreign;
+mod health;
 mod help;
 mod in_front;
 mod inspect;

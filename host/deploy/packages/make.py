@@ -1,0 +1,55 @@
+"""Makes the packages of Annex for the machine that it runs on, which has to be Linux with glibc.
+
+    python3 host/deploy/packages/make.py                      # builds with the profile `dist`, then packs into target/packages
+    python3 host/deploy/packages/make.py --program PROGRAM    # packs a program that is built, and the components beside it
+
+The same program and commit give the same bytes: entries are sorted, owned by 0, and as old as the commit, or as
+SOURCE_DATE_EPOCH says.
+"""
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import debian
+import image
+import npm
+import tarball
+import wheel
+from contents import ROOT, Contents
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--program", type=Path, help="a program that is built already, with `components` beside it")
+parser.add_argument("--into", type=Path, default=ROOT / "target" / "packages", help="the folder of the packages")
+
+
+def build() -> Path:
+    """Builds the program with link-time optimisation."""
+    command = ["cargo", "build", "--locked", "--profile", "dist", "--package", "annex-cli", "--bin", "annex"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return ROOT / "target" / "dist" / "annex"
+
+
+def sums(folder: Path) -> str:
+    """The lines that `sha256sum --check` reads, for each package in the folder."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+
+
+def main() -> None:
+    arguments = parser.parse_args()
+    contents = Contents.read(arguments.program or build())
+    # Nothing of an earlier version stays.
+    shutil.rmtree(arguments.into, ignore_errors=True)
+    arguments.into.mkdir(parents=True)
+    for kind in (tarball, debian, wheel, npm, image):
+        kind.make(contents, arguments.into)
+    text = sums(arguments.into)
+    (arguments.into / "SHA256SUMS").write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
