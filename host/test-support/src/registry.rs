@@ -123,7 +123,7 @@ impl TestRegistry {
         let mut contents = self.lock();
         contents.manifests.insert((repository.to_owned(), target.to_owned()), body.clone());
         contents.manifests.insert((repository.to_owned(), digest.clone()), body);
-        if read["subject"].is_null() {
+        if read.get("subject").is_none() {
             return StatusCode::CREATED.into_response();
         }
         (StatusCode::CREATED, [("oci-subject", digest)]).into_response()
@@ -134,8 +134,8 @@ impl TestRegistry {
         let mut found = Vec::new();
         for ((of, target), manifest) in &contents.manifests {
             let read: Value = serde_json::from_slice(manifest).unwrap_or_default();
-            if of == repository && target.starts_with("sha256:") && read["subject"]["digest"] == subject {
-                let (size, kind) = (manifest.len(), &read["artifactType"]);
+            if of == repository && target.starts_with("sha256:") && read.pointer("/subject/digest").is_some_and(|of| of == subject) {
+                let (size, kind) = (manifest.len(), read.get("artifactType"));
                 found.push(json!({"mediaType": MANIFEST, "digest": target, "size": size, "artifactType": kind}));
             }
         }
