@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -56,7 +57,10 @@ fn a_push_that_cannot_be_done_says_why_and_pushes_nothing() -> Result<()> {
     let digest = format!("{reference}@sha256:{}", "0".repeat(64));
     check(&run(["push", "timestamp", &digest])?, 2, &["name a tag alone"]);
     check(&run(["push", "timestamp", "oci://registry.example/A"])?, 2, &["its path"]);
-    check(&run(["push", "timestamp", "127.0.0.1:1/acme/clock"])?, 4, &["127.0.0.1:1 does not answer"]);
+    // Nobody listens at the address of a listener that is closed again.
+    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let unreachable = run(["push", "timestamp", &format!("{nobody}/acme/clock")])?;
+    check(&unreachable, 4, &[&format!("{nobody} does not answer")]);
     let protected = TestRegistry::with_login("ada", "secret");
     let refused = run(["push", "timestamp", &protected.reference("acme/clock")])?;
     check(&refused, 3, &["there are no credentials", "annex login 127.0.0.1:"]);
