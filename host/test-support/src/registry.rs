@@ -134,7 +134,10 @@ impl TestRegistry {
         let mut found = Vec::new();
         for ((of, target), manifest) in &contents.manifests {
             let read: Value = serde_json::from_slice(manifest).unwrap_or_default();
-            if of == repository && target.starts_with("sha256:") && read.pointer("/subject/digest").is_some_and(|of| of == subject) {
+            if of == repository
+                && target.starts_with("sha256:")
+                && read.pointer("/subject/digest").is_some_and(|of| of == subject)
+            {
                 let (size, kind) = (manifest.len(), read.get("artifactType"));
                 found.push(json!({"mediaType": MANIFEST, "digest": target, "size": size, "artifactType": kind}));
             }
