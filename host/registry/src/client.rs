@@ -24,7 +24,7 @@ use crate::manifest::{
     component_layer, of_component, of_signature, signature_layer,
 };
 use crate::reference::Reference;
-use crate::session::{Call, Session};
+use crate::session::{ANSWER_TIME, Call, Session};
 use crate::{MAX_MANIFEST_BYTES, MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
 
 /// The maximum size of a file with certificates in bytes.
@@ -32,8 +32,10 @@ const MAX_CA_BYTES: usize = 1 << 20;
 /// The maximum number of pages of a list that are read.
 const MAX_PAGES: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time without a byte after which an answer counts as broken off.
+/// The time without a byte after which a transfer counts as broken off.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// The slowest transfer that is waited for, in bytes per second.
+const SLOWEST: u64 = 20_000;
 /// The time between two reports of the progress of an upload.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -138,7 +140,8 @@ impl Client {
         const WHAT: &str = "the log-in";
         let session = self.session(registry)?;
         let (url, accept) = (session.url(""), "application/json");
-        let call = Call { method: Method::GET, what: WHAT, url, accept, body: None, scope: String::new(), sent: None };
+        let (scope, limit) = (String::new(), ANSWER_TIME);
+        let call = Call { method: Method::GET, what: WHAT, url, accept, body: None, scope, limit, sent: None };
         let answer = session.send(&call).await?;
         if answer.status().is_success() { Ok(()) } else { Err(session.status(WHAT, answer).await) }
     }
@@ -295,7 +298,8 @@ impl Client {
         // Fails if the process has installed a provider already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = screen.guard(reqwest::Client::builder());
-        builder = builder.connect_timeout(CONNECT_TIMEOUT).read_timeout(READ_TIMEOUT);
+        // No read timeout of reqwest: it would end each upload that takes longer.
+        builder = builder.connect_timeout(CONNECT_TIMEOUT);
         if let Some(file) = &config.ca_file {
             let read = annex_files::read(file, Purpose::Named, MAX_CA_BYTES);
             let read = read.map_err(|error| wrong("ca_file", format!("{} cannot be read: {error}", file.display())))?;
@@ -318,7 +322,8 @@ fn scope(reference: &Reference, writes: bool) -> String {
 }
 
 fn reading(what: &'static str, url: Url, accept: &'static str, reference: &Reference) -> Call<'static> {
-    Call { method: Method::GET, what, url, accept, body: None, scope: scope(reference, false), sent: None }
+    let (scope, limit) = (scope(reference, false), ANSWER_TIME);
+    Call { method: Method::GET, what, url, accept, body: None, scope, limit, sent: None }
 }
 
 /// Reads a manifest, whose digest is `expected` if that is known.
@@ -362,7 +367,8 @@ async fn blob(
 ) -> Result<Vec<u8>, RegistryError> {
     let Layer { digest, size } = layer;
     let url = session.url(&format!("{}/blobs/{digest}", reference.repository()));
-    let answer = session.send(&reading(what, url, "application/octet-stream", reference)).await?;
+    let call = Call { limit: time_for(*size), ..reading(what, url, "application/octet-stream", reference) };
+    let answer = session.send(&call).await?;
     let mut answer = success(session, what, reference, answer).await?;
     progress.begin(*size);
     let other_size = |found| {
@@ -370,7 +376,7 @@ async fn blob(
         RegistryError::Size { registry, digest, expected: *size, found }
     };
     let mut read = Vec::new();
-    while let Some(piece) = answer.next().await.map_err(|error| session.answer_error(what, &error.without_url()))? {
+    while let Some(piece) = next_piece(session, what, &mut answer).await? {
         // Counted as the bytes arrive: neither the declared length nor the end is trusted.
         let found = length(&read) + length(&piece);
         if found > *size {
@@ -387,6 +393,21 @@ async fn blob(
         return Ok(read);
     }
     Err(RegistryError::Digest { registry: session.registry.clone(), expected: digest.clone(), found })
+}
+
+/// The next piece of an answer, which has to come soon.
+async fn next_piece(
+    session: &Session,
+    what: &'static str,
+    answer: &mut Response,
+) -> Result<Option<Bytes>, RegistryError> {
+    let piece = timeout(READ_TIMEOUT, answer.next()).await.map_err(|late| session.answer_error(what, &late))?;
+    piece.map_err(|error| session.answer_error(what, &error.without_url()))
+}
+
+/// The maximum time of a transfer of this size.
+fn time_for(bytes: u64) -> Duration {
+    ANSWER_TIME.saturating_add(Duration::from_secs(bytes / SLOWEST))
 }
 
 /// The manifests that name `subject` and say that they are signatures.
@@ -451,6 +472,7 @@ async fn upload(
 ) -> Result<(), RegistryError> {
     const WHAT: &str = "an upload";
     let digest = Digest::of(&content);
+    let limit = time_for(length(&content));
     let writing = |method, url, body| Call {
         method,
         what: WHAT,
@@ -458,6 +480,7 @@ async fn upload(
         accept: "*/*",
         body,
         scope: scope(reference, true),
+        limit,
         sent: None,
     };
     let there = session.url(&format!("{}/blobs/{digest}", reference.repository()));
@@ -508,6 +531,7 @@ async fn put(
         what: WHAT,
         url,
         accept: "*/*",
+        limit: time_for(length(&body.1)),
         body: Some(body),
         scope: scope(reference, true),
         sent: None,

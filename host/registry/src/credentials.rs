@@ -52,14 +52,15 @@ pub enum CredentialsError {
         #[source]
         source: io::Error,
     },
-    /// The file is not a config of docker.
-    #[error("{file} is not a config of docker")]
+    /// The file is not a config of docker. The error has no part of the text, which can be a password.
+    #[error("{file} is not a config of docker: line {line}, column {column} is not as docker writes it")]
     NotAConfig {
         /// The file.
         file: PathBuf,
-        /// The reason.
-        #[source]
-        source: serde_json::Error,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
     },
     /// The credentials of a registry have another form.
     #[error("{file} has credentials for {registry} that cannot be used: {reason}; log in with: annex login {registry}")]
@@ -247,7 +248,12 @@ fn of_helper(file: &Path, source: HelperError) -> CredentialsError {
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(file: &Path, text: &str) -> Result<T, CredentialsError> {
-    serde_json::from_str(text).map_err(|source| CredentialsError::NotAConfig { file: file.to_owned(), source })
+    let wrong = |error: serde_json::Error| CredentialsError::NotAConfig {
+        file: file.to_owned(),
+        line: error.line(),
+        column: error.column(),
+    };
+    serde_json::from_str(text).map_err(wrong)
 }
 
 fn write(file: &Path, config: &Map<String, Value>) -> Result<(), CredentialsError> {

@@ -9,9 +9,10 @@ use tar::{Archive, Builder, Header};
 
 use crate::client::Pulled;
 use crate::digest::Digest;
+use crate::error::MAX_TEXT;
 use crate::manifest::{
     Descriptor, EMPTY, Index, MANIFEST_TYPE, ManifestError, SIGNATURE_TYPE, component_layer, of_component,
-    of_signature, signature_layer,
+    of_signature, signature,
 };
 use crate::reference::{Reference, ReferenceError};
 use crate::{MAX_COMPONENT_BYTES, MAX_MANIFEST_BYTES, MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
@@ -23,6 +24,8 @@ const INDEX_FILE: &str = "index.json";
 const NAME: &str = "org.opencontainers.image.ref.name";
 /// The maximum number of files in an archive.
 const MAX_FILES: usize = 100_000;
+/// The maximum number of components that are read from an archive.
+const MAX_COMPONENTS: usize = 1_000;
 const MODE: u32 = 0o644;
 
 /// The reasons why an archive cannot be used.
@@ -34,6 +37,9 @@ pub enum LayoutError {
     /// The archive has too many files.
     #[error("the archive has more than {MAX_FILES} files")]
     TooManyFiles,
+    /// The archive has too many components.
+    #[error("the index of the archive names more than {MAX_COMPONENTS} components")]
+    TooManyComponents,
     /// The archive lacks a file.
     #[error("the archive has no file {0}; expected an OCI image layout, as `annex save` writes it")]
     Missing(String),
@@ -49,8 +55,8 @@ pub enum LayoutError {
         found: Digest,
     },
     /// The index or a manifest is not the JSON of one.
-    #[error("the JSON of an index or a manifest cannot be read or written")]
-    Json(#[from] serde_json::Error),
+    #[error("the JSON of an index or a manifest cannot be read or written: {0}")]
+    Json(String),
     /// The index names a component by another text than a reference.
     #[error("the index of the archive has a name that is no reference")]
     Reference(#[from] ReferenceError),
@@ -60,6 +66,13 @@ pub enum LayoutError {
     /// A component has too many signatures.
     #[error("{0} in the archive has more than {MAX_SIGNATURES} signatures")]
     TooManySignatures(Digest),
+}
+
+impl From<serde_json::Error> for LayoutError {
+    /// The error can quote the archive.
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(annex_text::line_within(&error.to_string(), MAX_TEXT))
+    }
 }
 
 /// Writes an archive. The same components in the same order result in the same bytes.
@@ -138,6 +151,8 @@ pub struct Layout {
     /// The position and the size of each file in the archive.
     places: BTreeMap<String, (u64, u64)>,
     index: Index,
+    /// The signatures of each manifest, by their digests.
+    signatures: BTreeMap<Digest, BTreeSet<Digest>>,
 }
 
 impl Layout {
@@ -147,21 +162,30 @@ impl Layout {
     /// [`LayoutError`].
     pub fn open(file: File) -> Result<Self, LayoutError> {
         let places = places(&file)?;
-        let mut layout = Self { file, places, index: Index::new() };
+        let mut layout = Self { file, places, index: Index::new(), signatures: BTreeMap::new() };
         layout.read(LAYOUT_FILE, MAX_MANIFEST_BYTES)?;
         let index = layout.read(INDEX_FILE, MAX_MANIFEST_BYTES)?;
         layout.index = serde_json::from_slice(&index)?;
+        layout.find_signatures()?;
         Ok(layout)
     }
 
-    /// The components of the archive, each with the digest of its manifest.
+    /// The components of the archive, each with the digest of its manifest. Several references can have one manifest.
     ///
     /// # Errors
-    /// [`LayoutError::Reference`].
+    /// [`LayoutError::Reference`], [`LayoutError::TooManyComponents`].
     pub fn components(&self) -> Result<Vec<(Reference, Digest)>, LayoutError> {
         let named = self.index.manifests.iter().filter(|found| found.artifact_type.is_none());
         let named = named.filter_map(|found| Some((found.annotations.get(NAME)?, &found.digest)));
-        named.map(|(name, digest)| Ok((name.parse()?, digest.clone()))).collect()
+        let mut components: Vec<(Reference, Digest)> = Vec::new();
+        let mut known = BTreeSet::new();
+        for (name, digest) in named.filter(|named| known.insert(*named)) {
+            if components.len() >= MAX_COMPONENTS {
+                return Err(LayoutError::TooManyComponents);
+            }
+            components.push((name.parse()?, digest.clone()));
+        }
+        Ok(components)
     }
 
     /// Reads a component by the digest of its manifest, and its signatures. Nobody has verified the signatures.
@@ -173,29 +197,35 @@ impl Layout {
         let layer = component_layer(&found)?;
         let most = usize::try_from(MAX_COMPONENT_BYTES).unwrap_or(usize::MAX);
         let component = self.blob(&layer.digest, most)?;
-        let signatures = self.signatures(manifest)?;
+        let signatures = self.read_signatures(manifest)?;
         let pulled =
             Pulled { manifest_digest: manifest.clone(), manifest: found, component_digest: layer.digest, component };
         Ok((pulled, signatures))
     }
 
-    fn signatures(&mut self, subject: &Digest) -> Result<Vec<Vec<u8>>, LayoutError> {
-        let is_signature = |found: &&Descriptor| found.artifact_type.as_deref() == Some(SIGNATURE_TYPE);
-        let all: Vec<Digest> =
-            self.index.manifests.iter().filter(is_signature).map(|found| found.digest.clone()).collect();
-        let mut signatures = Vec::new();
-        for digest in all {
-            let manifest = self.blob(&digest, MAX_MANIFEST_BYTES)?;
-            let layer = match signature_layer(&manifest, subject) {
-                Err(ManifestError::OtherSubject) => continue,
-                layer => layer?,
-            };
-            if signatures.len() >= MAX_SIGNATURES {
-                return Err(LayoutError::TooManySignatures(subject.clone()));
-            }
-            signatures.push(self.blob(&layer.digest, MAX_SIGNATURE_BYTES)?);
+    /// Reads the signatures of the component with this manifest. Nobody has verified them.
+    ///
+    /// # Errors
+    /// [`LayoutError`].
+    pub fn read_signatures(&mut self, manifest: &Digest) -> Result<Vec<Vec<u8>>, LayoutError> {
+        let found = self.signatures.get(manifest).cloned().unwrap_or_default();
+        if found.len() > MAX_SIGNATURES {
+            return Err(LayoutError::TooManySignatures(manifest.clone()));
         }
-        Ok(signatures)
+        found.iter().map(|digest| self.blob(digest, MAX_SIGNATURE_BYTES)).collect()
+    }
+
+    /// Finds out which signature is about which manifest. The manifest of each signature is read once, so that the work for
+    /// an archive grows with its size alone.
+    fn find_signatures(&mut self) -> Result<(), LayoutError> {
+        let is_signature = |found: &&Descriptor| found.artifact_type.as_deref() == Some(SIGNATURE_TYPE);
+        let manifests: BTreeSet<Digest> =
+            self.index.manifests.iter().filter(is_signature).map(|found| found.digest.clone()).collect();
+        for digest in manifests {
+            let (subject, layer) = signature(&self.blob(&digest, MAX_MANIFEST_BYTES)?)?;
+            self.signatures.entry(subject).or_default().insert(layer.digest);
+        }
+        Ok(())
     }
 
     fn blob(&mut self, digest: &Digest, most: usize) -> Result<Vec<u8>, LayoutError> {
@@ -218,10 +248,11 @@ impl Layout {
     }
 }
 
-/// Finds the files of an archive. Folders and links do not count.
+/// Finds the files of an archive. Folders and links do not count. An entry that gives a later entry another name or size is
+/// skipped: its content would be read into memory whatever its size, and the names of a layout are short.
 fn places(file: &File) -> Result<BTreeMap<String, (u64, u64)>, LayoutError> {
     let mut places = BTreeMap::new();
-    for entry in Archive::new(file).entries_with_seek()? {
+    for entry in Archive::new(file).entries_with_seek()?.raw(true) {
         let entry = entry?;
         if !entry.header().entry_type().is_file() {
             continue;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::MAX_COMPONENT_BYTES;
 use crate::digest::Digest;
+use crate::error::MAX_TEXT;
 
 pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
@@ -32,7 +33,7 @@ pub struct Layer {
 pub enum ManifestError {
     /// The text is not a manifest.
     #[error("it is not an image manifest of OCI: {0}")]
-    NotAManifest(#[source] serde_json::Error),
+    NotAManifest(String),
     /// The manifest has another kind of content.
     #[error("its {0} is {1:?}; the manifest of a component has {2}")]
     Type(&'static str, String, &'static str),
@@ -157,16 +158,22 @@ pub fn component_layer(manifest: &[u8]) -> Result<Layer, ManifestError> {
 
 /// Finds the signature in a manifest about `subject`.
 pub(crate) fn signature_layer(manifest: &[u8], subject: &Digest) -> Result<Layer, ManifestError> {
-    let manifest = read(manifest)?;
-    if manifest.subject.is_none_or(|found| found.digest != *subject) {
-        return Err(ManifestError::OtherSubject);
-    }
-    let Descriptor { digest, size, .. } = only_layer(manifest.layers, SIGNATURE_TYPE)?;
-    Ok(Layer { digest, size })
+    let (found, layer) = signature(manifest)?;
+    if found == *subject { Ok(layer) } else { Err(ManifestError::OtherSubject) }
+}
+
+/// Finds the signature in a manifest, and the digest of the manifest that the signature is about.
+pub(crate) fn signature(manifest: &[u8]) -> Result<(Digest, Layer), ManifestError> {
+    let Manifest { subject, layers, .. } = read(manifest)?;
+    let subject = subject.ok_or(ManifestError::OtherSubject)?.digest;
+    let Descriptor { digest, size, .. } = only_layer(layers, SIGNATURE_TYPE)?;
+    Ok((subject, Layer { digest, size }))
 }
 
 fn read(manifest: &[u8]) -> Result<Manifest, ManifestError> {
-    let manifest: Manifest = serde_json::from_slice(manifest).map_err(ManifestError::NotAManifest)?;
+    let manifest: Manifest = serde_json::from_slice(manifest)
+        // The error quotes the manifest.
+        .map_err(|error| ManifestError::NotAManifest(annex_text::line_within(&error.to_string(), MAX_TEXT)))?;
     // The field may be missing (OCI image specification, "Image Manifest Property Descriptions").
     if !manifest.media_type.is_empty() {
         check("mediaType", &manifest.media_type, MANIFEST_TYPE)?;
@@ -182,5 +189,8 @@ fn only_layer(layers: Vec<Descriptor>, media_type: &'static str) -> Result<Descr
 }
 
 fn check(key: &'static str, found: &str, expected: &'static str) -> Result<(), ManifestError> {
-    if found == expected { Ok(()) } else { Err(ManifestError::Type(key, found.to_owned(), expected)) }
+    if found == expected {
+        return Ok(());
+    }
+    Err(ManifestError::Type(key, annex_text::line_within(found, MAX_TEXT), expected))
 }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use annex_egress::{Screen, whole};
 use base64::Engine;
@@ -11,12 +12,15 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Body, Client, Method, Response, StatusCode};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::client::Login;
 use crate::error::{MAX_TEXT, RegistryError};
 use crate::token::{Challenge, TokenAnswer};
 
+/// The maximum time of a request with a small body and a small answer, from the connection to the end of the answer.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// The maximum number of redirects of a request.
 const MAX_REDIRECTS: usize = 5;
 /// The maximum size of the answer of a token server in bytes.
@@ -47,6 +51,8 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Option<(&'a str, Bytes)>,
     /// The scope of the token, such as `repository:acme/redact:pull`. Empty for a check of the credentials alone.
     pub(crate) scope: String,
+    /// The maximum time, from the connection to the end of the answer.
+    pub(crate) limit: Duration,
     /// Counts the bytes of the body that have been sent, for uploads that take long.
     pub(crate) sent: Option<Arc<AtomicU64>>,
 }
@@ -63,9 +69,9 @@ impl Session {
         url
     }
 
-    /// Resolves a `Location` or `Link` of this registry.
+    /// Resolves a `Location` or `Link` of this registry. An address without TLS is refused if `from` has TLS.
     pub(crate) fn join(&self, from: &Url, to: &str, what: &'static str) -> Result<Url, RegistryError> {
-        from.join(to).map_err(|_| self.redirect(what))
+        joined(from, to).ok_or_else(|| self.redirect(what))
     }
 
     /// Sends a request. Answers a challenge once, and follows redirects of requests without a body.
@@ -74,6 +80,10 @@ impl Session {
         let answer = self.follow(call, authorization.as_ref()).await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok(answer);
+        }
+        // The challenge of another server could name a token server that would get the password for the registry.
+        if answer.url().origin() != self.base.origin() {
+            return Err(self.unauthorized("it redirects to a server that wants credentials"));
         }
         let Some(challenge) = Challenge::of(answer.headers()) else {
             return Err(self.unauthorized("it names no way to log in that Annex knows"));
@@ -97,7 +107,8 @@ impl Session {
         let mut url = call.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             self.admit(&url)?;
-            let mut request = self.http.request(call.method.clone(), url.clone()).header(ACCEPT, call.accept);
+            let mut request = self.http.request(call.method.clone(), url.clone()).timeout(call.limit);
+            request = request.header(ACCEPT, call.accept);
             // The registry's credentials are for the registry alone.
             if let Some(authorization) = authorization.filter(|_| url.origin() == self.base.origin()) {
                 request = request.header(AUTHORIZATION, authorization);
@@ -110,18 +121,17 @@ impl Session {
                     None => request.body(body.clone()),
                 };
             }
-            let answer = request.send().await.map_err(|error| self.unreachable(error))?;
+            // An upload is answered when all of it has been sent. Any other answer begins soon, however long it is.
+            let begin = if call.sent.is_some() { call.limit } else { ANSWER_TIME };
+            let answer = timeout(begin, request.send()).await.map_err(|late| self.answer_error(call.what, &late))?;
+            let answer = answer.map_err(|error| self.unreachable(error))?;
             // A redirect of an upload could send the content to a stranger.
             if !answer.status().is_redirection() || call.body.is_some() {
                 return Ok(answer);
             }
             let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let location = location.ok_or_else(|| self.redirect(call.what))?;
-            let next = self.join(&url, location, call.what)?;
-            if url.scheme() == "https" && next.scheme() != "https" {
-                return Err(self.redirect(call.what));
-            }
-            url = next;
+            url = self.join(&url, location, call.what)?;
         }
         Err(self.redirect(call.what))
     }
@@ -144,7 +154,7 @@ impl Session {
         if !scope.is_empty() {
             url.query_pairs_mut().append_pair("scope", scope);
         }
-        let mut request = self.http.get(url);
+        let mut request = self.http.get(url).timeout(ANSWER_TIME);
         if let Some(login) = &self.login {
             request = request.header(AUTHORIZATION, self.header(login.basic())?);
         }
@@ -187,7 +197,9 @@ impl Session {
 
     /// An answer cannot be read.
     pub(crate) fn answer_error(&self, what: &'static str, error: &dyn std::error::Error) -> RegistryError {
-        RegistryError::Answer { registry: self.registry.clone(), what, reason: annex_text::with_causes(error) }
+        // The reason can quote the answer.
+        let reason = annex_text::line_within(&annex_text::with_causes(error), MAX_TEXT);
+        RegistryError::Answer { registry: self.registry.clone(), what, reason }
     }
 
     /// The registry's own words are quoted, for people.
@@ -198,6 +210,11 @@ impl Session {
         let text = if text.is_empty() { text } else { format!(" ({text})") };
         RegistryError::Status { registry: self.registry.clone(), what, status, text }
     }
+}
+
+/// Resolves an address that an answer names. `None` if it is no address, or leads from https to another scheme.
+fn joined(from: &Url, to: &str) -> Option<Url> {
+    from.join(to).ok().filter(|next| from.scheme() != "https" || next.scheme() == "https")
 }
 
 /// A body that counts its bytes as they are sent.
@@ -219,4 +236,30 @@ impl Login {
 
 fn refused(url: &str, refusal: annex_egress::UrlRefusal) -> RegistryError {
     RegistryError::Refused { url: annex_text::line_within(url, MAX_TEXT), refusal }
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::joined;
+
+    #[test]
+    fn an_answer_over_tls_leads_to_no_address_without_it() {
+        let (https, http) = ("https://registry.example/v2/", "http://registry.example/v2/");
+        for (from, to, expected) in [
+            (https, "https://cdn.example/x", Some("https://cdn.example/x")),
+            (https, "/v2/a?b=c", Some("https://registry.example/v2/a?b=c")),
+            (https, "//cdn.example/x", Some("https://cdn.example/x")),
+            (https, "http://registry.example/v2/a", None),
+            (https, "HTTP://cdn.example/x", None),
+            (https, "ftp://cdn.example/x", None),
+            (https, "https://", None),
+            (http, "http://cdn.example/x", Some("http://cdn.example/x")),
+            (http, "https://cdn.example/x", Some("https://cdn.example/x")),
+        ] {
+            let from = Url::parse(from).expect("a URL");
+            assert_eq!(joined(&from, to).as_ref().map(Url::as_str), expected, "{from} {to}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `annex load`
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
@@ -37,15 +38,24 @@ impl Load {
         let mut layout = Layout::open(opened).map_err(failed)?;
         let components = layout.components().map_err(failed)?;
         // All are checked before the first is stored. Each is read again then, because all of them may not fit into memory.
+        // A component with several names is read once.
+        let mut checked = BTreeSet::new();
         for (reference, manifest) in &components {
-            let (_, signatures) = layout.read_component(manifest).map_err(failed)?;
-            origin::origin(reference, manifest, &signatures, policy.as_ref())?;
+            let signatures = if checked.insert(manifest) {
+                layout.read_component(manifest).map(|(_, signatures)| signatures)
+            } else {
+                layout.read_signatures(manifest)
+            };
+            origin::origin(reference, manifest, &signatures.map_err(failed)?, policy.as_ref())?;
         }
+        let mut stored = BTreeSet::new();
         for (reference, manifest) in &components {
-            let (pulled, signatures) = layout.read_component(manifest).map_err(failed)?;
-            let origin = origin::origin(reference, manifest, &signatures, policy.as_ref())?;
-            cache.put(&pulled, &signatures).with_context(|| format!("cannot store {reference} in the cache"))?;
-            output::write(&format!("{}\n", origin.reference))?;
+            if stored.insert(manifest) {
+                let (pulled, signatures) = layout.read_component(manifest).map_err(failed)?;
+                origin::origin(reference, manifest, &signatures, policy.as_ref())?;
+                cache.put(&pulled, &signatures).with_context(|| format!("cannot store {reference} in the cache"))?;
+            }
+            output::write(&format!("{}\n", reference.with_digest(manifest)))?;
         }
         Ok(())
     }

@@ -54,6 +54,7 @@ async fn a_file_that_cannot_be_used_is_an_error_and_no_file_without_credentials(
     let of = |auth: Value| json!({"auths": {"registry.example": auth}}).to_string();
     for (text, reason) in [
         ("{".to_owned(), "is not a config of docker"),
+        (r#"{"auths": {"registry.example": "c2VjcmV0"}}"#.to_owned(), "is not a config of docker: line 1, column"),
         (of(json!({"auth": "%"})), "base64"),
         (of(json!({"auth": "YWRh"})), "base64"),
         (of(json!({"identitytoken": "x"})), "identity token"),
@@ -64,8 +65,10 @@ async fn a_file_that_cannot_be_used_is_an_error_and_no_file_without_credentials(
         ),
     ] {
         fs::write(&file, &text).expect("written");
-        let error = credentials.find("registry.example").await.expect_err(&text).to_string();
+        let refused = credentials.find("registry.example").await.expect_err(&text);
+        let error = annex_text::with_causes(&refused);
         assert!(error.contains(reason) && error.contains("config.json"), "{text}: {error}");
+        assert!(!error.contains("c2VjcmV0"), "{error}");
     }
     for text in ["{}", r#"{"auths": null}"#, r#"{"auths": {"registry.example": {}}}"#] {
         fs::write(&file, text).expect("written");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use annex_registry::Digest;
 use axum::Router;
@@ -9,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -32,6 +34,10 @@ pub(crate) enum Lie {
     ForeignLayer,
     ForeignConfig,
     AnIndex,
+    DrippingManifest,
+    DrippingComponent,
+    LongType,
+    LongVersion,
     HugeLayer,
     ReferrersFail,
     ReferrersAreNoJson,
@@ -149,6 +155,9 @@ impl FakeRegistry {
             Some(Lie::ForeignLayer) => manifest["layers"][0]["mediaType"] = json!("application/x-sh"),
             Some(Lie::ForeignConfig) => manifest["config"]["mediaType"] = json!("application/json"),
             Some(Lie::AnIndex) => manifest["mediaType"] = json!("application/vnd.oci.image.index.v1+json"),
+            Some(Lie::DrippingManifest) => return dripping(found.clone()),
+            Some(Lie::LongType) => manifest["config"]["mediaType"] = json!("\u{1b}".repeat(100_000)),
+            Some(Lie::LongVersion) => manifest["schemaVersion"] = json!("x".repeat(100_000)),
             Some(Lie::HugeLayer) => manifest["layers"][0]["size"] = json!(99_999_999_999_u64),
             _ => return found.clone().into_response(),
         }
@@ -169,6 +178,7 @@ impl FakeRegistry {
                 let pieces = std::iter::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[0; 1_000])));
                 Body::from_stream(futures::stream::iter(pieces)).into_response()
             }
+            Some(Lie::DrippingComponent) => dripping(blob.clone()),
             _ => blob.clone().into_response(),
         }
     }
@@ -210,6 +220,15 @@ impl FakeRegistry {
             false => StatusCode::CREATED.into_response(),
         }
     }
+}
+
+/// Each byte comes so late that the connection is not quite broken off.
+fn dripping(content: Bytes) -> Response {
+    let pieces = futures::stream::iter(content).then(|byte| async move {
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        Ok::<_, std::io::Error>(Bytes::copy_from_slice(&[byte]))
+    });
+    Body::from_stream(pieces).into_response()
 }
 
 async fn answer(State(registry): State<FakeRegistry>, request: Request) -> Response {

@@ -70,6 +70,53 @@ async fn an_archive_that_was_changed_is_refused() {
     assert!(matches!(open(&file).err(), Some(LayoutError::Missing(name)) if name == "oci-layout"));
 }
 
+#[tokio::test]
+async fn an_entry_that_gives_another_one_a_name_is_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("components.tar");
+    let (reference, component) = pulled().await;
+    let archive = save(&file, &reference, &component, &[]);
+    let descriptions =
+        [(tar::EntryType::XHeader, &b"18 path=elsewhere\n"[..]), (tar::EntryType::GNULongName, &b"elsewhere\0"[..])];
+    for (kind, content) in descriptions {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(u64::try_from(content.len()).expect("a size"));
+        header.set_path("described").expect("a path");
+        header.set_cksum();
+        let mut described = tar::Builder::new(Vec::new());
+        described.append(&header, content).expect("added");
+        let described = described.into_inner().expect("ended");
+        // A block for the header, and one for the content.
+        fs::write(&file, [&described[..1_024], archive.as_slice()].concat()).expect("written");
+        let mut layout = open(&file).expect("a layout");
+        assert!(layout.read_component(&component.manifest_digest).is_ok(), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_archive_names_again_is_not_read_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("components.tar");
+    let (reference, component) = pulled().await;
+    let mut writer = LayoutWriter::new(File::create(&file).expect("a file")).expect("begun");
+    for _ in 0..2 {
+        writer.add(&reference, &component, &[BUNDLE.to_vec()]).expect("added");
+    }
+    writer.finish().expect("ended");
+    let mut layout = open(&file).expect("a layout");
+    assert_eq!(layout.components().expect("references").len(), 1);
+    assert_eq!(layout.read_signatures(&component.manifest_digest).expect("signatures"), [BUNDLE]);
+
+    let mut writer = LayoutWriter::new(File::create(&file).expect("a file")).expect("begun");
+    for number in 0..=1_000 {
+        let name: Reference = format!("oci://registry.example/acme/redact:{number}").parse().expect("a reference");
+        writer.add(&name, &component, &[]).expect("added");
+    }
+    writer.finish().expect("ended");
+    assert!(matches!(open(&file).expect("a layout").components(), Err(LayoutError::TooManyComponents)));
+}
+
 fn replaced(archive: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     assert_eq!(old.len(), new.len());
     let position = archive.windows(old.len()).position(|window| window == old).expect("the content");

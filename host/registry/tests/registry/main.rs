@@ -138,6 +138,20 @@ async fn what_a_registry_sends_is_compared_with_what_was_asked_for() {
 }
 
 #[tokio::test]
+async fn an_answer_that_takes_too_long_is_not_waited_for() {
+    for lie in [Lie::DrippingManifest, Lie::DrippingComponent] {
+        let registry = FakeRegistry::start().await;
+        let (client, reference) = (client(), reference(&registry));
+        push(&client, &reference).await;
+        registry.lie(lie);
+        tokio::time::pause();
+        let pulled = client.pull(&reference, &()).await;
+        tokio::time::resume();
+        assert!(pulled.is_err(), "{lie:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_manifest_with_anything_that_annex_does_not_know_is_refused() {
     for (lie, reason) in [
         (Lie::SecondLayer, "it has 2 layers; a component is one layer"),
@@ -145,6 +159,8 @@ async fn a_manifest_with_anything_that_annex_does_not_know_is_refused() {
         (Lie::ForeignLayer, "its layers[0].mediaType is \"application/x-sh\""),
         (Lie::ForeignConfig, "its config.mediaType is"),
         (Lie::AnIndex, "its mediaType is"),
+        (Lie::LongType, "its config.mediaType is"),
+        (Lie::LongVersion, "it is not an image manifest of OCI: invalid type"),
         (Lie::HugeLayer, "its component has 99999999999 bytes; at most 33554432 are allowed"),
     ] {
         let registry = FakeRegistry::start().await;
@@ -154,6 +170,7 @@ async fn a_manifest_with_anything_that_annex_does_not_know_is_refused() {
         // By its tag: each of these manifests has the digest that it has.
         let refusal = client.pull(&reference, &()).await.expect_err("refused").to_string();
         assert!(refusal.contains(reason), "{lie:?}: {refusal}");
+        assert!(refusal.len() < 1_000 && !refusal.contains('\u{1b}'), "{lie:?}: {} bytes", refusal.len());
     }
 }
 
@@ -194,13 +211,27 @@ async fn credentials_do_not_follow_a_redirect_to_another_server() {
     let (client, reference) = (with_login(&registry, "ada", "secret"), reference(&registry));
     let digest = push(&client, &reference).await;
     registry.redirect_blobs(format!("http://{}/stolen", other.host()));
-    // The redirect leads to another port of this machine, which the screen refuses, and no request arrives there.
+    // The registry's own address may be called at another port, but without its credentials.
     let refusal = client.pull(&reference.with_digest(&digest), &()).await.expect_err("refused");
     assert!(other.requests().iter().all(|request| !request.contains("authorization")), "{:?}", other.requests());
     assert!(!refusal.to_string().is_empty());
     registry.redirect_blobs(format!("http://{}/v2/loop", registry.host()));
     let refusal = client.pull(&reference.with_digest(&digest), &()).await.expect_err("refused").to_string();
     assert!(refusal.contains("redirects the component to another address that cannot be followed"), "{refusal}");
+}
+
+#[tokio::test]
+async fn another_server_cannot_ask_for_the_credentials_of_the_registry() {
+    let (registry, other) = (FakeRegistry::start().await, FakeRegistry::start().await);
+    let (client, reference) = (with_login(&registry, "ada", "secret"), reference(&registry));
+    let digest = push(&client, &reference).await;
+    registry.redirect_blobs(format!("http://{}/v2/stolen", other.host()));
+    other.ask_for_tokens_at(format!("http://{}/token", registry.host()));
+    let refusal = client.pull(&reference.with_digest(&digest), &()).await.expect_err("refused").to_string();
+    assert!(refusal.contains("it redirects to a server that wants credentials"), "{refusal}");
+    assert!(other.requests().iter().any(|request| request.contains("/v2/stolen")), "{:?}", other.requests());
+    let requests = [registry.requests(), other.requests()].concat();
+    assert!(requests.iter().all(|request| !request.contains("authorization")), "{requests:?}");
 }
 
 #[tokio::test]
