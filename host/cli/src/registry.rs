@@ -9,6 +9,7 @@ use clap::Args;
 use crate::exit::Failure;
 
 mod bar;
+mod checksums;
 mod keys;
 pub(crate) mod load;
 pub(crate) mod login;
@@ -19,6 +20,8 @@ pub(crate) mod pull;
 pub(crate) mod push;
 pub(crate) mod save;
 pub(crate) mod sign;
+mod signed_file;
+mod target;
 pub(crate) mod verify;
 
 /// How a command reaches a registry.
@@ -36,6 +39,14 @@ impl RegistryArgs {
     /// A client with the person's credentials for this registry.
     pub(crate) async fn client(&self, registry: &str) -> anyhow::Result<Client> {
         Ok(self.client_with(registry, Credentials::from_env().find(registry).await?))
+    }
+
+    /// Refuses these options for a file.
+    fn refuse_for_file(&self) -> anyhow::Result<()> {
+        if self.plain_http || self.ca_file.is_some() {
+            return Err(Failure::Usage.error("--plain-http and --ca-file are for components in registries"));
+        }
+        Ok(())
     }
 
     fn client_with(&self, registry: &str, login: Option<Login>) -> Client {

@@ -8,6 +8,7 @@ root and overlayfs. Without them its files alone are tried.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -16,13 +17,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 import traceback
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
+import sbom
 from contents import PROCESSORS
 
 HERE = Path(__file__).parent
@@ -36,6 +40,10 @@ NOBODY = 10001
 # Where packages of Debian have files, and what the package manager remembers there.
 SYSTEM = ("/etc", "/opt", "/usr", "/var")
 REMEMBERED = ("/var/cache/apt", "/var/cache/man", "/var/lib/apt", "/var/lib/dpkg", "/var/log")
+# What `SHA256SUMS` cannot name.
+UNLISTED = ("SHA256SUMS", "SHA256SUMS.sigstore.json")
+# What the list of dependencies has, among others: something that the program uses, and something that components use.
+DEPENDENCIES = ("rustls", "wasmtime", "wit-bindgen")
 
 
 class Skipped(Exception):
@@ -139,11 +147,76 @@ def can_mount() -> bool:
 def sums(packages: Path, _: Path) -> str:
     """SHA256SUMS has each file, and the page names each file."""
     lines = dict(reversed(line.split("  ")) for line in (packages / "SHA256SUMS").read_text().splitlines())
-    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in packages.iterdir() if path.name != "SHA256SUMS"}
+    listed = [path for path in packages.iterdir() if path.name not in UNLISTED]
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in listed}
     assert lines == files, (lines, files)
     unnamed = [name for name in files if f"`{name}`" not in page_for(packages)]
     assert not unnamed, f"the page does not name {unnamed}"
     return f"{len(files)} files"
+
+
+def signature(packages: Path, folder: Path) -> str:
+    """The program signs the digests and verifies the packages, and refuses a package that was changed. Commands are those of the
+    page."""
+    for path in packages.iterdir():
+        if path.name != "SHA256SUMS.sigstore.json":
+            shutil.copy(path, folder)
+    unpack = commands("Tar", packages)[:2]
+    make_key, sign, verify = commands("Signatures", packages)
+    log = folder / "log"
+    assert shell("\n".join([*unpack, make_key, sign, verify]), folder).wait(MOST) == 0, log.read_text()
+    names = [path.name for path in packages.iterdir() if path.name not in UNLISTED]
+    unverified = [name for name in names if f"{name}: verified\n" not in log.read_text()]
+    assert not unverified, (unverified, log.read_text())
+    changed = next(folder.glob("*.whl"))
+    changed.write_bytes(changed.read_bytes() + b"\0")
+    assert shell("\n".join([unpack[1], verify]), folder).wait(MOST) == 3, "a changed package is not refused"
+    assert changed.name in log.read_text().splitlines()[-1], log.read_text()
+    return f"{len(names)} files verified, and a changed one refused"
+
+
+def sboms(packages: Path, folder: Path) -> str:
+    """Each package has the same list of dependencies: those of NOTICES, each with its digest and licence."""
+    with zipfile.ZipFile(next(packages.glob("*.whl"))) as wheel:
+        about = wheel.namelist()[0].split(".data/")[0] + ".dist-info"
+        found = {"wheel": wheel.read(f"{about}/sboms/{sbom.NAME}")}
+        notices = wheel.read(f"{about}/licenses/NOTICES").decode()
+    for pattern in ("*-linux.tar.gz", "*-image.tar.gz", "*-linux-*.tgz"):
+        with tarfile.open(next(packages.glob(pattern))) as archive:
+            found[pattern] = read_member(archive, sbom.NAME)
+    files = subprocess.run(["dpkg-deb", "--fsys-tarfile", next(packages.glob("*.deb"))], check=True, stdout=subprocess.PIPE)
+    with tarfile.open(fileobj=io.BytesIO(files.stdout)) as archive:
+        found["deb"] = read_member(archive, f"usr/share/doc/annex/{sbom.NAME}")
+    assert len(set(found.values())) == 1, {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
+    document = json.loads(found["wheel"])
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.5")
+    # Two builds would have other ones.
+    assert "serialNumber" not in document and "timestamp" not in document["metadata"]
+    assert str(HERE.parents[2]).encode() not in found["wheel"], "it has a path of this machine"
+    components = document["components"]
+    named = [f"{entry['name']} {entry['version']}" for entry in components]
+    noticed = re.findall(r"^(\S+ \S+): ", notices.split("\n\n", 2)[1], re.MULTILINE)
+    assert named == noticed and named == sorted(set(named), key=lambda name: name.split()), set(named) ^ set(noticed)
+    assert set(DEPENDENCIES) <= {entry["name"] for entry in components}
+    for entry in components:
+        assert entry["licenses"] and re.fullmatch("[0-9a-f]{64}", entry["hashes"][0]["content"]), entry
+        assert entry["purl"] == entry["bom-ref"] and entry["purl"].startswith(f"pkg:cargo/{entry['name']}@"), entry
+    refs = {sbom.ANNEX, *(entry["purl"] for entry in components)}
+    edges = {edge["ref"]: edge["dependsOn"] for edge in document["dependencies"]}
+    reached, waiting = set(), [sbom.ANNEX]
+    while waiting:
+        ref = waiting.pop()
+        if ref not in reached:
+            reached.add(ref)
+            waiting += edges[ref]
+    assert reached == refs == edges.keys(), reached ^ refs
+    return f"{len(components)} dependencies in {len(found)} packages"
+
+
+def read_member(archive: tarfile.TarFile, end: str) -> bytes:
+    """The only file of an archive whose path ends so."""
+    [member] = [member for member in archive.getmembers() if member.name.endswith(f"/{end}")]
+    return archive.extractfile(member).read()
 
 
 def tar(packages: Path, folder: Path) -> str:
@@ -267,7 +340,7 @@ def inside(folder: Path) -> str:
 
 
 def main(packages: Path) -> int:
-    steps: list[Callable[[Path, Path], str]] = [sums, tar, pip, npm, debian, container]
+    steps: list[Callable[[Path, Path], str]] = [sums, sboms, signature, tar, pip, npm, debian, container]
     passed = skipped = 0
     for step in steps:
         with TemporaryDirectory() as folder:

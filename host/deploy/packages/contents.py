@@ -1,4 +1,5 @@
-"""What each package has: the program, its components, completions, manual pages, the service, and the licences."""
+"""What each package has: the program, its components, completions, manual pages, the service, the licences,
+and the list of dependencies."""
 
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import notices
+import sbom
 from tree import Tree, file, files_in
 
 HERE = Path(__file__).parent
@@ -42,6 +44,7 @@ class Contents:
     example: bytes
     licence: bytes
     notices: bytes
+    sbom: str
 
     @staticmethod
     def read(program: Path) -> "Contents":
@@ -76,11 +79,13 @@ class Contents:
                 example=example(),
                 licence=(ROOT / "LICENSE").read_bytes(),
                 notices=notices.text(ROOT, processor).encode(),
+                sbom=sbom.text(ROOT, processor, version()),
             )
 
     def texts(self) -> Tree:
-        """What a person reads: the example's config, the licence, and those of dependencies."""
-        return {"specialist.toml": file(self.example), "LICENSE": file(self.licence), "NOTICES": file(self.notices)}
+        """What a person reads: the example's config, the licence, and those of dependencies. And their list for scanners."""
+        licences = {"LICENSE": file(self.licence), "NOTICES": file(self.notices)}
+        return {"specialist.toml": file(self.example), **licences, sbom.NAME: file(self.sbom)}
 
 
 def run(*command: str) -> str:

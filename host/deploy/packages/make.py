@@ -3,12 +3,15 @@
     python3 host/deploy/packages/make.py                      # builds with the profile `dist`, then packs into target/packages
     python3 host/deploy/packages/make.py --program PROGRAM    # packs a program that is built, and the components beside it
 
+With the file of a private key in ANNEX_SIGNING_KEY, the program signs SHA256SUMS.
+
 The same program and commit give the same bytes: entries are sorted, owned by 0, and as old as the commit, or as
 SOURCE_DATE_EPOCH says.
 """
 
 import argparse
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,9 +41,15 @@ def sums(folder: Path) -> str:
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
 
 
+def sign(program: Path, sums: Path, key: str) -> None:
+    """Writes the signature of the digests beside them."""
+    subprocess.run([program.absolute(), "sign", sums, "--key", Path(key).absolute()], check=True)
+
+
 def main() -> None:
     arguments = parser.parse_args()
-    contents = Contents.read(arguments.program or build())
+    program = arguments.program or build()
+    contents = Contents.read(program)
     # Nothing of an earlier version stays.
     shutil.rmtree(arguments.into, ignore_errors=True)
     arguments.into.mkdir(parents=True)
@@ -48,7 +57,9 @@ def main() -> None:
         kind.make(contents, arguments.into)
     text = sums(arguments.into)
     (arguments.into / "SHA256SUMS").write_text(text)
-    print(text, end="")
+    print(text, end="", flush=True)
+    if key := os.environ.get("ANNEX_SIGNING_KEY"):
+        sign(program, arguments.into / "SHA256SUMS", key)
 
 
 if __name__ == "__main__":

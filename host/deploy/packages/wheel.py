@@ -6,6 +6,7 @@ import zipfile
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
+import sbom
 from contents import SUMMARY, Contents
 from tree import Tree, below, file, program
 
@@ -51,6 +52,8 @@ def tree(contents: Contents, name: str, tag: str) -> Tree:
         "WHEEL": file(KIND.format(tag=tag)),
         "licenses/LICENSE": texts.pop("LICENSE"),
         "licenses/NOTICES": texts.pop("NOTICES"),
+        # PEP 770.
+        f"sboms/{sbom.NAME}": texts.pop(sbom.NAME),
     }
     shared = {**below("components", contents.components), **texts}
     return {

@@ -1,9 +1,10 @@
 //! Digests of content.
 
 use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
 use std::str::FromStr;
 
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 const ALGORITHM: &str = "sha256:";
@@ -23,7 +24,24 @@ impl Digest {
     /// The digest of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let hex: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::from_bytes(digest(&SHA256, bytes).as_ref())
+    }
+
+    /// The digest of everything that the reader has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::FileTooLarge`] if that is more than `most` bytes. Any error of the reader.
+    pub fn of_reader(reader: impl Read, most: u64) -> io::Result<Self> {
+        let mut hash = Hash(Context::new(&SHA256));
+        if io::copy(&mut reader.take(most.saturating_add(1)), &mut hash)? > most {
+            let reason = format!("it is larger than {most} bytes, the limit for this file");
+            return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
+        }
+        Ok(Self::from_bytes(hash.0.finish().as_ref()))
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         Self(format!("{ALGORITHM}{hex}"))
     }
 
@@ -37,6 +55,20 @@ impl Digest {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Computes a SHA-256 of what is written.
+struct Hash(Context);
+
+impl Write for Hash {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -75,7 +107,17 @@ impl fmt::Display for Digest {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::Digest;
+
+    #[test]
+    fn a_reader_has_the_digest_of_its_bytes_up_to_the_limit() {
+        let bytes = vec![7; 100_000];
+        assert_eq!(Digest::of_reader(bytes.as_slice(), 100_000).expect("a digest"), Digest::of(&bytes));
+        let error = Digest::of_reader(bytes.as_slice(), 99_999).expect_err("too large");
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+    }
 
     #[test]
     fn only_a_sha256_in_lower_case_is_a_digest() {

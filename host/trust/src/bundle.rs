@@ -119,8 +119,8 @@ struct SubjectDigest {
     sha256: String,
 }
 
-/// Signs the digest of a manifest. `name` is the place of the component, such as `registry.example/acme/redact`, for people
-/// who read the statement. Returns a bundle as JSON.
+/// Signs the digest of a manifest or of a file. `name` is the place of the component, such as `registry.example/acme/redact`, or
+/// the name of the file, for people who read the statement. Returns a bundle as JSON.
 ///
 /// # Errors
 /// [`SignError`].
@@ -135,8 +135,8 @@ struct SubjectDigest {
 /// # Ok(())
 /// # }
 /// ```
-pub fn sign(key: &PrivateKey, manifest_digest: &str, name: &str) -> Result<Vec<u8>, SignError> {
-    let hex = hex_of(manifest_digest).ok_or_else(|| SignError::Digest(manifest_digest.to_owned()))?;
+pub fn sign(key: &PrivateKey, digest: &str, name: &str) -> Result<Vec<u8>, SignError> {
+    let hex = hex_of(digest).ok_or_else(|| SignError::Digest(digest.to_owned()))?;
     let statement = Statement {
         kind: STATEMENT_TYPE.to_owned(),
         subject: vec![Subject { name: name.to_owned(), digest: SubjectDigest { sha256: hex.to_owned() } }],
@@ -158,10 +158,10 @@ pub fn sign(key: &PrivateKey, manifest_digest: &str, name: &str) -> Result<Vec<u
     Ok(serde_json::to_vec(&bundle)?)
 }
 
-/// Finds the keys that have signed the manifest in this bundle. Checks at most one signature per key.
+/// Finds the keys that have signed the digest of a manifest or file in this bundle. Checks at most one signature per key.
 pub(crate) fn signing_keys<'k>(
     bundle: &[u8],
-    manifest_digest: &str,
+    digest: &str,
     keys: &[&'k PublicKey],
 ) -> Result<Vec<&'k PublicKey>, BundleError> {
     if bundle.len() > MAX_BUNDLE_BYTES {
@@ -191,7 +191,7 @@ pub(crate) fn signing_keys<'k>(
     if statement.kind != STATEMENT_TYPE || statement.predicate_type != PREDICATE_TYPE {
         return Err(BundleError::StatementType(statement.kind, statement.predicate_type));
     }
-    let is_subject = |subject: &Subject| hex_of(manifest_digest).is_some_and(|hex| subject.digest.sha256 == hex);
+    let is_subject = |subject: &Subject| hex_of(digest).is_some_and(|hex| subject.digest.sha256 == hex);
     if statement.subject.iter().any(is_subject) { Ok(found) } else { Err(BundleError::OtherSubject) }
 }
 

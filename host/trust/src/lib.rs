@@ -4,6 +4,7 @@
 //! - A [`PrivateKey`] signs the digest of an OCI manifest. The signature is a Sigstore bundle of version 0.3: a DSSE envelope
 //!   around an in-toto statement.
 //! - A [`Policy`] names the keys whose signatures a component needs, for each registry or prefix of a path.
+//! - [`verify_file`] verifies the signature of a file that lies in no registry.
 //! - A [`DenyList`] names digests that must not run, with or without signatures.
 //!
 //! Keys are ECDSA keys over P-256, and Ed25519 keys. Digests are SHA-256.
@@ -20,4 +21,4 @@ pub use bundle::{BUNDLE_MEDIA_TYPE, MAX_BUNDLE_BYTES, MAX_BUNDLES, SignError, si
 pub use config::{AnyOfConfig, RuleConfig, SignerConfig, TrustConfig, TrustError, Unruled};
 pub use deny::{DenyList, DenyListError};
 pub use key::{KeyError, PrivateKey, PublicKey};
-pub use policy::{Policy, Refusal, Verified};
+pub use policy::{Policy, Refusal, Verified, verify_file};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annex_text::{line_within, with_causes};
 
-use crate::bundle::{MAX_BUNDLES, hex_of, signing_keys};
+use crate::bundle::{BundleError, MAX_BUNDLES, hex_of, signing_keys};
 use crate::config::Unruled;
 use crate::key::PublicKey;
 
@@ -96,6 +96,36 @@ impl Policy {
         }
         Ok(Verified { signers: signers.into_iter().map(str::to_owned).collect() })
     }
+}
+
+/// Checks that the key has signed a file that lies in no registry, such as a list of checksums. `name` is the file's name, for the
+/// refusal. The caller has computed the digest from the bytes of the file.
+///
+/// A component is verified by [`Policy::verify`].
+///
+/// # Errors
+/// [`Refusal`] with the name and the reason.
+///
+/// # Example
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (key, _pem) = annex_trust::PrivateKey::generate()?;
+/// let digest = format!("sha256:{}", "a".repeat(64));
+/// let bundle = annex_trust::sign(&key, &digest, "SHA256SUMS")?;
+/// annex_trust::verify_file("SHA256SUMS", &digest, &bundle, &key.public())?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn verify_file(name: &str, digest: &str, bundle: &[u8], key: &PublicKey) -> Result<(), Refusal> {
+    let Err(error) = signing_keys(bundle, digest, &[key]) else { return Ok(()) };
+    let reason = match error {
+        BundleError::Unknown => format!("the key {} has not signed it", key.id()),
+        BundleError::OtherSubject => {
+            "it was changed after it was signed, or the signature is of another file".to_owned()
+        }
+        other => format!("its signature does not count: {}", line_within(&with_causes(&other), MAX_REASON)),
+    };
+    Err(Refusal(line_within(&format!("{name} is not trusted: {reason}"), MAX_TEXT)))
 }
 
 impl RuleSet {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_trust::{Policy, PrivateKey, TrustConfig};
+use annex_trust::{Policy, PrivateKey, PublicKey, TrustConfig};
 use anyhow::{Context, anyhow};
 use toml::{Table, Value};
 
@@ -42,6 +42,13 @@ pub(super) fn read(file: &Path) -> anyhow::Result<PrivateKey> {
     PrivateKey::from_pem(&pem).map_err(|error| anyhow!("{shown} {error}"))
 }
 
+/// Reads a public key.
+pub(super) fn read_public(file: &Path) -> anyhow::Result<PublicKey> {
+    let shown = file.display();
+    let pem = annex_files::read(file, Purpose::Named, MAX_KEY_BYTES).with_context(|| format!("cannot read {shown}"))?;
+    PublicKey::from_pem(&pem).map_err(|error| anyhow!("{shown} {error}"))
+}
+
 /// The policy that each of these files with public keys has signed. `None` if there are no files.
 pub(super) fn policy(files: &[String]) -> anyhow::Result<Option<Policy>> {
     if files.is_empty() {
@@ -54,7 +61,8 @@ pub(super) fn policy(files: &[String]) -> anyhow::Result<Option<Policy>> {
     policy.map(Some).map_err(|error| anyhow!("--key: {}", error.reason))
 }
 
-fn with_end(name: &Path, end: &str) -> PathBuf {
+/// The path with this end of the name added.
+pub(super) fn with_end(name: &Path, end: &str) -> PathBuf {
     let mut whole = name.as_os_str().to_owned();
     whole.push(end);
     whole.into()

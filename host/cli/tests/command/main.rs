@@ -42,6 +42,7 @@ mod send;
 mod serve;
 mod sessions;
 mod shared_stores;
+mod signed_files;
 #[path = "../../../conversation/tests/contract/statement_counter.rs"]
 mod statement_counter;
 mod steering;

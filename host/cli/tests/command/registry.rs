@@ -137,7 +137,7 @@ fn a_signature_needs_a_component_and_a_private_key() -> Result<()> {
     check(&sign(&key.with_extension("pub"))?, 1, &["acme.pub has no key in PEM", "PRIVATE KEY"]);
     check(&sign(&folder.path().join("nobody.key"))?, 1, &["cannot read", "nobody.key"]);
     check(&run(["sign", &reference])?, 2, &["--key"]);
-    check(&run(["sign", "--key", "acme.key"])?, 2, &["REFERENCE"]);
+    check(&run(["sign", "--key", "acme.key"])?, 2, &["REF_OR_FILE"]);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::io;
 
 use annex_trust::{
     DenyList, DenyListError, KeyError, MAX_BUNDLE_BYTES, MAX_BUNDLES, Policy, PrivateKey, PublicKey, TrustConfig, sign,
+    verify_file,
 };
 use serde_json::{Value, json};
 
@@ -264,6 +265,30 @@ fn a_signature_of_another_manifest_or_of_another_statement_does_not_count() {
     for digest in ["sha256:1", "sha512:1", "", &digest('G'), &digest('1').to_uppercase()] {
         assert!(sign(&keys.0["a.pub"], digest, PLACE).is_err(), "{digest}");
         assert!(policy.verify(PLACE, digest, &[keys.bundle("a.pub")]).is_err(), "{digest}");
+    }
+}
+
+#[test]
+fn a_file_is_verified_by_its_digest_and_one_key() {
+    let keys = Keys::new();
+    let (signer, other) = (keys.0["a.pub"].public(), keys.0["b.pub"].public());
+    let bundle = keys.bundle("a.pub");
+    verify_file("SHA256SUMS", &digest('1'), &bundle, &signer).expect("the key has signed the file");
+    let changed = |pointer: &str, value: Value| {
+        keys.changed(|bundle| *bundle.pointer_mut(pointer).expect("a member of the bundle") = value)
+    };
+    let not_signed = format!("the key {} has not signed it", other.id());
+    for (digest, bundle, key, reason) in [
+        (digest('1'), bundle.clone(), &other, not_signed.as_str()),
+        (digest('2'), bundle.clone(), &signer, "it was changed after it was signed"),
+        ("sha256:1".to_owned(), bundle.clone(), &signer, "it was changed after it was signed"),
+        (digest('1'), changed("/dsseEnvelope/signatures", json!([])), &signer, "has 0 signatures"),
+        (digest('1'), changed("/mediaType", json!("text\n")), &signer, "its media type is"),
+        (digest('1'), changed("/dsseEnvelope/payload", json!("")), &signer, "has not signed it"),
+        (digest('1'), Vec::new(), &signer, "does not count: it is not a bundle"),
+    ] {
+        let refusal = verify_file("SHA256SUMS", &digest, &bundle, key).expect_err(reason).to_string();
+        assert!(refusal.starts_with("SHA256SUMS is not trusted: ") && refusal.contains(reason), "{reason}: {refusal}");
     }
 }
 
