@@ -12,6 +12,7 @@ mod adapter;
 mod bindings;
 mod command;
 mod component;
+mod section;
 mod segments;
 mod tools;
 
@@ -61,7 +62,7 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<BuiltCompone
         let command = build.command.join(" ");
         ProjectError::NoOutput { command, output: build.output.clone() }
     })?;
-    let component = component::of(project, &made)?;
+    let component = component::of(project, &made, &section::of(project).await?)?;
     Ok(BuiltComponent { component, took: started.elapsed() })
 }
 

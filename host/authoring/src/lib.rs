@@ -23,7 +23,7 @@ pub use case::{
 pub use choice::{Capability, Choice, EXAMPLE_URI, HOOKS, Language, ProjectName, parse_hook};
 pub use contract::{VERSION, write as write_contract};
 pub use error::ProjectError;
-pub use manifest::{Bindings, Build, FILE, Manifest, Project, Sources};
+pub use manifest::{Bindings, Build, FILE, Manifest, Parameters, Project, Sources};
 pub use recording::{MAX_RECORDING_LINE, Recording, RecordingError};
 pub use replay::{Replay, recorded_settings};
 pub use scaffold::create;

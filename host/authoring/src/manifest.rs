@@ -27,12 +27,34 @@ pub struct Manifest {
     pub name: String,
     /// The project's version.
     pub version: String,
+    /// The URI of the extension.
+    pub uri: Option<String>,
+    /// The licence of the component, as an SPDX expression.
+    #[serde(alias = "license")]
+    pub licence: Option<String>,
+    /// The URL of the sources.
+    pub source: Option<String>,
+    /// The name of each grant that the component needs, with the reason. `None` if the project does not say what its
+    /// component needs.
+    pub grants: Option<BTreeMap<String, String>>,
+    /// The parameters of the extension.
+    pub parameters: Option<Parameters>,
     /// The build of the component.
     pub build: Build,
     /// The keys of an `[[extension]]` in a server's config without `component`. `annex test`, `annex dev` and `annex
     /// bench` run the component with these settings.
     #[serde(default)]
     pub settings: toml::Table,
+}
+
+/// The parameters of the extension, for people who read the manifest.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The file with the JSON Schema of the parameters.
+    pub schema: PathBuf,
+    /// An example of parameters.
+    pub example: Option<toml::Table>,
 }
 
 /// The build of the component. Each command is a program with its arguments and runs without a shell.
@@ -115,13 +137,15 @@ impl Project {
         watch.filter(|path| fs::symlink_metadata(self.folder.join(path)).is_err()).cloned().collect()
     }
 
-    /// The files in `build.watch` and the manifest, each with its modification time and its size.
+    /// The files in `build.watch`, the manifest and the schema of the parameters, each with its modification time and
+    /// its size.
     #[must_use]
     pub fn sources(&self) -> Sources {
         let declared = self.manifest.build.watch.iter().map(|path| self.path(plain(path)));
         let mut walk =
             Walk { sources: Sources::new(), made: self.made(), seen: BTreeSet::new(), project: &self.folder };
-        declared.chain([self.path(FILE)]).for_each(|root| walk.add(&root));
+        let schema = self.manifest.parameters.iter().map(|parameters| self.path(plain(&parameters.schema)));
+        declared.chain(schema).chain([self.path(FILE)]).for_each(|root| walk.add(&root));
         walk.sources
     }
 
@@ -165,8 +189,11 @@ impl Manifest {
             return Err("build: a command names no program".to_owned());
         }
         let paths = watch.iter().chain(setup_makes).chain([output]);
-        match paths.into_iter().find(|path| !is_inside(path)) {
-            Some(path) => Err(format!("build: {} is not a path inside the project", path.display())),
+        if let Some(path) = paths.into_iter().find(|path| !is_inside(path)) {
+            return Err(format!("build: {} is not a path inside the project", path.display()));
+        }
+        match self.parameters.as_ref().map(|parameters| &parameters.schema).filter(|path| !is_inside(path)) {
+            Some(path) => Err(format!("parameters: {} is not a path inside the project", path.display())),
             None => Ok(()),
         }
     }
@@ -279,6 +306,11 @@ mod tests {
                     .to_owned(),
                 "unknown variant `rust`, expected one of `c`, `go`, `ts`",
             ),
+            (
+                format!("name = \"x\"\nversion = \"1\"\n{build}\n[parameters]\nschema = \"../s.json\""),
+                "parameters: ../s.json is not a path inside",
+            ),
+            (format!("name = \"x\"\nversion = \"1\"\n{build}\n[grants]\nclock = true"), "expected a string"),
         ] {
             let reason = opened(&manifest).expect_err("a mistake");
             assert!(reason.contains(expected), "{expected}: {reason}");

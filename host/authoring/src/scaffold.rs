@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annex_runtime::GrantNeeded;
+use annex_runtime::{GrantNeeded, Hook};
 use include_dir::{Dir, DirEntry, include_dir};
 use minijinja::{Environment, UndefinedBehavior, Value, context};
+use serde::Serialize;
 
 use crate::choice::{Capability, Choice, EXAMPLE_URI, HOOKS, Language};
 use crate::contract;
@@ -108,6 +109,7 @@ fn values(choice: &Choice) -> Value {
     let w: Value =
         Capability::ALL.map(|capability| (capability.name().replace('-', "_"), has(capability))).into_iter().collect();
     let grants = grants(choice);
+    let (needed, later) = reasons(choice);
     context! {
         name => choice.name.as_str(),
         snake => choice.name.snake(),
@@ -116,6 +118,8 @@ fn values(choice: &Choice) -> Value {
         language => choice.language.name(),
         hooks,
         grants,
+        needed,
+        later,
         h,
         w,
     }
@@ -123,28 +127,87 @@ fn values(choice: &Choice) -> Value {
 
 /// The lines of `[settings.grants]` that the component needs to load.
 fn grants(choice: &Choice) -> Vec<String> {
-    let of_hooks = choice.hooks.iter().filter_map(|hook| hook.grant());
-    let of_capabilities = choice.capabilities.iter().filter_map(|capability| capability.grant());
-    let mut grants: Vec<GrantNeeded> = Vec::new();
-    for grant in of_hooks.chain(of_capabilities) {
-        // Two hooks may need one grant.
-        if !grants.contains(&grant) {
-            grants.push(grant);
-        }
-    }
-    // The interpreters always import both.
-    if matches!(choice.language, Language::JavaScript | Language::TypeScript | Language::Python) {
-        for grant in [GrantNeeded::Clock, GrantNeeded::Random] {
-            if !grants.contains(&grant) {
-                grants.push(grant);
-            }
-        }
-    }
+    let mut grants = all_grants(choice);
     // The grant for steering contains the grant for the import.
     if grants.contains(&GrantNeeded::Steering) {
         grants.retain(|grant| *grant != GrantNeeded::AgentSteps);
     }
     grants.iter().map(ToString::to_string).collect()
+}
+
+/// The grants of the hooks and the capabilities.
+fn all_grants(choice: &Choice) -> Vec<GrantNeeded> {
+    let of_hooks = choice.hooks.iter().filter_map(|hook| hook.grant());
+    let of_capabilities = choice.capabilities.iter().filter_map(|capability| capability.grant());
+    // The interpreters always import both.
+    let of_interpreter: &[GrantNeeded] =
+        if is_interpreted(choice.language) { &[GrantNeeded::Clock, GrantNeeded::Random] } else { &[] };
+    let mut grants: Vec<GrantNeeded> = Vec::new();
+    for grant in of_hooks.chain(of_capabilities).chain(of_interpreter.iter().copied()) {
+        // Two hooks may need one grant.
+        if !grants.contains(&grant) {
+            grants.push(grant);
+        }
+    }
+    grants
+}
+
+fn is_interpreted(language: Language) -> bool {
+    matches!(language, Language::JavaScript | Language::TypeScript | Language::Python)
+}
+
+/// A line of `[grants]`.
+#[derive(Serialize)]
+struct GrantLine {
+    key: String,
+    reason: &'static str,
+}
+
+/// The lines of `[grants]`: the grants that the filled-in template needs, and the grants that it needs once its code
+/// calls all of the capabilities.
+fn reasons(choice: &Choice) -> (Vec<GrantLine>, Vec<GrantLine>) {
+    let (needed, later): (Vec<_>, Vec<_>) =
+        all_grants(choice).into_iter().partition(|grant| is_needed_at_once(choice, *grant));
+    let lines = |grants: Vec<GrantNeeded>| grants.into_iter().map(|grant| grant_line(choice, grant)).collect();
+    (lines(needed), lines(later))
+}
+
+/// True if the filled-in template has a hook or an import that needs the grant. A component of an interpreter imports
+/// each interface of its world. Other components only import the interfaces that their code calls.
+fn is_needed_at_once(choice: &Choice, grant: GrantNeeded) -> bool {
+    let is_called =
+        choice.hooks.contains(&Hook::Response) && matches!(grant, GrantNeeded::KeyValue | GrantNeeded::Clock);
+    is_interpreted(choice.language) || is_called || choice.hooks.iter().any(|hook| hook.grant() == Some(grant))
+}
+
+fn grant_line(choice: &Choice, grant: GrantNeeded) -> GrantLine {
+    let name = grant.name();
+    // A bare key of TOML has no dots.
+    let key = if name.contains('.') { format!("\"{name}\"") } else { name.to_owned() };
+    let is_chosen = choice.capabilities.iter().any(|capability| capability.grant() == Some(grant));
+    let reason = match grant {
+        GrantNeeded::Clock | GrantNeeded::Random if !is_chosen => "The interpreter of its language needs it.",
+        GrantNeeded::Clock => "It puts the time of day into answers.",
+        GrantNeeded::Random => "It draws random numbers.",
+        GrantNeeded::Http => "It sends requests to other hosts.",
+        GrantNeeded::KeyValue => "It counts the answers of a conversation.",
+        GrantNeeded::SessionState => "It reads the state of the session.",
+        GrantNeeded::Scope(_) => "It writes state that other sessions share.",
+        GrantNeeded::Task => "It reads the state of the task.",
+        GrantNeeded::Tasks => "It lists the caller's tasks.",
+        GrantNeeded::TaskResumption => "It resumes tasks that it has interrupted.",
+        GrantNeeded::AgentSteps => "It reads the agent's steps.",
+        GrantNeeded::Steering => "It denies calls of forbidden tools.",
+        GrantNeeded::Caller => "It reads who calls.",
+        GrantNeeded::TaskMetadata => "It sets metadata of the task.",
+        GrantNeeded::ForgetMetadata => "It gets metadata that nobody else may see.",
+        GrantNeeded::RewriteMessage => "It rewrites parts of messages.",
+        GrantNeeded::RewriteAnswer => "It removes secrets from answers.",
+        GrantNeeded::Answer => "It answers in place of the agent.",
+        GrantNeeded::Reads => "It adds metadata to what readers are shown.",
+        GrantNeeded::LiveCard => "It changes its entry on the Agent Card.",
+    };
+    GrantLine { key, reason }
 }
 
 impl Capability {
@@ -168,8 +231,6 @@ impl Capability {
 
 #[cfg(test)]
 mod tests {
-    use annex_runtime::Hook;
-
     use super::*;
     use crate::case::cases_in;
     use crate::choice::ProjectName;
@@ -214,6 +275,11 @@ mod tests {
         let folder = create(parent.path(), choice).unwrap_or_else(|error| panic!("{choice:?}: {error}"));
         let project = Project::open(&folder).unwrap_or_else(|error| panic!("{choice:?}: {error}"));
         assert_eq!(project.manifest.name, choice.name.as_str());
+        let named = project.manifest.grants.unwrap_or_else(|| panic!("{choice:?} says nothing of grants"));
+        let hooks = choice.hooks.iter().filter_map(|hook| hook.grant());
+        for grant in hooks {
+            assert!(named.contains_key(grant.name()), "{choice:?}: {named:?}");
+        }
         let cases = cases_in(&folder.join("cases")).expect("a folder of cases");
         assert!(!cases.is_empty(), "{choice:?} has no case");
         for case in cases {
@@ -279,6 +345,34 @@ mod tests {
             uri: None,
         };
         assert_eq!(grants(&choice), [GrantNeeded::Steering.to_string()]);
+    }
+
+    #[test]
+    fn the_grants_of_calls_that_the_code_does_not_make_yet_are_comments() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let manifest = |language: Language, hook: Hook| {
+            let name = format!("{}-{}", language.name(), hook.name());
+            let choice = Choice {
+                name: ProjectName::parse(&name).expect("a name"),
+                language,
+                hooks: vec![hook],
+                capabilities: vec![Capability::KeyValue, Capability::AgentSteps],
+                uri: None,
+            };
+            let folder = create(parent.path(), &choice).expect("a project");
+            let project = Project::open(&folder).expect("a manifest");
+            let named: Vec<String> = project.manifest.grants.expect("grants").into_keys().collect();
+            (named, text(&folder, "annex-extension.toml").expect("a manifest"))
+        };
+        let (named, text) = manifest(Language::Go, Hook::Response);
+        assert_eq!(named, ["keyvalue"]);
+        assert!(text.contains("\n# Once the code calls them:\n# agent-steps = \"It reads"), "{text}");
+        let (named, text) = manifest(Language::C, Hook::Steering);
+        assert_eq!(named, ["agent-steps.steer"]);
+        assert!(text.contains("\n# keyvalue = \"It counts") && text.contains("\n# agent-steps = \""), "{text}");
+        let (named, text) = manifest(Language::Python, Hook::Steering);
+        assert_eq!(named, ["agent-steps", "agent-steps.steer", "clock", "keyvalue", "random"]);
+        assert!(!text.contains("# Once the code calls them"), "{text}");
     }
 
     #[test]

@@ -71,6 +71,13 @@ pub enum LoadError {
         /// Name of the import.
         name: String,
     },
+    /// The manifest that the component's project has put into the component is too large, or says something else than
+    /// the component.
+    #[error("the manifest in the component (section annex:manifest): {reason}")]
+    Manifest {
+        /// The difference, and how to fix it.
+        reason: String,
+    },
     /// The component needs a grant that the operator did not give.
     #[error(
         "{needs} needs a grant: add `{grant}` to this extension's [extension.grants] in the config, or to [grants] in a \

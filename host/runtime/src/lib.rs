@@ -68,10 +68,9 @@ pub use installed::Installed;
 pub use load::Runtime;
 pub use load::compile::{COMPILE_ARGUMENT, Compilation, CompilerProcess, compilations, compile_if_asked};
 pub use load::descriptor::Descriptor;
-pub use load::inspect::{
-    Access, Import, Inspection, InspectionResult, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,
-};
+pub use load::inspect::{Access, Import, Inspection, InspectionResult, MAX_COMPONENT_BYTES};
 pub use load::installation::{Installation, Instances, OnFailure};
+pub use load::manifest::{MANIFEST_SECTION, MAX_MANIFEST_BYTES, ManifestGrants, ManifestParameters, ManifestSection};
 pub use load::method::Method;
 pub use load::selection::{Activate, AllowedCaller, AllowedCallers, Readers, Selection};
 pub use load::source::Source;

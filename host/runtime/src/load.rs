@@ -48,6 +48,7 @@ pub(crate) mod descriptor;
 pub(crate) mod inspect;
 pub(crate) mod installation;
 pub(crate) mod keep_functions;
+pub(crate) mod manifest;
 mod memory_images;
 pub(crate) mod method;
 mod methods;
@@ -191,6 +192,7 @@ impl Runtime {
                 return Err(LoadError::Unkeepable { reason });
             }
             let (code, compiled) = self.compiler.code(component, keep, &installation.grants).await?;
+            code.inspection.check_manifest()?;
             // Cached code may have been compiled for an installation with other grants.
             code.inspection.check_grants(&installation.grants)?;
             let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();
@@ -298,6 +300,9 @@ async fn describe(
     if described.uri.is_empty() && described.parameter_schema.is_some() {
         // The extension could not parse its parameters although its schema allows them.
         return Err(LoadError::Description { reason: unnamed.words(&described.description) });
+    }
+    if let Some(manifest) = &program.code.inspection.manifest {
+        manifest.check_descriptor(&described.uri, &described.grants)?;
     }
     let descriptor = check_descriptor(described, installation)?;
     profile.metadata_keys.clone_from(&descriptor.metadata_keys);

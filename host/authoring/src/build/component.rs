@@ -1,6 +1,6 @@
 //! Converts the output of a build to a component.
 
-use annex_runtime::{MANIFEST_SECTION, ManifestSection};
+use annex_runtime::MANIFEST_SECTION;
 use anyhow::{Context, Result, bail};
 use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Encoding, Parser, Payload};
@@ -27,12 +27,13 @@ pub(super) fn world(project: &Project) -> Result<(Resolve, WorldId), String> {
     parsed().map_err(|error| format!("{error:#}"))
 }
 
-/// Returns the component of a build, with the project's manifest in it. If the output `made` is a core module, the
-/// module is converted to a component.
-pub(super) fn of(project: &Project, made: &[u8]) -> Result<Vec<u8>, ProjectError> {
+/// Returns the component of a build, with `manifest` as the content of its manifest section. If the output `made` is a
+/// core module, the module is converted to a component.
+pub(super) fn of(project: &Project, made: &[u8], manifest: &[u8]) -> Result<Vec<u8>, ProjectError> {
     let of = || -> Result<Vec<u8>> {
         let mut component = if is_component(made)? { made.to_vec() } else { componentize(project, made)? };
-        add_manifest(project, &mut component)?;
+        let section = CustomSection { name: MANIFEST_SECTION.into(), data: manifest.into() };
+        section.append_to_component(&mut component);
         Ok(component)
     };
     let output = project.manifest.build.output.clone();
@@ -92,17 +93,4 @@ fn facts(module: &[u8]) -> Result<Facts> {
         }
     }
     Ok(facts)
-}
-
-fn add_manifest(project: &Project, component: &mut Vec<u8>) -> Result<()> {
-    let manifest = &project.manifest;
-    let grants = manifest.settings.get("grants").and_then(toml::Value::as_table);
-    let text = serde_json::to_vec(&ManifestSection {
-        name: manifest.name.clone(),
-        version: manifest.version.clone(),
-        grants: grants.into_iter().flat_map(toml::Table::keys).cloned().collect(),
-    })?;
-    let section = CustomSection { name: MANIFEST_SECTION.into(), data: text.into() };
-    section.append_to_component(component);
-    Ok(())
 }

@@ -17,7 +17,7 @@ pub(super) fn json(value: &Value) -> Json {
     }
 }
 
-pub(super) fn object(table: &Table) -> Json {
+pub(crate) fn object(table: &Table) -> Json {
     Json::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect::<Map<_, _>>())
 }
 

@@ -8,6 +8,7 @@
 use crate::bindings;
 use crate::confinement::grants::GrantNeeded;
 use crate::confinement::imports::offer::Offer;
+use crate::hook::Hook;
 
 mod caller;
 mod capabilities;
@@ -35,5 +36,10 @@ impl GrantNeeded {
     #[must_use]
     pub fn of_import(interface: &str) -> Option<Option<Self>> {
         offers().find(|offer| offer.name == interface).map(|offer| offer.needs)
+    }
+
+    /// True if a component that needs this grant has an import or a hook that shows it.
+    pub(crate) fn has_import_or_hook(self) -> bool {
+        offers().any(|offer| offer.needs == Some(self)) || Hook::ALL.iter().any(|hook| hook.grant() == Some(self))
     }
 }

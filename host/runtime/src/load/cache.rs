@@ -46,9 +46,10 @@ pub(crate) struct Facts {
 
 /// Files with the code that inspects, refuses and rewrites components. A change in one of these files invalidates the
 /// cache.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("inspect.rs"),
     include_str!("keep_functions.rs"),
+    include_str!("manifest.rs"),
     include_str!("compile/child/debug_info.rs"),
     include_str!("compile/child/outline.rs"),
     include_str!("compile/child/structure.rs"),

@@ -8,12 +8,10 @@ use crate::confinement::grants::{GrantNeeded, Grants};
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::hook::Hook;
+use crate::load::manifest::ManifestSection;
 
 /// Maximum size of a component file, in bytes.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
-
-/// Custom section with the manifest of the component's project, as JSON.
-pub const MANIFEST_SECTION: &str = "annex:manifest";
 
 /// Facts about a component that are known without running it.
 #[derive(Clone, Debug)]
@@ -28,7 +26,7 @@ pub struct Inspection {
     pub hooks: Vec<Hook>,
     /// Imported interfaces.
     pub imports: Vec<Import>,
-    /// The project's manifest. It is not verified: only the imports prove what the component needs.
+    /// The project's manifest. Its grants are only verified by [`check_manifest`](Self::check_manifest).
     pub manifest: Option<ManifestSection>,
 }
 
@@ -39,18 +37,6 @@ pub struct InspectionResult {
     pub inspection: Inspection,
     /// Why instances cannot be kept between turns; `None` if they can.
     pub unkeepable: Option<String>,
-}
-
-/// The manifest that the project of a component has put into the component.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct ManifestSection {
-    /// Name of the project.
-    pub name: String,
-    /// Version of the project.
-    pub version: String,
-    /// Grants that the project is tested with, by their keys in a config.
-    #[serde(default)]
-    pub grants: Vec<String>,
 }
 
 /// An imported interface.
@@ -82,9 +68,35 @@ impl Inspection {
         let Outline { imports, exports, manifest } = outline;
         // A malicious component may control the process that has read these names.
         imports.iter().chain(&exports).try_for_each(|name| check_name(name))?;
+        manifest.iter().try_for_each(ManifestSection::check_bounds)?;
         let (contract, hooks) = hooks(&exports)?;
         let imports = imports.into_iter().map(Import::of).collect();
         Ok(Self { digest, size, contract, hooks, imports, manifest })
+    }
+
+    /// The grants that the imports and the hooks need, sorted by name, each once. The descriptor may name further grants,
+    /// which are known only after the component has run.
+    #[must_use]
+    pub fn needs(&self) -> Vec<GrantNeeded> {
+        let of_imports = self.imports.iter().filter_map(|import| match import.access {
+            Access::Needs(grant) => Some(grant),
+            Access::Free | Access::Unknown => None,
+        });
+        let of_hooks = self.hooks.iter().filter_map(|hook| hook.grant());
+        let mut needs: Vec<GrantNeeded> = of_imports.chain(of_hooks).collect();
+        needs.sort_unstable_by_key(|grant| grant.name());
+        needs.dedup();
+        needs
+    }
+
+    /// Checks that the manifest names each grant that the imports and hooks need, and no other grant. Grants without an
+    /// import and a hook, such as `rewrite-message`, may be named: whether the component needs them is known only after it
+    /// has run. A component without a manifest is accepted.
+    ///
+    /// # Errors
+    /// [`LoadError::Manifest`], with the difference.
+    pub fn check_manifest(&self) -> Result<(), LoadError> {
+        self.manifest.as_ref().map_or(Ok(()), |manifest| manifest.check_needs(&self.needs()))
     }
 
     /// Checks every import and every hook against the operator's grants.
@@ -119,7 +131,7 @@ impl Import {
 
 /// The names of a component's imports and exports, and its manifest. The compiling process reads them and sends them
 /// to the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outline {
     pub(crate) imports: Vec<String>,
     pub(crate) exports: Vec<String>,

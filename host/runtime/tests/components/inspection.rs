@@ -41,3 +41,15 @@ async fn the_extensions_for_tests_and_examples_need_no_grant() {
     check(annex_components::TEST_EXTENSION, &without_grant, &[SCHEMA, TYPES, CONFIG, LOGGING]).await;
     check(annex_components::HELLO_EXTENSION, &[Hook::Descriptor, Hook::Response], &[TYPES, CONFIG, LOGGING]).await;
 }
+
+#[tokio::test]
+async fn a_component_needs_the_grants_of_its_imports_and_hooks_each_once() {
+    let needs = async |path: &str| {
+        let inspection = runtime().inspect(component(path)).await.expect("an extension").inspection;
+        inspection.needs().into_iter().map(GrantNeeded::name).collect::<Vec<_>>()
+    };
+    assert_eq!(needs(annex_components::TIMESTAMP).await, ["clock"]);
+    assert_eq!(needs(annex_components::HELLO_EXTENSION).await, Vec::<&str>::new());
+    let all = needs(annex_components::TEST_STEERING).await;
+    assert!(all.is_sorted_by(|one, other| one < other) && all.contains(&"agent-steps.steer"), "{all:?}");
+}

@@ -22,6 +22,7 @@ mod kept;
 mod keyvalue;
 mod limits;
 mod live_card;
+mod manifests;
 mod messages;
 mod metadata;
 mod methods;

@@ -172,6 +172,7 @@ fn refusal(error: LoadError) -> JobOutcome {
         LoadError::TooComplex { what, found, limit } => {
             JobOutcome::TooComplex { what: what.into_owned(), found, limit }
         }
+        LoadError::Manifest { reason } => JobOutcome::Manifest { reason: shown(&reason) },
         LoadError::NotAComponent { reason } => JobOutcome::NotAComponent { reason: shown(&reason) },
         other => JobOutcome::NotAComponent { reason: shown(&other.to_string()) },
     }

@@ -156,6 +156,7 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<CompilerOutput, Failure> {
     }
     // Checked before the compiler, which takes most of the time, has got far. A refusal ends the process.
     let inspection = Inspection::of(job.digest, job.bytes.len(), Outline::clone(&outline)).map_err(Failure::Refused)?;
+    inspection.check_manifest().map_err(Failure::Refused)?;
     inspection.check_grants(&job.grants).map_err(Failure::Refused)?;
     let compiled = judge(job, wire::read_header(&mut pipe)?)?;
     let JobOutcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
@@ -224,6 +225,7 @@ fn judge(job: &Job, answer: Answer) -> Result<JobOutcome, Failure> {
             LoadError::TooComplex { what: shown(&what).into(), found, limit }
         }
         JobOutcome::Unkeepable { reason } => LoadError::Unkeepable { reason: shown(&reason) },
+        JobOutcome::Manifest { reason } => LoadError::Manifest { reason: shown(&reason) },
         JobOutcome::NotAComponent { reason } => LoadError::NotAComponent { reason: shown(&reason) },
         JobOutcome::Refused { reason } => LoadError::Compile { digest, source: shown(&reason).into() },
         JobOutcome::OutOfMemory => LoadError::CompileMemory { digest, limit: job.memory },

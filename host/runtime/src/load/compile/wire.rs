@@ -14,7 +14,7 @@ use crate::load::inspect::Outline;
 use crate::load::keep_functions::KeepFunctions;
 
 /// Version of the messages below.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// The first bytes that a compiling process sends. Other programs do not send them.
 pub(super) const GREETING: &[u8] = b"annex compiles: 1\n";
@@ -77,6 +77,8 @@ pub(super) enum JobOutcome {
     TooComplex { what: String, found: u64, limit: u64 },
     /// Instances of the component cannot be kept.
     Unkeepable { reason: String },
+    /// The component's manifest is too large, or there are two.
+    Manifest { reason: String },
     /// The file is not a component.
     NotAComponent { reason: String },
     /// The compiler rejected the component.

@@ -4,14 +4,13 @@ use wasmparser::{Encoding, Parser, Payload};
 
 use super::structure::at_most;
 use crate::error::LoadError;
-use crate::load::inspect::{MANIFEST_SECTION, Outline, check_name};
+use crate::load::inspect::{Outline, check_name};
+use crate::load::manifest::{MANIFEST_SECTION, ManifestSection};
 
 /// Maximum number of imports of a component. Its exports have the same limit.
 const MAX_NAMES: u64 = 1_000;
 /// Maximum size of the names of all imports and exports, in bytes.
 const MAX_NAME_BYTES: u64 = 256 << 10;
-/// Maximum size of a manifest, in bytes. A larger manifest is ignored.
-const MAX_MANIFEST: usize = 16 << 10;
 /// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
 
@@ -23,6 +22,7 @@ pub(super) fn of(bytes: &[u8]) -> Result<Outline, LoadError> {
     let mut outline = Outline::default();
     let mut names = Names::default();
     let mut depth = 0_usize;
+    let mut has_manifest = false;
     for payload in Parser::new(0).parse_all(bytes) {
         match payload? {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
@@ -47,9 +47,13 @@ pub(super) fn of(bytes: &[u8]) -> Result<Outline, LoadError> {
                 }
             }
             Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
-                let data = Some(section.data()).filter(|data| data.len() <= MAX_MANIFEST);
-                // A section in another format is ignored, like other custom sections.
-                outline.manifest = data.and_then(|data| serde_json::from_slice(data).ok());
+                // Readers that take the first one and readers that take the last one must see the same.
+                if has_manifest {
+                    let reason = "there are two such sections, and a component has at most one";
+                    return Err(LoadError::Manifest { reason: reason.to_owned() });
+                }
+                has_manifest = true;
+                outline.manifest = ManifestSection::parse(section.data())?;
             }
             _ => {}
         }
