@@ -3,11 +3,13 @@
 //!
 //! Relative paths in a config start at the folder of its file.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use annex_auth::AuthConfig;
 use annex_egress::AllowedDestination;
+use annex_trust::TrustConfig;
 use axum::http::Uri;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -29,6 +31,7 @@ mod live;
 mod log;
 mod postgres;
 mod problems;
+pub(crate) mod registries;
 mod replica;
 mod runtime;
 pub(crate) mod served;
@@ -60,6 +63,7 @@ pub(crate) use log::AtomicShare;
 pub use log::{LogConfig, RequestShare};
 pub use postgres::PostgresConfig;
 pub use problems::{ConfigError, Problem};
+pub use registries::RegistryConfig;
 pub use replica::ReplicaConfig;
 pub use runtime::RuntimeSection;
 pub use server::ServerConfig;
@@ -112,6 +116,11 @@ pub struct Config {
     pub log: LogConfig,
     /// The collector of traces. Without this table the server has no traces.
     pub traces: Option<TracesConfig>,
+    /// The signers that components from registries need. Without this table no such component is installed.
+    pub trust: Option<TrustConfig>,
+    /// The registries of components, by their hosts as in references.
+    #[serde(default, deserialize_with = "registries::by_host")]
+    pub registries: BTreeMap<String, RegistryConfig>,
     /// The admin API, which lists and changes the installed extensions. Disabled without this table.
     pub admin: Option<AdminConfig>,
     /// Installed extensions. Their order in the file is the order in which they run.

@@ -18,6 +18,7 @@ mod connections;
 mod doctor;
 mod installation;
 mod locations;
+pub mod lock;
 mod metrics_sender;
 mod operations;
 mod paths;
@@ -36,9 +37,9 @@ pub use config::{
     CallerGrantConfig, CardConfig, ClientCertificatesConfig, Config, ConfigError, ConfigFile, CorsOrigins,
     ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
     KeyValueGrantConfig, LimitsConfig, LiveCardGrantConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig,
-    Problem, ProviderConfig, ReadsConfig, ReplicaConfig, RequestShare, RuntimeSection, SecretConfig, ServerConfig,
-    SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig,
-    TemplateConfig, TenantConfig, TlsConfig, TracesConfig, TracesProtocol,
+    Problem, ProviderConfig, ReadsConfig, RegistryConfig, ReplicaConfig, RequestShare, RuntimeSection, SecretConfig,
+    ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig,
+    TasksConfig, TemplateConfig, TenantConfig, TlsConfig, TracesConfig, TracesProtocol,
 };
 pub use connections::tls::TlsError;
 pub use doctor::{Finding, Gravity, advisories, examine};

@@ -24,6 +24,13 @@ impl Locations {
         if Self::ships(name) { self.components.join(name).with_extension("wasm") } else { self.config.join(name) }
     }
 
+    /// The folder of the components that were pulled from registries: `registry` beside the folder for compiled
+    /// components. `None` if there is no cache.
+    #[must_use]
+    pub fn registry_cache(&self) -> Option<PathBuf> {
+        self.cache.as_ref().map(|cache| cache.with_file_name("registry"))
+    }
+
     /// A hint for the error about an unknown component: the names of the shipped components. Empty if `name` is a path.
     pub(crate) fn instead(&self, name: &str) -> String {
         if !Self::ships(name) {

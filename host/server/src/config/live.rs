@@ -20,7 +20,7 @@ fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
         ("server" | "admin", "tls") => Some("the listener is opened with it; changed files are read without a restart"),
         ("server", "public_url") => Some("cards and links begin with it"),
         ("server", "a2a_0_3") => Some("the routes are created at the start"),
-        ("server" | "admin" | "auth" | "push" | "tenants" | "log", _) => None,
+        ("server" | "admin" | "auth" | "push" | "tenants" | "log" | "trust" | "registries", _) => None,
         (
             "tasks",
             "keep_days"
@@ -117,6 +117,7 @@ mod tests {
             ("[push]", "push.https_only = true"),
             ("admin.token_env = 'A'", "admin.token_env = 'B'\nadmin.metrics_token_env = 'C'"),
             ("", "log.access = 'off'"),
+            ("", "trust.default = 'allow'\nregistries.'registry.example'.plain_http = true"),
             ("[[extension]]\n[[tenant]]", ""),
         ] {
             assert_eq!(changed(before, now), Vec::<String>::new(), "{before:?} -> {now:?}");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use annex_auth::AuthConfig;
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_operations::quota::TenantQuota;
+use annex_trust::TrustConfig;
 
 use super::tenant::{self, TenantFile};
 use super::tenant_text::AdmittedTenant;
@@ -22,6 +23,8 @@ pub(crate) struct ServedConfig {
     /// The agent. Always set for a tenant.
     pub(super) agent: Option<AgentConfig>,
     pub(crate) extensions: Vec<ExtensionConfig>,
+    /// The table `[trust]` of a tenant's file, which adds to that of the process.
+    pub(crate) trust: Option<TrustConfig>,
     pub(crate) file: Option<ConfigFile>,
     /// The quota of the tenant. `None` for the config's own agent.
     pub(crate) quota: Option<TenantQuota>,
@@ -35,6 +38,7 @@ impl ServedConfig {
             card: process.card.clone(),
             agent: process.agent.clone(),
             extensions: process.extensions.clone(),
+            trust: None,
             file: process.file.clone(),
             quota: None,
             is_tenant: false,
@@ -62,7 +66,7 @@ impl ServedConfig {
         process: &Arc<Config>,
         document: &mut Document<'_>,
     ) -> Option<Self> {
-        let TenantFile { card, agent, extensions } = tenant::decode(document)?;
+        let TenantFile { card, agent, extensions, trust } = tenant::decode(document)?;
         for (key, reason) in process.check_card(&card, Some(&agent)) {
             document.wrong(key, reason);
         }
@@ -75,6 +79,7 @@ impl ServedConfig {
             card,
             agent: Some(agent),
             extensions,
+            trust,
             file: None,
             quota: Some(tenant.quota.clone()),
             is_tenant: true,
@@ -89,6 +94,7 @@ impl ServedConfig {
             card,
             agent: Some(agent),
             extensions,
+            trust: None,
             file: None,
             quota: Some(quota),
             is_tenant: true,

@@ -7,10 +7,11 @@ use annex_auth::AuthConfig;
 use annex_files::Purpose;
 use annex_operations::quota::TenantQuota;
 use annex_text::nearest;
+use annex_trust::TrustConfig;
 use serde::Deserialize;
 
 use super::document::Document;
-use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, extension};
+use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, extension, registries};
 
 /// The maximum size of a tenant's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -26,7 +27,7 @@ const TAKEN: [&str; 7] = ["a2a", "extendedAgentCard", "extensions", "livez", "re
 pub struct TenantConfig {
     /// The name in requests: lower-case letters, digits, `-` and `_`.
     pub name: String,
-    /// A file with `[card]`, `[agent]` and `[[extension]]`. Relative paths in the file start at the folder of the file.
+    /// A file with `[card]`, `[agent]`, `[[extension]]` and `[trust]`. Relative paths in the file start at the folder of the file.
     pub config: PathBuf,
     /// Ids of the principals that may call the tenant. Default: all authenticated principals.
     pub callers: Option<Vec<String>>,
@@ -44,6 +45,8 @@ pub(super) struct TenantFile {
     pub(super) agent: AgentConfig,
     #[serde(default, rename = "extension")]
     pub(super) extensions: Vec<ExtensionConfig>,
+    #[serde(default, deserialize_with = "registries::of_tenant")]
+    pub(super) trust: Option<TrustConfig>,
 }
 
 /// Reads a tenant's file.

@@ -35,10 +35,19 @@ pub(super) struct Nearest {
     pub(super) within: Vec<Range<usize>>,
 }
 
-/// Parses a path such as `tenant[3].name`.
+/// Parses a path such as `tenant[3].name`. A key in quotes, as in `registries."registry.example".ca_file`, may have dots.
 pub(super) fn steps(key: &str) -> Vec<Step> {
+    let mut is_quoted = false;
+    let is_end = |character| {
+        is_quoted ^= character == '"';
+        character == '.' && !is_quoted
+    };
     let mut steps = Vec::new();
-    for part in key.split('.') {
+    for part in key.split(is_end) {
+        if let Some(name) = part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
+            steps.push(Step::Key(name.to_owned()));
+            continue;
+        }
         let (name, items) = part.split_once('[').unwrap_or((part, ""));
         steps.push(Step::Key(name.to_owned()));
         let numbers = items.split('[').filter_map(|number| number.trim_end_matches(']').parse().ok());

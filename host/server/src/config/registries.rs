@@ -1,0 +1,143 @@
+//! `[trust]` and `[registries]`: whose components are installed by reference, and how their registries are called.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use annex_files::Purpose;
+use annex_registry::Reference;
+use annex_trust::{Policy, RuleConfig, SignerConfig, TrustConfig, TrustError};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::Config;
+
+/// The maximum size of a file with a key in bytes.
+const MAX_KEY_BYTES: usize = 64 << 10;
+/// The maximum size of a file with certificates in bytes.
+const MAX_CA_BYTES: usize = 1 << 20;
+
+/// The table `[registries."HOST"]`: how a registry is called. A server calls no registry, only commands such as
+/// `annex lock` do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RegistryConfig {
+    /// Uses http in place of https. A registry on loopback is called by http anyway, unless it has a `ca_file`.
+    pub plain_http: bool,
+    /// A file with certificates in PEM, which are trusted beside the public ones.
+    pub ca_file: Option<PathBuf>,
+    /// Lets the registry be on a private network. Default: no.
+    pub allow_private: bool,
+}
+
+/// The host of a registry with its port, spelled as in references.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+struct RegistryHost(String);
+
+impl TryFrom<String> for RegistryHost {
+    type Error = String;
+
+    fn try_from(host: String) -> Result<Self, String> {
+        match format!("{host}/x").parse::<Reference>() {
+            Ok(reference) if reference.registry() == host => Ok(Self(host)),
+            _ => Err(format!(
+                "{host:?} is not a registry; write its host as in references, such as registry.example or \
+                 registry.example:5000"
+            )),
+        }
+    }
+}
+
+pub(super) fn by_host<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, RegistryConfig>, D::Error> {
+    let registries = BTreeMap::<RegistryHost, RegistryConfig>::deserialize(deserializer)?;
+    Ok(registries.into_iter().map(|(RegistryHost(host), registry)| (host, registry)).collect())
+}
+
+/// Reads the table `[trust]` of a tenant's file. The list of denied digests is one for the whole process.
+pub(super) fn of_tenant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TrustConfig>, D::Error> {
+    let trust = TrustConfig::deserialize(deserializer)?;
+    if trust.deny_file.is_some() {
+        return Err(D::Error::custom("deny_file is for the config of the server, which denies for all; leave it out"));
+    }
+    Ok(Some(trust))
+}
+
+impl Config {
+    /// The policy of `[trust]`. Without this table, the policy refuses all components that references name. Relative
+    /// paths of keys start at `folder`.
+    ///
+    /// # Errors
+    /// The first key of the table that cannot be used.
+    pub fn policy(&self, folder: &Path) -> Result<Policy, TrustError> {
+        policy(self.trust.as_ref().unwrap_or(&TrustConfig::default()), folder)
+    }
+
+    /// The settings of a registry. `host` has the port, if references have one. The relative path of a `ca_file` starts at
+    /// `folder`.
+    #[must_use]
+    pub fn registry(&self, host: &str, folder: &Path) -> annex_registry::RegistryConfig {
+        let RegistryConfig { plain_http, ca_file, allow_private } =
+            self.registries.get(host).cloned().unwrap_or_default();
+        annex_registry::RegistryConfig { plain_http, ca_file: ca_file.map(|file| folder.join(file)), allow_private }
+    }
+
+    /// Checks the files of `[registries]`. Returns each mistake as a pair of key and reason.
+    pub(crate) fn wrong_registries(&self, folder: &Path) -> Vec<(String, String)> {
+        let check = |(host, registry): (&String, &RegistryConfig)| {
+            let path = folder.join(registry.ca_file.as_ref()?);
+            let error = annex_files::read(&path, Purpose::Named, MAX_CA_BYTES).err()?;
+            Some((format!("registries.\"{host}\".ca_file"), format!("cannot read {}: {error}", path.display())))
+        };
+        self.registries.iter().filter_map(check).collect()
+    }
+}
+
+/// The policy of a table. Relative paths of keys start at `folder`.
+pub(crate) fn policy(trust: &TrustConfig, folder: &Path) -> Result<Policy, TrustError> {
+    trust.policy(|file| annex_files::read(&folder.join(file), Purpose::Named, MAX_KEY_BYTES))
+}
+
+/// Checks a table `[trust]` and its files. Returns each mistake as a pair of key and reason.
+pub(crate) fn wrong_trust(trust: &TrustConfig, folder: &Path) -> Vec<(String, String)> {
+    let mut wrong: Vec<(String, String)> = Vec::new();
+    let mut check = |part: &TrustConfig, from: &str, to: &str| {
+        let Err(TrustError { key, reason }) = policy(part, folder) else { return };
+        let key = key.replacen(from, to, 1);
+        if wrong.iter().all(|(earlier, _)| *earlier != key) {
+            wrong.push((key, reason));
+        }
+    };
+    // The policy stops at the first mistake, so each part is checked alone first.
+    for (place, signer) in signers(trust) {
+        let alone = TrustConfig { all_of: vec![signer.clone()], ..TrustConfig::default() };
+        check(&alone, "trust.all_of[0]", &place);
+    }
+    for (number, rule) in trust.rule.iter().enumerate() {
+        let alone = TrustConfig { rule: vec![rule.clone()], ..TrustConfig::default() };
+        check(&alone, "trust.rule[0]", &format!("trust.rule[{number}]"));
+    }
+    check(&TrustConfig { rule: Vec::new(), ..trust.clone() }, "", "");
+    check(trust, "", "");
+    wrong
+}
+
+/// The signers of a table, each with its key.
+fn signers(trust: &TrustConfig) -> Vec<(String, &SignerConfig)> {
+    let mut tables = vec![("trust".to_owned(), &trust.all_of, trust.any_of.as_ref())];
+    tables.extend(
+        trust.rule.iter().enumerate().map(|(number, RuleConfig { all_of, any_of, .. })| {
+            (format!("trust.rule[{number}]"), all_of, any_of.as_ref())
+        }),
+    );
+    let mut signers = Vec::new();
+    for (table, all_of, any_of) in tables {
+        let any_of = any_of.map(|any_of| any_of.signers.as_slice()).unwrap_or_default();
+        for (list, found) in [("all_of", all_of.as_slice()), ("any_of.signers", any_of)] {
+            let placed = found.iter().enumerate();
+            signers.extend(placed.map(|(number, signer)| (format!("{table}.{list}[{number}]"), signer)));
+        }
+    }
+    signers
+}
