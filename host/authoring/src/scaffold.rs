@@ -173,11 +173,14 @@ fn reasons(choice: &Choice) -> (Vec<GrantLine>, Vec<GrantLine>) {
 }
 
 /// True if the filled-in template has a hook or an import that needs the grant. A component of an interpreter imports
-/// each interface of its world. Other components only import the interfaces that their code calls.
+/// each interface of its world. Other components only import the interfaces that their code calls. Go's own runtime calls
+/// the clock and random numbers if the world has them.
 fn is_needed_at_once(choice: &Choice, grant: GrantNeeded) -> bool {
+    let is_of_runtime = choice.language == Language::Go && matches!(grant, GrantNeeded::Clock | GrantNeeded::Random);
     let is_called =
         choice.hooks.contains(&Hook::Response) && matches!(grant, GrantNeeded::KeyValue | GrantNeeded::Clock);
-    is_interpreted(choice.language) || is_called || choice.hooks.iter().any(|hook| hook.grant() == Some(grant))
+    let is_imported = is_interpreted(choice.language) || is_of_runtime || is_called;
+    is_imported || choice.hooks.iter().any(|hook| hook.grant() == Some(grant))
 }
 
 fn grant_line(choice: &Choice, grant: GrantNeeded) -> GrantLine {
@@ -356,7 +359,7 @@ mod tests {
                 name: ProjectName::parse(&name).expect("a name"),
                 language,
                 hooks: vec![hook],
-                capabilities: vec![Capability::KeyValue, Capability::AgentSteps],
+                capabilities: vec![Capability::KeyValue, Capability::AgentSteps, Capability::Random],
                 uri: None,
             };
             let folder = create(parent.path(), &choice).expect("a project");
@@ -365,7 +368,7 @@ mod tests {
             (named, text(&folder, "annex-extension.toml").expect("a manifest"))
         };
         let (named, text) = manifest(Language::Go, Hook::Response);
-        assert_eq!(named, ["keyvalue"]);
+        assert_eq!(named, ["keyvalue", "random"]);
         assert!(text.contains("\n# Once the code calls them:\n# agent-steps = \"It reads"), "{text}");
         let (named, text) = manifest(Language::C, Hook::Steering);
         assert_eq!(named, ["agent-steps.steer"]);

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_reader_has_the_digest_of_its_bytes_up_to_the_limit() {
-        let bytes = vec![7; 100_000];
+        let bytes = vec![7_u8; 100_000];
         assert_eq!(Digest::of_reader(bytes.as_slice(), 100_000).expect("a digest"), Digest::of(&bytes));
         let error = Digest::of_reader(bytes.as_slice(), 99_999).expect_err("too large");
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);

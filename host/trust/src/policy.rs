@@ -98,8 +98,8 @@ impl Policy {
     }
 }
 
-/// Checks that the key has signed a file that lies in no registry, such as a list of checksums. `name` is the file's name, for the
-/// refusal. The caller has computed the digest from the bytes of the file.
+/// Checks that the key has signed a file that lies in no registry, such as a list of checksums. `name` is the name of the file,
+/// for the refusal. The caller has computed the digest from the bytes of the file.
 ///
 /// A component is verified by [`Policy::verify`].
 ///

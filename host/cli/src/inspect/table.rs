@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use annex_runtime::ManifestSection;
+use annex_runtime::{ManifestGrants, ManifestSection};
 use annex_text::line;
 
 use super::report::{AccessReport, DescriptorReport, Report};
@@ -23,10 +23,8 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     }
     row(&mut text, "digest", &report.digest)?;
     row(&mut text, "size", &format!("{} bytes", report.size))?;
-    if let Some(ManifestSection { name, version, grants }) = &report.manifest {
-        let grants =
-            if grants.is_empty() { String::new() } else { format!(", tried with grants: {}", grants.join(", ")) };
-        row(&mut text, "project", &line(&format!("{name} {version}{grants}")))?;
+    if let Some(manifest) = &report.manifest {
+        project(&mut text, manifest)?;
     }
     row(&mut text, "contract", &format!("annex:extension@{}", report.contract))?;
     row(&mut text, "hooks", &listed(&report.hooks))?;
@@ -53,14 +51,47 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
         let problem = output::hanging(&format!("{outcome}:\n  {}", line(problem)), INDENT);
         writeln!(text, "\n{problem}")?;
     }
-    if let Some(schema) = &report.parameter_schema {
-        text.push('\n');
-        row(&mut text, "parameters", &pretty(schema))?;
-    }
+    parameters(&mut text, report)?;
     if let Some(config) = &report.config {
         writeln!(text, "\nFor the config:\n\n{}", config.trim_end())?;
     }
     Ok(text)
+}
+
+/// Writes what the author of the component says about it.
+fn project(text: &mut String, manifest: &ManifestSection) -> fmt::Result {
+    let ManifestSection { name, version, grants, uri, licence, source, .. } = manifest;
+    let tested = match grants {
+        ManifestGrants::Tested(names) if !names.is_empty() => format!(", tried with grants: {}", names.join(", ")),
+        ManifestGrants::Tested(_) | ManifestGrants::Reasons(_) => String::new(),
+    };
+    row(text, "project", &line(&format!("{name} {version}{tested}")))?;
+    for (name, value) in [("project uri", uri), ("licence", licence), ("source", source)] {
+        if let Some(value) = value {
+            row(text, name, &line(value))?;
+        }
+    }
+    let ManifestGrants::Reasons(reasons) = grants else { return Ok(()) };
+    let reasons: Vec<_> = reasons.iter().map(|(grant, reason)| (line(grant), line(reason))).collect();
+    let width = reasons.iter().map(|(grant, _)| grant.len()).max().unwrap_or(0);
+    let lines = reasons.iter().map(|(grant, reason)| format!("{grant:width$}  {reason}").trim_end().to_owned());
+    let lines: Vec<String> = lines.collect();
+    row(text, "grants", &if lines.is_empty() { "none".to_owned() } else { lines.join("\n") })
+}
+
+/// Writes the schema of the parameters, unless it stands in the description already, and the author's example.
+fn parameters(text: &mut String, report: &Report) -> fmt::Result {
+    let of_manifest = report.manifest.as_ref().and_then(|manifest| manifest.parameters.as_ref());
+    let named = of_manifest.filter(|_| report.descriptor.is_none()).map(|parameters| &parameters.schema);
+    let schema = report.parameter_schema.as_ref().or(named);
+    let example = of_manifest.and_then(|parameters| parameters.example.as_ref());
+    if schema.is_some() || example.is_some() {
+        text.push('\n');
+    }
+    if let Some(schema) = schema {
+        row(text, "parameters", &pretty(schema))?;
+    }
+    example.map_or(Ok(()), |example| row(text, "example", &pretty(example)))
 }
 
 fn describe_origin(text: &mut String, origin: &Origin) -> fmt::Result {

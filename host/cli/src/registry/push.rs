@@ -17,6 +17,10 @@ use crate::{component, output, progress, serve};
 /// The annotations of a manifest for people (OCI image specification, "Pre-Defined Annotation Keys").
 const TITLE: &str = "org.opencontainers.image.title";
 const VERSION: &str = "org.opencontainers.image.version";
+const LICENCES: &str = "org.opencontainers.image.licenses";
+const SOURCE: &str = "org.opencontainers.image.source";
+/// The annotation with the URI of the extension.
+const EXTENSION_URI: &str = "annex.extension.uri";
 
 /// Push a component to an OCI registry.
 #[derive(Args)]
@@ -57,11 +61,38 @@ impl Push {
 async fn inspected(component: &str, bytes: &[u8]) -> anyhow::Result<Inspection> {
     let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() })?;
     let _progress = progress::of_compiling();
-    let inspected = runtime.inspect(bytes.to_vec()).await.with_context(|| format!("{component} is refused"));
-    Ok(inspected.map_err(|error| Failure::Refused.of(error))?.inspection)
+    let inspection = runtime.inspect(bytes.to_vec()).await.map(|inspected| inspected.inspection);
+    let checked = inspection.and_then(|inspection| inspection.check_manifest().map(|()| inspection));
+    let checked = checked.with_context(|| format!("{component} is refused"));
+    checked.map_err(|error| Failure::Refused.of(error))
 }
 
 fn annotations(manifest: Option<ManifestSection>) -> BTreeMap<String, String> {
-    let named = manifest.map(|ManifestSection { name, version, .. }| [(TITLE, name), (VERSION, version)]);
-    named.into_iter().flatten().map(|(key, value)| (key.to_owned(), value)).collect()
+    let Some(ManifestSection { name, version, licence, source, uri, .. }) = manifest else { return BTreeMap::new() };
+    let named =
+        [(TITLE, Some(name)), (VERSION, Some(version)), (LICENCES, licence), (SOURCE, source), (EXTENSION_URI, uri)];
+    // Other tools print annotations.
+    let shown = |value: String| annex_text::line(&value).into_owned();
+    named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), shown(value?)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_annotations_say_what_the_manifest_says_on_one_line_each() {
+        let json = r#"{"name":"a","version":"1","licence":"MIT\n","source":"https://a.example","uri":"urn:a"}"#;
+        let manifest: ManifestSection = serde_json::from_str(json).expect("a manifest");
+        let expected = [
+            ("annex.extension.uri", "urn:a"),
+            ("org.opencontainers.image.licenses", r"MIT\n"),
+            ("org.opencontainers.image.source", "https://a.example"),
+            ("org.opencontainers.image.title", "a"),
+            ("org.opencontainers.image.version", "1"),
+        ];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(annotations(Some(manifest)), BTreeMap::from(expected));
+        assert_eq!(annotations(None), BTreeMap::new());
+    }
 }

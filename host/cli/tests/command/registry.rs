@@ -68,6 +68,23 @@ fn a_push_that_cannot_be_done_says_why_and_pushes_nothing() -> Result<()> {
 }
 
 #[test]
+fn a_component_whose_manifest_says_less_than_it_needs_is_not_pushed() -> Result<()> {
+    let registry = TestRegistry::start();
+    let reference = registry.reference("acme/clock:1.2");
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("clock.wasm");
+    let section = br#"annex:manifest{"name":"clock","version":"1","grants":{}}"#;
+    let mut component = fs::read(annex_components::TIMESTAMP)?;
+    component.extend([0, u8::try_from(section.len() + 1)?, 14]);
+    component.extend(section);
+    fs::write(&file, component)?;
+    let pushed = run(["push".as_ref(), file.as_os_str(), OsStr::new(&reference)])?;
+    check(&pushed, 3, &["clock.wasm is refused", "it does not name clock"]);
+    check(&run(["pull", &reference])?, 3, &["does not exist"]);
+    Ok(())
+}
+
+#[test]
 fn a_pull_writes_the_bytes_that_were_pushed_or_no_file() -> Result<()> {
     let registry = TestRegistry::start();
     let reference = registry.reference("acme/clock:1.2");

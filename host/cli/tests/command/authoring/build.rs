@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use annex_components::{COMPLIANCE_BADGE, HELLO_EXTENSION};
+use annex_components::{COMPLIANCE_BADGE, HELLO_EXTENSION, TIMESTAMP};
 use anyhow::Result;
 use serde_json::Value;
 
@@ -68,6 +68,56 @@ fn a_component_says_what_its_project_is_before_any_of_its_code_runs() -> Result<
     let inspected = project.run(&["inspect", "./foreign.wasm"])?;
     assert!(inspected.code == Some(0) && !inspected.out.contains("project  "), "{}{}", inspected.out, inspected.err);
     Ok(())
+}
+
+/// A project whose component needs the clock, with these keys before its `[build]` and these tables after it.
+fn stamping(keys: &str, tables: &str) -> Result<Project> {
+    let project = Project::of(TIMESTAMP, &format!("{tables}\n[settings.grants]\nclock = true\n"))?;
+    let manifest = project.read("annex-extension.toml")?;
+    project.write("annex-extension.toml", &format!("{keys}\n{manifest}"))?;
+    Ok(project)
+}
+
+#[test]
+fn a_component_says_where_it_is_from_and_why_it_needs_its_grants() -> Result<()> {
+    let keys = "licence = \"Apache-2.0\"\nsource = \"https://acme.example/stamp\"";
+    let tables = "[grants]\nclock = \"It stamps answers.\\u001b[31m\\nfile  forged\"\n[parameters]\n\
+                  schema = \"schema.json\"\nexample = { zone = \"utc\" }";
+    let project = stamping(keys, tables)?;
+    project.write("schema.json", "{\n  \"type\": \"object\"\n}\n")?;
+    let built = project.run(&["build"])?;
+    assert_eq!(built.code, Some(0), "{}", built.err);
+    let inspected = project.run(&["inspect", "./tried.wasm"])?;
+    for expected in [
+        "\nproject        tried 0.1.0\n",
+        "\nlicence        Apache-2.0\n",
+        "\nsource         https://acme.example/stamp\n",
+        "\ngrants         clock  It stamps answers.\\u{1b}[31m\\nfile  forged\n",
+        "\nexample        {\n",
+        "\"zone\": \"utc\"",
+    ] {
+        assert!(inspected.out.contains(expected), "{expected}: {}", inspected.out);
+    }
+    let report: Value = serde_json::from_str(&project.run(&["inspect", "./tried.wasm", "--json"])?.out)?;
+    let manifest = &report["manifest"];
+    assert_eq!(manifest["licence"], "Apache-2.0");
+    assert_eq!(manifest["grants"]["clock"], "It stamps answers.\u{1b}[31m\nfile  forged");
+    assert_eq!(manifest["parameters"], serde_json::json!({"schema": {"type": "object"}, "example": {"zone": "utc"}}));
+    Ok(())
+}
+
+#[test]
+fn a_manifest_that_says_less_or_more_than_the_component_needs_fails_the_build() -> Result<()> {
+    let check = |keys: &str, tables: &str, expected: &[&str]| -> Result<()> {
+        let project = stamping(keys, tables)?;
+        project.write("tried.wasm", "earlier")?;
+        check_refused(&project.run(&["build"])?, 3, expected);
+        assert_eq!(project.read("tried.wasm")?, "earlier", "{tables}");
+        Ok(())
+    };
+    check("", "[grants]", &["it does not name clock", "[grants] in annex-extension.toml"])?;
+    check("", "[grants]\nclock = \"a\"\nhttp = \"b\"", &["it names http, which no import and no hook"])?;
+    check("uri = \"urn:other\"", "[grants]\nclock = \"a\"", &["it has the URI `urn:other`", "change uri"])
 }
 
 #[test]
