@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use annex_auth::AuthConfig;
 use annex_egress::AllowedDestination;
-use annex_trust::TrustConfig;
+use annex_trust::{Policy, TrustConfig, TrustError};
 use axum::http::Uri;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -223,6 +223,22 @@ impl Config {
         self.text.as_ref().and_then(|text| text.path().parent()).unwrap_or(Path::new(""))
     }
 
+    /// The policy of `[trust]`. Without this table, the policy refuses each component that a reference names. Relative
+    /// paths of keys start at `folder`.
+    ///
+    /// # Errors
+    /// The first key of the table that cannot be used.
+    pub fn policy(&self, folder: &Path) -> Result<Policy, TrustError> {
+        registries::policy(self.trust.as_ref().unwrap_or(&TrustConfig::default()), folder)
+    }
+
+    /// The settings of a registry. `host` has the port if references have one. The relative path of a `ca_file` starts at
+    /// `folder`.
+    #[must_use]
+    pub fn registry(&self, host: &str, folder: &Path) -> annex_registry::RegistryConfig {
+        self.registries.get(host).map(|registry| registry.for_client(folder)).unwrap_or_default()
+    }
+
     /// Checks the stores. Tasks, sessions and extension keys may each name only one store, and sessions must be in the
     /// store of the tasks. Also checks the settings that depend on whether the tasks are in PostgreSQL.
     fn check_homes(&self, document: &mut Document<'_>) {
@@ -301,6 +317,10 @@ impl Config {
         }
         for (key, reason) in self.check_tls() {
             wrong(key, reason);
+        }
+        for number in self.stored_tenants.iter().flat_map(StoredTenantsConfig::references) {
+            let reason = "names a component of a registry, which added tenants cannot have yet; name a file";
+            wrong(&format!("tenants.components[{number}]"), reason);
         }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");

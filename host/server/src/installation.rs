@@ -9,6 +9,7 @@ pub(crate) mod hiding;
 pub(crate) mod installer;
 pub(crate) mod issuer;
 pub(crate) mod live_cards;
+pub(crate) mod locked;
 pub(crate) mod named;
 pub(crate) mod published;
 pub(crate) mod shadow;

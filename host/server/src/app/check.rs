@@ -7,6 +7,7 @@ use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use annex_auth::{AuthConfig, AuthConfigError, Authenticator, DeclareConfig};
+use annex_registry::is_reference;
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_telemetry::fault;
 
@@ -14,7 +15,7 @@ use super::error::AppError;
 use super::{open_folder, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
-use crate::config::{Config, ConfigError, Document, TenantConfig, environment, tenant};
+use crate::config::{Config, ConfigError, Document, TenantConfig, environment, registries, tenant};
 use crate::installation::installer::{Folder, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
@@ -167,6 +168,14 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
     for WrongTls { key, error } in ListenersTls::wrong(config, &locations.config) {
         document.wrong(&key, fault::text(&error));
     }
+    for (key, reason) in config.trust.iter().flat_map(|trust| registries::wrong_trust(trust, config.folder())) {
+        document.wrong(&key, reason);
+    }
+    for (host, registry) in &config.registries {
+        if let Some(reason) = registry.unreadable(config.folder()) {
+            document.wrong(&format!("registries.\"{host}\".ca_file"), reason);
+        }
+    }
     if let Err((key, reason)) = config.replica.name() {
         document.wrong(key, reason);
     }
@@ -180,7 +189,9 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
 /// the settings files in the folder of extensions.
 fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
     if let Some(added) = &config.stored_tenants {
-        for (number, component) in added.components.iter().enumerate() {
+        // The config refuses references here.
+        let files = added.components.iter().enumerate().filter(|(_, component)| !is_reference(component));
+        for (number, component) in files {
             if let Some(reason) = named::unreadable(component, locations) {
                 document.wrong(&format!("tenants.components[{number}]"), reason);
             }

@@ -177,7 +177,7 @@ impl Loader {
     async fn check(&self, name: &str, text: String) -> Result<(), TenantTextError> {
         let name: Arc<str> = Arc::from(name);
         let served = self.places.work.run(&name, false, self.served(text)).await?;
-        let mut found = named::wrong(&served.extensions, &self.locations, &served.process);
+        let mut found = named::wrong(&served.extensions, &self.locations, &served.process, None);
         if let Ok(agent) = served.agent() {
             found.extend(agents::wrong(agent, &self.locations.config).await);
         }

@@ -9,8 +9,6 @@ use annex_trust::{Policy, RuleConfig, SignerConfig, TrustConfig, TrustError};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::Config;
-
 /// The maximum size of a file with a key in bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
 /// The maximum size of a file with certificates in bytes.
@@ -64,33 +62,21 @@ pub(super) fn of_tenant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     Ok(Some(trust))
 }
 
-impl Config {
-    /// The policy of `[trust]`. Without this table, the policy refuses all components that references name. Relative
-    /// paths of keys start at `folder`.
-    ///
-    /// # Errors
-    /// The first key of the table that cannot be used.
-    pub fn policy(&self, folder: &Path) -> Result<Policy, TrustError> {
-        policy(self.trust.as_ref().unwrap_or(&TrustConfig::default()), folder)
+impl RegistryConfig {
+    /// The settings for a client. The relative path of a `ca_file` starts at `folder`.
+    pub(super) fn for_client(&self, folder: &Path) -> annex_registry::RegistryConfig {
+        annex_registry::RegistryConfig {
+            plain_http: self.plain_http,
+            ca_file: self.ca_file.as_ref().map(|file| folder.join(file)),
+            allow_private: self.allow_private,
+        }
     }
 
-    /// The settings of a registry. `host` has the port, if references have one. The relative path of a `ca_file` starts at
-    /// `folder`.
-    #[must_use]
-    pub fn registry(&self, host: &str, folder: &Path) -> annex_registry::RegistryConfig {
-        let RegistryConfig { plain_http, ca_file, allow_private } =
-            self.registries.get(host).cloned().unwrap_or_default();
-        annex_registry::RegistryConfig { plain_http, ca_file: ca_file.map(|file| folder.join(file)), allow_private }
-    }
-
-    /// Checks the files of `[registries]`. Returns each mistake as a pair of key and reason.
-    pub(crate) fn wrong_registries(&self, folder: &Path) -> Vec<(String, String)> {
-        let check = |(host, registry): (&String, &RegistryConfig)| {
-            let path = folder.join(registry.ca_file.as_ref()?);
-            let error = annex_files::read(&path, Purpose::Named, MAX_CA_BYTES).err()?;
-            Some((format!("registries.\"{host}\".ca_file"), format!("cannot read {}: {error}", path.display())))
-        };
-        self.registries.iter().filter_map(check).collect()
+    /// The reason why the `ca_file` cannot be read. `None` if it can.
+    pub(crate) fn unreadable(&self, folder: &Path) -> Option<String> {
+        let path = folder.join(self.ca_file.as_ref()?);
+        let error = annex_files::read(&path, Purpose::Named, MAX_CA_BYTES).err()?;
+        Some(format!("cannot read {}: {error}", path.display()))
     }
 }
 

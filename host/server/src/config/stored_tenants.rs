@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use annex_egress::AllowedDestination;
+use annex_registry::is_reference;
 use annex_runtime::{HostPattern, LiveCardGrant};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -71,6 +72,12 @@ impl StoredTenantsConfig {
             ("tenants.idle_seconds", self.idle_seconds == 0),
         ];
         bounds.into_iter().filter_map(|(key, is_zero)| is_zero.then_some(key)).collect()
+    }
+
+    /// The indices of the components that are references to registries.
+    pub(super) fn references(&self) -> Vec<usize> {
+        let components = self.components.iter().enumerate();
+        components.filter(|(_, component)| is_reference(component)).map(|(number, _)| number).collect()
     }
 }
 

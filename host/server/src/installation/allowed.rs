@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use annex_files::Purpose;
+use annex_registry::is_reference;
 use annex_runtime::{Digest, MAX_COMPONENT_BYTES};
 
 use crate::config::{Config, ExtensionConfig};
@@ -29,7 +30,9 @@ impl AllowedComponents {
         let added = config.stored_tenants.as_ref();
         let own = config.extensions.iter().map(|extension| &extension.component);
         let named = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
-        Self::new(named.map(|component| locations.component(component)))
+        // A component of a registry is no file.
+        let files = named.filter(|component| !is_reference(component));
+        Self::new(files.map(|component| locations.component(component)))
     }
 
     /// Replaces each digest of an allowed file by the path of the file. Any other digest belongs to an uploaded

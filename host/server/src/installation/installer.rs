@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_leases::editions::Consent;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
+use annex_registry::is_reference;
 use annex_runtime::{Digest, Installed, Runtime};
 use annex_telemetry::fault;
 use annex_tenants::ComponentStore;
@@ -24,6 +25,7 @@ use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
 use crate::installation::watch::{FileWatcher, Watch, WatchedFiles};
 use crate::locations::Locations;
+use crate::lock::LOCK_FILE;
 
 mod agreed;
 mod agreement;
@@ -37,6 +39,7 @@ mod loader;
 mod prepared;
 mod settings;
 mod shadows;
+mod sources;
 mod standing;
 mod trial;
 mod version;
@@ -134,7 +137,9 @@ impl Installer {
         let refused = AtomicU64::new(0);
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
         let unsteered = loader::unsteered(config);
-        let loader = Loader { runtime, locations, folder, process, loaded, refused, editions, uploads, unsteered };
+        let trust = config.trust.clone();
+        let loader =
+            Loader { runtime, locations, folder, process, trust, loaded, refused, editions, uploads, unsteered };
         // The watch begins before the files are read, so that no change in between is missed.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));
@@ -486,6 +491,10 @@ impl Installer {
 }
 
 fn watched(config: &[ExtensionConfig], loader: &Loader) -> WatchedFiles {
-    let named = config.iter().map(|extension| loader.locations.component(&extension.component));
+    let locations = &loader.locations;
+    // A component of a registry changes with the lock.
+    let named = config.iter().map(|ExtensionConfig { component, .. }| {
+        if is_reference(component) { locations.config.join(LOCK_FILE) } else { locations.component(component) }
+    });
     WatchedFiles::new(named, loader.folder.as_ref().map(Folder::path))
 }

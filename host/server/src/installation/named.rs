@@ -1,23 +1,42 @@
-//! Checks `[[extension]]` tables before any extension is loaded: the component files, the limits, and the files and
+//! Checks `[[extension]]` tables before any extension is loaded: the components, the limits, and the files and
 //! environment variables of secrets. All mistakes are reported.
 
+use std::cell::OnceCell;
 use std::io::ErrorKind;
 use std::path::absolute;
 
 use annex_files::Purpose;
+use annex_registry::is_reference;
+use annex_telemetry::fault;
+use annex_trust::TrustConfig;
 
 use crate::config::{Config, ConfigError, ExtensionConfig};
+use crate::installation::locked::LockedComponents;
 use crate::locations::Locations;
 
-/// Checks `extensions` against the ceilings and callers of `process`. Returns each mistake as a pair of key and reason.
-pub(crate) fn wrong(extensions: &[ExtensionConfig], locations: &Locations, process: &Config) -> Vec<(String, String)> {
+/// Checks `extensions` against the ceilings, callers and trusted signers of `process`. `trust` is the table `[trust]` of a
+/// tenant's file. Returns each mistake as a pair of key and reason.
+pub(crate) fn wrong(
+    extensions: &[ExtensionConfig],
+    locations: &Locations,
+    process: &Config,
+    trust: Option<&TrustConfig>,
+) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
+    let locked = OnceCell::new();
     for (number, extension) in extensions.iter().enumerate() {
         let mut add = |inner: &str, reason| wrong.push((format!("extension[{number}].{inner}"), reason));
-        // An uploaded component is not a file.
-        if extension.uploaded().is_none()
-            && let Some(reason) = unreadable(&extension.component, locations)
-        {
+        let component = &extension.component;
+        let reason = if extension.uploaded().is_some() {
+            // An uploaded component is not a file.
+            None
+        } else if is_reference(component) {
+            let locked = locked.get_or_init(|| LockedComponents::open(locations, process, trust));
+            locked.read(component).err().map(|error| fault::text(&error))
+        } else {
+            unreadable(component, locations)
+        };
+        if let Some(reason) = reason {
             add("component", reason);
         }
         if let Err((inner, reason)) = extension.check_callers(process.auth.as_ref()) {
@@ -38,10 +57,11 @@ pub(crate) fn check_read(
     extensions: &[ExtensionConfig],
     locations: &Locations,
     process: &Config,
+    trust: Option<&TrustConfig>,
 ) -> Result<(), ConfigError> {
     let Some(text) = extensions.first().and_then(|extension| extension.place.text()) else { return Ok(()) };
     let mut document = text.document();
-    for (key, reason) in wrong(extensions, locations, process) {
+    for (key, reason) in wrong(extensions, locations, process, trust) {
         document.wrong(&key, reason);
     }
     document.into_checked(Some(()))

@@ -9,7 +9,7 @@ use annex_telemetry::fault;
 use super::answers;
 use crate::app::agents;
 use crate::config::served::ServedConfig;
-use crate::config::{ConfigError, Document, Problem};
+use crate::config::{ConfigError, Document, Problem, registries};
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
 use crate::locations::Locations;
@@ -50,14 +50,16 @@ pub(super) fn warnings(path: &Path, text: &str) -> Vec<Problem> {
     warning.into_iter().chain(answers::warnings(&document, text)).collect()
 }
 
-/// Checks one agent: its extensions, the settings of its kind, and its card. Returns each mistake as a pair of key and
+/// Checks one agent: its extensions, a tenant's `[trust]`, the settings of its kind, and its card. Returns each mistake as a pair of key and
 /// reason.
 pub(super) async fn wrong_in_served(
     served: &ServedConfig,
     locations: &Locations,
     has_agent: bool,
 ) -> Vec<(String, String)> {
-    let mut wrong = named::wrong(&served.extensions, locations, &served.process);
+    let trust = served.trust.as_ref();
+    let mut wrong = named::wrong(&served.extensions, locations, &served.process, trust);
+    wrong.extend(trust.iter().flat_map(|trust| registries::wrong_trust(trust, &locations.config)));
     if let Ok(agent) = served.agent()
         && has_agent
     {

@@ -85,7 +85,7 @@ async fn check_text(
             let wrong = tenant.wrong_as_added().into_iter().map(|(key, reason)| (key.to_owned(), reason.to_owned()));
             wrong.chain(wrong_in_served(&tenant, locations, true).await).collect()
         }
-        Err(extensions) => named::wrong(&extensions, locations, config),
+        Err(extensions) => named::wrong(&extensions, locations, config, None),
     };
     for (key, reason) in wrong.into_iter().chain(more) {
         document.wrong(&tenant_text::key_in_text(&key), reason);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use annex_registry::is_reference;
 use serde::Deserialize;
 
 use super::super::{
@@ -96,7 +97,11 @@ impl TextExtension {
     pub(super) fn admit(self, table: &str, admission: &mut Admission<'_>) -> ExtensionConfig {
         let component = self.component;
         let is_name = is_bare_name(&component);
-        if !is_name && !is_digest(&component) {
+        if is_reference(&component) {
+            let reason = "is a component of a registry, which added tenants cannot have yet; name a component that was \
+                          uploaded, or one of tenants.components, by its digest";
+            admission.refuse(format!("{table}.component"), reason);
+        } else if !is_name && !is_digest(&component) {
             let reason = format!(
                 "{component:?} is neither a digest nor a component that ships; name a component that was uploaded, or one \
                  of tenants.components, by its digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"

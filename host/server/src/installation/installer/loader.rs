@@ -1,21 +1,21 @@
 //! Loads the extensions of the config and the managed folder. A version that is already loaded is reused.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annex_files::Purpose;
 use annex_leases::editions::Editions;
 use annex_protocol::Timestamp;
-use annex_runtime::{Digest, Extension, Hook, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
-use annex_telemetry::fault;
+use annex_registry::is_reference;
+use annex_runtime::{Digest, Extension, Hook, Installation, Installed, LoadError, Runtime};
 use annex_tenants::ComponentStore;
+use annex_trust::TrustConfig;
 
 use super::arrange::{self, Arrangement, Candidate};
 use super::error::InstallError;
-use super::folder::{Folder, FolderEntry};
+use super::folder::Folder;
 use super::kept::KeptVersion;
+use super::sources::SourceEntry;
 use super::version::{Origin, Version};
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config, ExtensionConfig};
@@ -69,14 +69,6 @@ impl From<Arrangement> for Plan {
     }
 }
 
-/// An extension in the config or the managed folder, before it is loaded.
-struct SourceEntry {
-    origin: Origin,
-    component: PathBuf,
-    settings: Result<ExtensionConfig, String>,
-    is_optional: bool,
-}
-
 /// What is in force before a plan is made: the installed versions, and the decisions of operators.
 pub(super) struct Present<'a> {
     pub(super) versions: &'a [Version],
@@ -91,6 +83,8 @@ pub(super) struct Loader {
     /// The config of the process. Its ceiling bounds the limits of each extension, and its `[auth]` defines the
     /// callers. A reload replaces the config.
     pub(super) process: Mutex<Arc<Config>>,
+    /// The table `[trust]` of a tenant's file. A change of the table loads the tenant again.
+    pub(super) trust: Option<TrustConfig>,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
     /// The database with the components that all processes install. `None` if no other process serves the agent.
@@ -114,8 +108,7 @@ impl Loader {
         let mut versions = Vec::new();
         // All refusals are reported at once.
         let mut refused = Vec::new();
-        for extension in config {
-            let wanted = self.named(extension);
+        for wanted in self.named(config).await? {
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             // The config's list is applied as a whole or not at all. Only a rescan keeps the last good version, because
             // no operator has started it.
@@ -176,27 +169,6 @@ impl Loader {
             vanished.push(Candidate::unchanged(version.clone()));
         }
         vanished
-    }
-
-    fn named(&self, extension: &ExtensionConfig) -> SourceEntry {
-        SourceEntry {
-            origin: Origin::Config { component: extension.component.clone(), place: extension.place.clone() },
-            component: self.locations.component(&extension.component),
-            settings: Ok(extension.clone()),
-            is_optional: !extension.must_load(),
-        }
-    }
-
-    async fn in_folder(&self) -> Result<Vec<SourceEntry>, InstallError> {
-        let Some(folder) = self.folder.clone() else { return Ok(Vec::new()) };
-        let path = folder.path().to_owned();
-        let found = blocking(move || folder.list()).await;
-        let found = found.map_err(|source| InstallError::Folder { path, source })?;
-        let wanted = |FolderEntry { name, component, settings, is_optional }| {
-            let origin = Origin::Folder { name };
-            SourceEntry { origin, component, settings, is_optional }
-        };
-        Ok(found.into_iter().map(wanted).collect())
     }
 
     /// Loads the version for a source. `None` if an operator has removed the extension and the source has not changed
@@ -268,6 +240,10 @@ impl Loader {
         {
             return Ok(same);
         }
+        if is_reference(&settings.component) {
+            let component = self.read_kept(&origin, &settings.component, &digest).await?;
+            return self.compile((origin, settings), component, installation).await;
+        }
         let component = editions.component(&digest).await?;
         // A stored component whose bytes do not match the digest counts as missing.
         let component = component.filter(|component| Digest::of(component).to_string() == digest);
@@ -316,56 +292,6 @@ impl Loader {
             None => Ok(()),
         }
     }
-
-    /// Reads the components of the config and returns their digests, in the order of the config.
-    pub(super) async fn digests(&self, config: &[ExtensionConfig]) -> Result<Vec<Digest>, InstallError> {
-        let mut digests = Vec::new();
-        for extension in config {
-            let (digest, _) = self.read(&self.named(extension)).await?;
-            digests.push(digest);
-        }
-        Ok(digests)
-    }
-
-    /// Reads a component and computes the digest of its bytes. Both come from one read, because the file may change
-    /// between two reads. Files have up to 32 MiB, so the work runs on a blocking thread.
-    async fn read(&self, wanted: &SourceEntry) -> Result<(Digest, Vec<u8>), InstallError> {
-        let SourceEntry { origin, component, settings, .. } = wanted;
-        if let Ok(Some(digest)) = settings.as_ref().map(ExtensionConfig::uploaded) {
-            return self.read_uploaded(origin, digest).await;
-        }
-        let file = component.clone();
-        let purpose = purpose(origin);
-        let read = move || {
-            let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
-            Ok((Digest::of(&bytes), bytes))
-        };
-        // The error names the absolute path, so that operators see which file was tried.
-        let whole_path = || std::path::absolute(component).unwrap_or_else(|_| component.clone());
-        let unreadable = |source| InstallError::Read {
-            origin: origin.clone(),
-            path: whole_path(),
-            source: hint(origin, source, &self.locations),
-        };
-        blocking(read).await.map_err(unreadable)
-    }
-
-    /// Reads an uploaded component.
-    async fn read_uploaded(&self, origin: &Origin, digest: &str) -> Result<(Digest, Vec<u8>), InstallError> {
-        let wrong = |reason: &str| {
-            let (origin, reason) = (origin.clone(), reason.to_owned());
-            InstallError::Setting { origin, key: "component", reason }
-        };
-        let gone = || wrong("is not among the components that were uploaded; upload it again");
-        let found = self.uploads.as_ref().ok_or_else(gone)?.find(digest).await.map_err(|error| {
-            fault::log(&error);
-            wrong("the components that were uploaded cannot be read now")
-        })?;
-        let bytes = found.ok_or_else(gone)?;
-        // Components have up to 32 MiB, so the digest is computed on a blocking thread.
-        let read = move || Ok((Digest::of(&bytes), bytes));
-        blocking(read).await.map_err(|_| wrong("reading it broke off"))
-    }
 }
 
 /// Finds the version in `there` that has this source, these settings, this digest and these grants.
@@ -410,15 +336,6 @@ pub(super) fn unsteered(config: &ServedConfig) -> Option<&'static str> {
     }
 }
 
-/// The purpose for which a component's file is opened: as a file that the operator has named, or as a file of the
-/// managed folder.
-fn purpose(origin: &Origin) -> Purpose {
-    match origin {
-        Origin::Config { .. } => Purpose::Named,
-        Origin::Folder { .. } | Origin::Added { .. } => Purpose::Managed,
-    }
-}
-
 /// Sorts loaded versions into the order of installed extensions.
 pub(super) fn in_order(versions: Vec<Version>) -> Result<Arrangement, InstallError> {
     let mut config = Vec::new();
@@ -460,17 +377,6 @@ fn installed_from(wanted: &SourceEntry, present: &Present<'_>) -> Option<Version
         [only] => Some((*only).clone()),
         // The config may have one component several times with different settings.
         several => several.iter().find(is_same).map(|version| (*version).clone()),
-    }
-}
-
-/// Adds a hint about the components that ship with Annex to the error for a component of the config that is not found.
-/// If a bare name is not found, the name has a typo, or the executable was moved without its components.
-fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
-    match origin {
-        Origin::Config { component, .. } if error.kind() == io::ErrorKind::NotFound => {
-            io::Error::new(error.kind(), format!("{error}{}", locations.instead(component)))
-        }
-        _ => error,
     }
 }
 

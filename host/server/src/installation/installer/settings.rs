@@ -7,7 +7,6 @@ use annex_auth::SecurityDeclaration;
 use super::loader::Occasion;
 use super::{InstallError, Installer, ReloadOutcome};
 use crate::config::{Config, ConfigFile, ExtensionConfig};
-use crate::installation::named;
 
 impl Installer {
     /// Reads the whole config file again.
@@ -35,7 +34,7 @@ impl Installer {
     ) -> Result<ReloadOutcome, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
         // Names are checked before anything is compiled, and all mistakes are reported together.
-        named::check_read(&extensions, &self.loader.locations, &self.loader.process()).map_err(InstallError::Config)?;
+        self.loader.check_read(extensions.clone()).await?;
         let needs_restart = running.that_need_restart(file);
         // A tenant's file has no such keys: after any change the whole tenant is loaded again.
         if !needs_restart.is_empty() && self.tenant.is_empty() {

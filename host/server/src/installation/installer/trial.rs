@@ -28,6 +28,7 @@ impl Installer {
             locations,
             folder: None,
             process: Mutex::new(Arc::clone(&config.process)),
+            trust: config.trust.clone(),
             loaded: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             // A trial shares no components with other processes: each loads the tenant itself.
