@@ -333,9 +333,15 @@ def inside(folder: Path) -> str:
     for command in (f"apt-get install --yes --reinstall {package}", "annex check /etc/annex/annex.toml"):
         assert shell(command, folder).wait(120) == 0, (folder / "log").read_text()
     assert kept.exists() and config.read_text().endswith("# changed\n"), "the upgrade lost something"
+    postinst, postrm = (Path(f"/var/lib/dpkg/info/annex.{name}").read_text() for name in ("postinst", "postrm"))
     assert shell("apt-get purge --yes annex", folder).wait(120) == 0, (folder / "log").read_text()
     left = entries() - before
     assert not left and Path("/etc/passwd").read_text() == users, f"it left {sorted(left)}"
+    # A person of the same name.
+    subprocess.run(["useradd", "--home-dir", "/home/ada", "annex"], check=True)
+    assert subprocess.run(["sh", "-c", postinst, "postinst", "configure"]).returncode == 1, "the service would run as a person"
+    subprocess.run(["sh", "-c", postrm, "postrm", "purge"], check=True)
+    assert "\nannex:" in Path("/etc/passwd").read_text(), "it deleted a user that it had not made"
     return f"{told}; upgraded and purged"
 
 

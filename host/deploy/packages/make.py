@@ -12,7 +12,7 @@ SOURCE_DATE_EPOCH says.
 import argparse
 import hashlib
 import os
-import shutil
+import re
 import subprocess
 from pathlib import Path
 
@@ -22,6 +22,9 @@ import npm
 import tarball
 import wheel
 from contents import ROOT, Contents
+
+# The files that `main` writes.
+PACKAGE = re.compile(r"SHA256SUMS|annex[-_].*\.(tar\.gz|deb|whl|tgz)")
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--program", type=Path, help="a program that is built already, with `components` beside it")
@@ -33,6 +36,17 @@ def build() -> Path:
     command = ["cargo", "build", "--locked", "--profile", "dist", "--package", "annex-cli", "--bin", "annex"]
     subprocess.run(command, cwd=ROOT, check=True)
     return ROOT / "target" / "dist" / "annex"
+
+
+def clear(folder: Path) -> None:
+    """Removes the packages of an earlier version. A folder with anything else is no folder of packages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    earlier = list(folder.iterdir())
+    other = [path.name for path in earlier if not PACKAGE.fullmatch(path.name) or not path.is_file()]
+    if other:
+        raise SystemExit(f"{folder} has {min(other)}, which is no package: name another folder with --into")
+    for path in earlier:
+        path.unlink()
 
 
 def sums(folder: Path) -> str:
@@ -50,9 +64,7 @@ def main() -> None:
     arguments = parser.parse_args()
     program = arguments.program or build()
     contents = Contents.read(program)
-    # Nothing of an earlier version stays.
-    shutil.rmtree(arguments.into, ignore_errors=True)
-    arguments.into.mkdir(parents=True)
+    clear(arguments.into)
     for kind in (tarball, debian, wheel, npm, image):
         kind.make(contents, arguments.into)
     text = sums(arguments.into)

@@ -1,6 +1,6 @@
 //! Pulled components in a folder.
 
-use std::fs::{DirBuilder, read_dir};
+use std::fs::{DirBuilder, File, read_dir};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -54,9 +54,12 @@ impl Cache {
     /// Stores a component and its signatures.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// [`ErrorKind::PermissionDenied`] if another user can write to the folder. Any other error of writing a file.
     pub fn put(&self, pulled: &Pulled, signatures: &[Vec<u8>]) -> io::Result<()> {
         make(&self.blobs())?;
+        // The target of a link is checked, because people move caches to other disks.
+        annex_files::check_folder(&self.folder.canonicalize()?, Purpose::Private)?;
+        let _lock = self.lock()?;
         let folder = self.signatures_of(&pulled.manifest_digest);
         make(&folder)?;
         for signature in signatures {
@@ -65,6 +68,18 @@ impl Cache {
         annex_files::replace(&self.blob_path(&pulled.component_digest), &pulled.component, 0o600)?;
         // Last, because a manifest in the cache stands for the whole component.
         annex_files::replace(&self.blob_path(&pulled.manifest_digest), &pulled.manifest, 0o600)
+    }
+
+    /// Waits until no other process writes. Two that write one file would both use the name of its temporary file.
+    fn lock(&self) -> io::Result<File> {
+        let path = self.folder.join("lock");
+        match annex_files::create(&path, 0o600, false) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let file = annex_files::open(&path, Purpose::Private)?;
+        file.lock()?;
+        Ok(file)
     }
 
     fn signatures(&self, manifest: &Digest) -> io::Result<Vec<Vec<u8>>> {

@@ -1,6 +1,6 @@
 //! Pulls and pushes components and signatures.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -198,12 +198,13 @@ impl Client {
     pub async fn signatures(&self, reference: &Reference, manifest: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
         let session = self.session(reference.registry())?;
         let found = referrers(&session, reference, manifest).await?;
+        // A registry can list a signature again.
+        let found: BTreeSet<Digest> = found.into_iter().map(|descriptor| descriptor.digest).collect();
         if found.len() > MAX_SIGNATURES {
             return Err(RegistryError::TooManySignatures(reference.to_string()));
         }
         let mut signatures = Vec::with_capacity(found.len());
-        for descriptor in found {
-            let digest = descriptor.digest;
+        for digest in found {
             let (read, _) = manifest_of(&session, reference, &digest).await?;
             let wrong =
                 |source| RegistryError::Manifest { reference: Box::new(reference.with_digest(&digest)), source };

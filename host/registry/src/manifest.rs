@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::MAX_COMPONENT_BYTES;
@@ -43,6 +44,9 @@ pub enum ManifestError {
     /// The component is too large.
     #[error("its component has {0} bytes; at most {MAX_COMPONENT_BYTES} are allowed")]
     TooLarge(u64),
+    /// The manifest is an index too. Its signer may have meant the index.
+    #[error("it has `layers` and `manifests`, so other tools can take it for an index")]
+    Ambiguous,
     /// The manifest of a signature is about another manifest.
     #[error("it is about another manifest")]
     OtherSubject,
@@ -82,6 +86,9 @@ pub(crate) struct Manifest {
     subject: Option<Descriptor>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
+    /// The manifests of an index, which no manifest has.
+    #[serde(default, skip_serializing)]
+    manifests: Option<IgnoredAny>,
 }
 
 /// A list of manifests: the signatures of a component.
@@ -125,6 +132,7 @@ pub(crate) fn of_component(
         layers: vec![layer],
         subject: None,
         annotations,
+        manifests: None,
     };
     Ok((config, serde_json::to_vec(&manifest)?))
 }
@@ -139,6 +147,7 @@ pub(crate) fn of_signature(subject: Descriptor, bundle: &[u8]) -> serde_json::Re
         layers: vec![Descriptor::of(SIGNATURE_TYPE, bundle)],
         subject: Some(subject),
         annotations: BTreeMap::new(),
+        manifests: None,
     })
 }
 
@@ -177,6 +186,9 @@ fn read(manifest: &[u8]) -> Result<Manifest, ManifestError> {
     // The field may be missing (OCI image specification, "Image Manifest Property Descriptions").
     if !manifest.media_type.is_empty() {
         check("mediaType", &manifest.media_type, MANIFEST_TYPE)?;
+    }
+    if manifest.manifests.is_some() {
+        return Err(ManifestError::Ambiguous);
     }
     Ok(manifest)
 }

@@ -34,6 +34,9 @@ pub(crate) enum Lie {
     ForeignLayer,
     ForeignConfig,
     AnIndex,
+    AlsoAnIndex,
+    /// Answers an upload late.
+    SlowUpload,
     DrippingManifest,
     DrippingComponent,
     LongType,
@@ -42,6 +45,7 @@ pub(crate) enum Lie {
     ReferrersFail,
     ReferrersAreNoJson,
     SignatureOfAnother,
+    SignaturesTwice,
 }
 
 #[derive(Clone)]
@@ -155,6 +159,7 @@ impl FakeRegistry {
             Some(Lie::ForeignLayer) => manifest["layers"][0]["mediaType"] = json!("application/x-sh"),
             Some(Lie::ForeignConfig) => manifest["config"]["mediaType"] = json!("application/json"),
             Some(Lie::AnIndex) => manifest["mediaType"] = json!("application/vnd.oci.image.index.v1+json"),
+            Some(Lie::AlsoAnIndex) => manifest["manifests"] = json!([]),
             Some(Lie::DrippingManifest) => return dripping(found.clone()),
             Some(Lie::LongType) => manifest["config"]["mediaType"] = json!("\u{1b}".repeat(100_000)),
             Some(Lie::LongVersion) => manifest["schemaVersion"] = json!("x".repeat(100_000)),
@@ -206,6 +211,9 @@ impl FakeRegistry {
                 found.push(descriptor);
             }
         }
+        if contents.lie == Some(Lie::SignaturesTwice) {
+            found.extend(found.clone());
+        }
         axum::Json(json!({"schemaVersion": 2, "manifests": found})).into_response()
     }
 
@@ -222,8 +230,9 @@ impl FakeRegistry {
     }
 }
 
-/// Each byte comes so late that the connection is not quite broken off.
+/// Each byte comes so late that the connection is not quite broken off. The clock stands still from now on.
 fn dripping(content: Bytes) -> Response {
+    tokio::time::pause();
     let pieces = futures::stream::iter(content).then(|byte| async move {
         tokio::time::sleep(Duration::from_secs(25)).await;
         Ok::<_, std::io::Error>(Bytes::copy_from_slice(&[byte]))
@@ -259,6 +268,12 @@ async fn answer(State(registry): State<FakeRegistry>, request: Request) -> Respo
             query.starts_with("_state=x&digest=") && query.contains(digest.trim_start_matches("sha256:")),
             "{query}"
         );
+        let is_slow = registry.lock().lie == Some(Lie::SlowUpload);
+        if is_slow {
+            tokio::time::pause();
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            tokio::time::resume();
+        }
         registry.lock().blobs.insert(digest, body);
         return StatusCode::CREATED.into_response();
     }

@@ -2,6 +2,8 @@
 #![cfg(test)]
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annex_registry::{Cache, Client, ClientConfig, Digest, Login, Progress, Pulled, Reference, RegistryError};
@@ -105,6 +107,8 @@ async fn signatures_are_found_with_and_without_lists_of_referrers() {
         let mut signatures = client.signatures(&reference, &resolved.digest).await.expect("signatures");
         signatures.sort();
         assert_eq!(signatures, [BUNDLE, b"{}"], "{has_referrers}");
+        registry.lie(Lie::SignaturesTwice);
+        assert_eq!(client.signatures(&reference, &resolved.digest).await.expect("signatures").len(), 2);
     }
 }
 
@@ -144,11 +148,18 @@ async fn an_answer_that_takes_too_long_is_not_waited_for() {
         let (client, reference) = (client(), reference(&registry));
         push(&client, &reference).await;
         registry.lie(lie);
-        tokio::time::pause();
         let pulled = client.pull(&reference, &()).await;
         tokio::time::resume();
         assert!(pulled.is_err(), "{lie:?}");
     }
+}
+
+#[tokio::test]
+async fn an_upload_may_take_longer_than_a_pause_of_a_download() {
+    let registry = FakeRegistry::start().await;
+    let (client, reference) = (client(), reference(&registry));
+    registry.lie(Lie::SlowUpload);
+    push(&client, &reference).await;
 }
 
 #[tokio::test]
@@ -159,6 +170,7 @@ async fn a_manifest_with_anything_that_annex_does_not_know_is_refused() {
         (Lie::ForeignLayer, "its layers[0].mediaType is \"application/x-sh\""),
         (Lie::ForeignConfig, "its config.mediaType is"),
         (Lie::AnIndex, "its mediaType is"),
+        (Lie::AlsoAnIndex, "it has `layers` and `manifests`"),
         (Lie::LongType, "its config.mediaType is"),
         (Lie::LongVersion, "it is not an image manifest of OCI: invalid type"),
         (Lie::HugeLayer, "its component has 99999999999 bytes; at most 33554432 are allowed"),
@@ -271,6 +283,32 @@ fn the_cache_gives_back_the_bytes_that_were_stored_or_none() {
     let signature = folder.path().join("cache/signatures").join(pulled.manifest_digest.hex());
     std::fs::write(signature.join(Digest::of(BUNDLE).hex()), b"{}").expect("written");
     assert!(cache.get(&pulled.manifest_digest).is_err());
+}
+
+#[test]
+fn nothing_is_stored_in_a_folder_that_others_can_write_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("a mode");
+    let refused = Cache::at(folder.path().to_owned()).put(&pulled(), &[]).expect_err("refused");
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "{refused}");
+}
+
+#[test]
+fn several_processes_can_store_the_same_component() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pulled = pulled();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                // Each has a cache of its own, as in processes of their own.
+                let cache = Cache::at(folder.path().join("cache"));
+                for _ in 0..50 {
+                    cache.put(&pulled, &[BUNDLE.to_vec()]).expect("stored");
+                    assert!(cache.get(&pulled.manifest_digest).expect("no error").is_some());
+                }
+            });
+        }
+    });
 }
 
 /// A component as a registry would have sent it.
