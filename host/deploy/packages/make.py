@@ -24,7 +24,7 @@ import wheel
 from contents import ROOT, Contents
 
 # The files that `main` writes.
-PACKAGE = re.compile(r"SHA256SUMS|annex[-_].*\.(tar\.gz|deb|whl|tgz)")
+PACKAGE = re.compile(r"SHA256SUMS(\.sigstore\.json)?|annex[-_].*\.(tar\.gz|deb|whl|tgz)")
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--program", type=Path, help="a program that is built already, with `components` beside it")

@@ -39,6 +39,11 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
             annex_telemetry::with(|request| request.blame(uri.as_str()));
             A2aError::Overloaded { reason: format!("extension {uri} failed several times in a row and is quarantined") }
         }
+        // Nobody knows when the operator will reinstate the extension.
+        HookError::Fault(fault @ Fault::Revoked { .. }) => {
+            annex_telemetry::with(|request| request.blame(fault.uri().as_str()));
+            A2aError::Unavailable { reason: fault.to_string(), retry_seconds: None }
+        }
         HookError::Fault(fault) => of_extension(&fault),
     }
 }

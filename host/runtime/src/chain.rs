@@ -347,11 +347,13 @@ impl Chain {
     }
 }
 
-/// Logs that an extension was skipped. A quarantine has its own log lines for its beginning and end.
+/// Logs that an extension was skipped. A quarantine and a revocation have log lines for their beginning and end.
 fn log_skipped(extension: &Extension, fault: &Fault) {
     let uri = extension.uri();
     match fault {
-        Fault::Quarantined { .. } => tracing::debug!(extension = %uri, "skipped: {}", fault.text()),
+        Fault::Quarantined { .. } | Fault::Revoked { .. } => {
+            tracing::debug!(extension = %uri, "skipped: {}", fault.text())
+        }
         _ => {
             let error_id = fault.error_id().map(tracing::field::display);
             let ids = annex_telemetry::ids();

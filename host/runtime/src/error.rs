@@ -2,6 +2,7 @@
 //! ([`HookError::Refused`]).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri};
@@ -398,6 +399,14 @@ pub enum Fault {
         /// Time until the next trial.
         next_trial: Duration,
     },
+    /// The operator has taken the extension out of service.
+    #[error("extension {uri} is out of service: {reason}")]
+    Revoked {
+        /// The extension.
+        uri: ExtensionUri,
+        /// The reason of the operator.
+        reason: Arc<str>,
+    },
     /// An outgoing event is larger than the extension's limit.
     #[error("an event of {size} bytes exceeds limits.input_bytes of extension {uri}, which is {limit}")]
     EventTooLarge {
@@ -445,6 +454,7 @@ impl Fault {
             | Self::Overloaded { uri }
             | Self::Busy { uri, .. }
             | Self::Quarantined { uri, .. }
+            | Self::Revoked { uri, .. }
             | Self::EventTooLarge { uri, .. }
             | Self::HoldsTooMuch { uri } => uri,
         }
@@ -461,6 +471,7 @@ impl Fault {
             Self::Overloaded { .. }
             | Self::Busy { .. }
             | Self::Quarantined { .. }
+            | Self::Revoked { .. }
             | Self::EventTooLarge { .. }
             | Self::HoldsTooMuch { .. } => None,
         }
@@ -471,7 +482,7 @@ impl Fault {
     pub(crate) fn is_of_guest(&self) -> bool {
         match self {
             Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,
-            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } => false,
+            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::Revoked { .. } => false,
             // The agent produced the events.
             Self::EventTooLarge { .. } | Self::HoldsTooMuch { .. } => false,
         }

@@ -15,6 +15,7 @@ use crate::confinement::profile::Profile;
 use crate::confinement::slots::Slots;
 use crate::contract::Events;
 use crate::digest::Digest;
+use crate::error::Fault;
 use crate::hook::{Hook, HookSet};
 use crate::load::descriptor::Descriptor;
 use crate::load::installation::OnFailure;
@@ -92,6 +93,35 @@ impl Extension {
     #[must_use]
     pub fn health(&self) -> Health {
         self.breaker.health()
+    }
+
+    /// Takes the extension out of service until [`reinstate`](Self::reinstate). No hook of the extension is called any
+    /// more: requests are refused, or skip the extension, as [`OnFailure`] says. A turn that has begun loses the
+    /// extension at its next hook. A hook that runs now ends by itself, or at its time limit.
+    pub fn revoke(&self, reason: &str) {
+        if self.breaker.revoke(reason) {
+            let (uri, digest, tenant) = (self.uri(), self.digest, &*self.profile.services.tenant);
+            tracing::warn!(extension = %uri, %digest, tenant, "out of service: {reason}");
+        }
+    }
+
+    /// Puts the extension back into service after [`revoke`](Self::revoke).
+    pub fn reinstate(&self) {
+        if self.breaker.reinstate() {
+            let (uri, digest, tenant) = (self.uri(), self.digest, &*self.profile.services.tenant);
+            tracing::warn!(extension = %uri, %digest, tenant, "in service again");
+        }
+    }
+
+    /// Checks that the extension is not revoked.
+    ///
+    /// # Errors
+    /// [`Fault::Revoked`].
+    pub fn check_in_service(&self) -> Result<(), Fault> {
+        match self.breaker.revocation() {
+            Some(reason) => Err(Fault::Revoked { uri: self.uri().clone(), reason }),
+            None => Ok(()),
+        }
     }
 
     /// The methods that the extension adds to the methods of A2A.

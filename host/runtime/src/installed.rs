@@ -268,7 +268,7 @@ impl Installed {
         self.extensions.iter().find(|extension| extension.uri() == uri)
     }
 
-    /// URIs of the quarantined extensions.
+    /// URIs of the extensions that are quarantined or revoked.
     pub fn quarantined(&self) -> impl Iterator<Item = &ExtensionUri> {
         self.iter().filter(|extension| extension.breaker.is_open()).map(|extension| extension.uri())
     }

@@ -47,11 +47,10 @@ impl Extension {
     /// like a turn of the extension, except that an error of the hook is no failure.
     ///
     /// # Errors
-    /// The extension fails, is quarantined, or declares an entry that is not valid.
+    /// The extension fails, is quarantined or revoked, or declares an entry that is not valid.
     pub fn declare_again(&self) -> BoxFuture<'_, Result<LiveEntry, Fault>> {
         Box::pin(async move {
-            let quarantined = |next_trial| Fault::Quarantined { uri: self.uri().clone(), next_trial };
-            let admission = self.breaker.admit().map_err(quarantined)?;
+            let admission = self.breaker.admit().map_err(|refusal| refusal.fault(self.uri()))?;
             let mut watch = Watch::new(self, Hook::LiveCard);
             let declared = watch.run(pin!(self.ask())).await;
             watch.end(&declared.as_ref().map_or_else(CallVerdict::from, |_| CallVerdict::Passed));

@@ -44,6 +44,7 @@ use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::{Config, PushConfig};
 use crate::connections::peer::Peer;
+use crate::installation::denied::{DeniedComponents, DenyFileError};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
 use crate::installation::watch::FileWatcher;
@@ -295,6 +296,7 @@ struct SharedParts {
     authentication: Option<Authentication>,
     runtime: Arc<Runtime>,
     watcher: Option<Arc<FileWatcher>>,
+    denied: Arc<DeniedComponents>,
     peers: Option<Peers>,
     store: Arc<dyn Store>,
     tenants: TenantStores,
@@ -360,6 +362,7 @@ impl SharedParts {
             authentication: authenticator.map(Authentication::new),
             runtime: Arc::new(runtime(config, locations, &keyvalue)?),
             watcher: config.runtime.watch.then(FileWatcher::start),
+            denied: denied(config, locations)?,
             peers,
             store,
             tenants,
@@ -392,7 +395,8 @@ impl SharedParts {
         let watcher = self.watcher.clone().filter(|_| is_watched);
         let peers = self.peers.clone();
         let uploads = Some(Arc::clone(&self.tenants.components));
-        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers, uploads };
+        let denied = Arc::clone(&self.denied);
+        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers, uploads, denied };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {
@@ -447,6 +451,20 @@ fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueSt
         keyvalue: Arc::clone(keyvalue),
         ..RuntimeConfig::default()
     })
+}
+
+/// The components that the deny file of the config denies. The file is watched from now on.
+fn denied(config: &Config, locations: &Locations) -> Result<Arc<DeniedComponents>, DenyFileError> {
+    match deny_file(config, locations) {
+        Some(path) => DeniedComponents::watch(&path),
+        None => Ok(Arc::default()),
+    }
+}
+
+/// The path of `trust.deny_file`. `None` if the config has none.
+fn deny_file(config: &Config, locations: &Locations) -> Option<PathBuf> {
+    let file = config.trust.as_ref()?.deny_file.as_ref()?;
+    Some(locations.config.join(file))
 }
 
 /// Opens the folder of `runtime.extensions_dir`, and creates it if missing.

@@ -2,6 +2,7 @@
 
 pub(crate) mod allowed;
 pub(crate) mod card;
+pub(crate) mod denied;
 pub(crate) mod editions;
 pub(crate) mod encoded_card;
 pub(crate) mod file_identity;

@@ -43,6 +43,7 @@ pub use config::{
 };
 pub use connections::tls::TlsError;
 pub use doctor::{Finding, Gravity, advisories, examine};
+pub use installation::denied::{Denial, DenyFileError};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;
 pub use process::readiness_gate::Phase;

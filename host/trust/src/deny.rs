@@ -47,6 +47,11 @@ impl DenyList {
         Ok(Self(digests))
     }
 
+    /// Adds the digests of another list.
+    pub fn merge(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     /// True if the list has this digest.
     #[must_use]
     pub fn contains(&self, digest: &str) -> bool {

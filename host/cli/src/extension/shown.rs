@@ -1,8 +1,6 @@
 //! The admin API's answers about extensions, formatted for people.
 
-use annex_server::admin_api::extensions::{
-    self, LogLine, NotInstalled, Quarantine, ReplacedVersion, Timing, VersionChange,
-};
+use annex_server::admin_api::extensions::{self, LogLine, NotInstalled, ReplacedVersion, Timing, VersionChange};
 use serde_json::Value;
 
 use super::shadow;
@@ -19,6 +17,7 @@ type Summary = extensions::Summary<Line>;
 type FailedCall = extensions::FailedCall<Line>;
 type Source = extensions::Source<Line>;
 type CardDeclaration = extensions::CardDeclaration<Line>;
+type Quarantine = extensions::Quarantine<Line>;
 
 pub(super) fn list(list: &List) -> String {
     let mut text = format!("Edition {}\n", list.edition);
@@ -85,8 +84,12 @@ pub(super) fn failed_call(call: &FailedCall) -> String {
 }
 
 pub(super) fn quarantine(quarantine: &Quarantine) -> String {
-    let Quarantine { next_trial_ms: Some(left), failures_in_a_row, .. } = quarantine else { return String::new() };
-    format!("  quarantined after {failures_in_a_row} failed turns in a row; the next trial is in {left} ms\n")
+    let Quarantine { next_trial_ms, failures_in_a_row, revoked, .. } = quarantine;
+    let revoked = revoked.as_ref().map(|reason| format!("  out of service: {reason}\n"));
+    let quarantined = next_trial_ms.map(|left| {
+        format!("  quarantined after {failures_in_a_row} failed turns in a row; the next trial is in {left} ms\n")
+    });
+    revoked.into_iter().chain(quarantined).collect()
 }
 
 fn timing(timing: &Timing<Line>) -> String {

@@ -75,15 +75,15 @@ enum Slot {
 }
 
 impl Member {
-    /// Admits a turn to the extension. If the extension is quarantined, this fails at once: the extension does not
-    /// run, and the turn does not wait for a place.
+    /// Admits a turn to the extension. If the extension is quarantined or revoked, this fails at once: the extension
+    /// does not run, and the turn does not wait for a place.
     pub(crate) async fn admit(extension: &Arc<Extension>, view: Arc<dyn TurnView>) -> Result<Self, Fault> {
         let uri = || extension.uri().clone();
         let profile = &extension.profile;
         // Checked before waiting for a place, so that a quarantined extension does not delay requests.
-        let admission = extension.breaker.admit().map_err(|next_trial| {
+        let admission = extension.breaker.admit().map_err(|refusal| {
             profile.meters.add_quarantined_turn();
-            Fault::Quarantined { uri: uri(), next_trial }
+            refusal.fault(extension.uri())
         })?;
         let turn = extension.turns.take(&profile.meters).await.ok_or_else(|| {
             profile.meters.add_busy_turn();
@@ -188,14 +188,16 @@ impl Member {
     }
 
     /// Calls a hook in the member's instance, which the first call creates. If the hook fails or is cancelled, the
-    /// instance is dropped.
+    /// instance is dropped. So is it if the extension was revoked after the turn began.
     async fn run<T>(
         &mut self,
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
         // The member is out while the hook runs, so a cancelled call leaves no instance to enter again.
-        let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
+        let slot = mem::replace(&mut self.instance, Slot::Out);
+        self.extension.check_in_service()?;
+        let mut instance = match slot {
             Slot::Running(instance) => instance,
             // Members that are out are not called, so this is the first hook.
             Slot::Idle | Slot::Out => {

@@ -29,8 +29,8 @@ pub struct ReplayResult {
 /// did not read. If `keys` is `None`, such keys do not exist.
 ///
 /// # Errors
-/// The extension cannot run, because it is quarantined, serves too many turns, or no instance is free. A failure within
-/// the turn is part of [`ReplayResult::turn`].
+/// The extension cannot run, because it is quarantined or revoked, serves too many turns, or no instance is free. A
+/// failure within the turn is part of [`ReplayResult::turn`].
 pub async fn replay(
     extension: &Arc<Extension>,
     turn: &RecordedTurn,
@@ -188,19 +188,19 @@ async fn play_of_agent(member: &mut Member, input: &StepInput) -> Result<bool, F
 }
 
 /// Returns the value, or `None` if the extension ended the turn by a refusal or a failure. Fails if the extension could
-/// not run, because it was quarantined or had no free place.
+/// not run, because it was quarantined or revoked, or had no free place.
 fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fault> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(HookError::Fault(fault @ (Fault::Overloaded { .. } | Fault::Busy { .. } | Fault::Quarantined { .. }))) => {
-            Err(fault)
-        }
+        Err(HookError::Fault(
+            fault @ (Fault::Overloaded { .. } | Fault::Busy { .. } | Fault::Quarantined { .. } | Fault::Revoked { .. }),
+        )) => Err(fault),
         Err(_) => Ok(None),
     }
 }
 
 /// Returns true on success, and false if the extension failed. Fails if the extension could not run, because it was
-/// quarantined or had no free place.
+/// quarantined or revoked, or had no free place.
 fn unless_overloaded<T>(result: Result<T, Fault>) -> Result<bool, Fault> {
     Ok(unless_it_cannot_run(result.map_err(HookError::Fault))?.is_some())
 }

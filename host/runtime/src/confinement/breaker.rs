@@ -6,9 +6,12 @@
 //!
 //! A client whose messages make the extension fail cannot easily block the extension for other clients. To do so, it
 //! would have to send every one of the trial turns, in each round.
+//!
+//! The operator can also revoke an extension. A revoked extension is never admitted and gets no trials, until the
+//! operator reinstates it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_protocol::ExtensionUri;
@@ -39,6 +42,34 @@ pub struct Health {
     /// Number of quarantines since the extension was loaded. Failed trials extend a quarantine and do not count as a
     /// new quarantine.
     pub quarantines: u64,
+    /// The reason why the operator has taken the extension out of service, if so.
+    pub revoked: Option<Arc<str>>,
+}
+
+/// Why an extension may not run in a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoAdmission {
+    /// The extension is quarantined.
+    Quarantined {
+        /// Time until the next trial.
+        next_trial: Duration,
+    },
+    /// The extension is revoked.
+    Revoked {
+        /// The reason of the operator.
+        reason: Arc<str>,
+    },
+}
+
+impl NoAdmission {
+    /// The fault of a turn with the extension `uri`.
+    pub(crate) fn fault(self, uri: &ExtensionUri) -> Fault {
+        let uri = uri.clone();
+        match self {
+            Self::Quarantined { next_trial } => Fault::Quarantined { uri, next_trial },
+            Self::Revoked { reason } => Fault::Revoked { uri, reason },
+        }
+    }
 }
 
 /// Permission to run an extension in one turn.
@@ -53,7 +84,7 @@ pub(crate) struct Breaker {
     uri: ExtensionUri,
     /// If false, failures are counted but start no quarantine.
     opens: bool,
-    /// True if `record` has failures. A turn without earlier failures reads only this flag.
+    /// True if `record` has failures or a revocation. Turns of other extensions read only this flag.
     troubled: AtomicBool,
     record: Mutex<Record>,
 }
@@ -66,6 +97,14 @@ struct Record {
     /// Number of quarantines and failed rounds so far. Identifies the current round.
     rounds: u64,
     quarantine: Option<Quarantine>,
+    /// The reason of the revocation.
+    revoked: Option<Arc<str>>,
+}
+
+impl Record {
+    fn is_troubled(&self) -> bool {
+        self.failures_in_a_row > 0 || self.quarantine.is_some() || self.revoked.is_some()
+    }
 }
 
 struct Quarantine {
@@ -82,19 +121,21 @@ impl Breaker {
         Self { uri, opens, troubled: AtomicBool::new(false), record: Mutex::default() }
     }
 
-    /// Returns the permission to run the extension. If the extension is quarantined, returns the time until the next
-    /// trial.
-    pub(crate) fn admit(&self) -> Result<Admission, Duration> {
+    /// Returns the permission to run the extension. Fails if the extension is quarantined or revoked.
+    pub(crate) fn admit(&self) -> Result<Admission, NoAdmission> {
         // Relaxed: the flag guards no data, and the record is read under its lock. A turn that reads a stale value is
         // admitted as if it had come a moment earlier.
         if !self.troubled.load(Ordering::Relaxed) {
             return Ok(Admission::default());
         }
         let mut record = self.lock();
+        if let Some(reason) = &record.revoked {
+            return Err(NoAdmission::Revoked { reason: Arc::clone(reason) });
+        }
         let Some(quarantine) = &mut record.quarantine else { return Ok(Admission::default()) };
         let now = Instant::now();
         if now < quarantine.until {
-            return Err(quarantine.until - now);
+            return Err(NoAdmission::Quarantined { next_trial: quarantine.until - now });
         }
         // Counted when a trial begins, so that no further turns enter while the first trials run.
         quarantine.trials_left = quarantine.trials_left.saturating_sub(1);
@@ -111,7 +152,7 @@ impl Breaker {
     pub(crate) fn failed(&self, admission: Admission, fault: &Fault) {
         let mut guard = self.lock();
         let record = &mut *guard;
-        // Written only while the lock is held, here and in `succeeded`, so that the flag matches the record.
+        // Written only while the lock is held, here and below, so that the flag matches the record.
         self.troubled.store(true, Ordering::Relaxed);
         record.failures = record.failures.saturating_add(1);
         record.failures_in_a_row = record.failures_in_a_row.saturating_add(1);
@@ -172,11 +213,41 @@ impl Breaker {
         }
         record.quarantine = None;
         record.failures_in_a_row = 0;
-        self.troubled.store(false, Ordering::Relaxed);
+        self.troubled.store(record.is_troubled(), Ordering::Relaxed);
     }
 
+    /// Revokes the extension. A revocation has no end of its own, and applies also if `opens` is false. Returns false if
+    /// the extension is revoked for this reason already.
+    pub(crate) fn revoke(&self, reason: &str) -> bool {
+        let mut record = self.lock();
+        if record.revoked.as_deref() == Some(reason) {
+            return false;
+        }
+        record.revoked = Some(Arc::from(reason));
+        self.troubled.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Ends the revocation. A quarantine stays as it is. Returns false if the extension is not revoked.
+    pub(crate) fn reinstate(&self) -> bool {
+        let mut record = self.lock();
+        let was_revoked = record.revoked.take().is_some();
+        self.troubled.store(record.is_troubled(), Ordering::Relaxed);
+        was_revoked
+    }
+
+    /// The reason of the revocation. `None` if the extension is not revoked.
+    pub(crate) fn revocation(&self) -> Option<Arc<str>> {
+        if self.troubled.load(Ordering::Relaxed) { self.lock().revoked.clone() } else { None }
+    }
+
+    /// True if the extension is quarantined or revoked.
     pub(crate) fn is_open(&self) -> bool {
-        self.troubled.load(Ordering::Relaxed) && self.lock().quarantine.is_some()
+        if !self.troubled.load(Ordering::Relaxed) {
+            return false;
+        }
+        let record = self.lock();
+        record.quarantine.is_some() || record.revoked.is_some()
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -187,11 +258,12 @@ impl Breaker {
             failures_in_a_row: record.failures_in_a_row,
             failures: record.failures,
             quarantines: record.quarantines,
+            revoked: record.revoked.clone(),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
-        // The record consists of plain numbers, so it is usable after a panic.
+        // The record consists of numbers and a text, so it is usable after a panic.
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

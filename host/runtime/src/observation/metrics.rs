@@ -118,7 +118,9 @@ impl From<&Fault> for CallOutcome {
             Fault::Failed { .. } => Self::Failed,
             Fault::BrokeContract { .. } => Self::InvalidResult,
             Fault::EventTooLarge { .. } | Fault::HoldsTooMuch { .. } => Self::InputLimit,
-            Fault::Overloaded { .. } | Fault::Busy { .. } | Fault::Quarantined { .. } => Self::Overloaded,
+            Fault::Overloaded { .. } | Fault::Busy { .. } | Fault::Quarantined { .. } | Fault::Revoked { .. } => {
+                Self::Overloaded
+            }
         }
     }
 }

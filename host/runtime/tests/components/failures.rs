@@ -90,7 +90,7 @@ async fn a_verdict_is_no_failure() {
             assert!(matches!(refusal, HookError::Refused(_)), "{command}: {refusal:?}");
         }
     }
-    let expected = Health { quarantined: None, failures_in_a_row: 0, failures: 0, quarantines: 0 };
+    let expected = Health { quarantined: None, failures_in_a_row: 0, failures: 0, quarantines: 0, revoked: None };
     assert_eq!(extension[0].health(), expected);
 }
 
@@ -268,4 +268,35 @@ async fn of_a_flood_of_violations_the_client_is_told_a_few() {
     };
     assert_eq!(violations.len(), 64);
     assert_eq!(violations.first().map(|first| first.field.as_str()), Some("/0"));
+}
+
+#[tokio::test]
+async fn a_turn_that_has_begun_loses_a_revoked_extension_at_its_next_hook() {
+    let runtime = runtime();
+    let extensions = [skipped(&runtime, FIRST, "").await, skipped(&runtime, SECOND, "").await];
+    let mut chain = Turn::with("{}").chain(&extensions).await;
+    assert_eq!(active(&chain), [FIRST, SECOND]);
+    let log = log_of(async { extensions[0].revoke("it is on a list") }).await;
+    assert!(log.contains("out of service: it is on a list") && log.contains(FIRST), "{log}");
+    assert_eq!(claimed(&mut chain).await, [SECOND]);
+    assert_eq!(active(&chain), [SECOND]);
+    assert_eq!(active(&Turn::with("{}").chain(&extensions).await), [SECOND], "a new turn does not begin with it");
+    assert_eq!((extensions[0].metrics().quarantined_turns, failures(&extensions[0])), (1, 0));
+    extensions[0].reinstate();
+    assert_eq!(active(&Turn::with("{}").chain(&extensions).await), [FIRST, SECOND]);
+    assert_eq!(active(&chain), [SECOND], "the old turn goes on without it");
+}
+
+#[tokio::test]
+async fn a_revoked_extension_that_must_not_be_skipped_ends_the_turn_with_the_reason() {
+    let extension = [named(&runtime(), FIRST, OnFailure::Reject, "").await];
+    let mut chain = Turn::with("{}").chain(&extension).await;
+    extension[0].revoke("it is on a list");
+    let fault = respond(&mut chain).await.expect_err("the extension is out of service");
+    assert!(matches!(fault, Fault::Revoked { .. }), "{fault:?}");
+    let fault = Turn::with("{}").fault(&extension).await;
+    assert_eq!(fault.text(), format!("extension {FIRST} is out of service: it is on a list"));
+    assert!(extension[0].declare_again().await.is_err(), "it is not asked for its entry either");
+    extension[0].reinstate();
+    assert_eq!(active(&Turn::with("{}").chain(&extension).await), [FIRST]);
 }

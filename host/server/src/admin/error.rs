@@ -82,6 +82,7 @@ impl From<InstallError> for AdminError {
             InstallError::Setting { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_settings"),
             InstallError::Read { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "unreadable"),
             InstallError::Load { .. } | InstallError::Several(_) => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
+            InstallError::Denied { .. } | InstallError::OutOfService(_) => (StatusCode::UNPROCESSABLE_ENTITY, "denied"),
             InstallError::Folder { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "extensions_dir"),
             InstallError::Cards(_) => (StatusCode::INTERNAL_SERVER_ERROR, "cards"),
             InstallError::Busy => (StatusCode::CONFLICT, "busy"),

@@ -59,10 +59,13 @@ const PER_EXTENSION: &[PerExtension] = &[
         "Whether it is quarantined now, after failures in a row: 0 or 1.",
         |shown| f64::from(u8::from(shown.version.extension.health().quarantined.is_some())),
     ),
+    ("annex_extension_revoked", Kind::Gauge, "Whether the operator has taken it out of service: 0 or 1.", |shown| {
+        f64::from(u8::from(shown.version.extension.health().revoked.is_some()))
+    }),
     (
         "annex_extension_quarantined_turns_total",
         Kind::Counter,
-        "Turns that were refused, or went on without it, because it was quarantined.",
+        "Turns that were refused, or went on without it, because it was quarantined or out of service.",
         |shown| shown.metrics.quarantined_turns as f64,
     ),
     (

@@ -108,6 +108,7 @@ impl From<Health> for Quarantine {
             next_trial_ms: health.quarantined.map(whole_millis),
             failures_in_a_row: health.failures_in_a_row,
             count: health.quarantines,
+            revoked: health.revoked.map(|reason| reason.to_string()),
         }
     }
 }

@@ -81,7 +81,7 @@ pub struct Summary<Text = String> {
     /// The calls by hook.
     pub timings: Vec<Timing<Text>>,
     /// The health of this version.
-    pub quarantine: Quarantine,
+    pub quarantine: Quarantine<Text>,
 }
 
 /// A failed call of a hook.
@@ -118,7 +118,7 @@ pub struct Timing<Text = String> {
 
 /// The health of a version: its failed turns, and its quarantine after too many failed turns.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Quarantine {
+pub struct Quarantine<Text = String> {
     /// The milliseconds until a quarantined version is tried again. Absent unless the version is quarantined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_trial_ms: Option<u64>,
@@ -127,6 +127,9 @@ pub struct Quarantine {
     /// The number of times that the version was quarantined.
     #[serde(default)]
     pub count: u64,
+    /// The reason why the operator has taken the version out of service. Absent while the version is in service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Text>,
 }
 
 /// The source of a version, and how long the version stays installed.

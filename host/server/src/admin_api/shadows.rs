@@ -40,7 +40,7 @@ pub struct Shadow<Text = String> {
     /// The last failed call of the shadow.
     pub last_failure: Option<FailedCall<Text>>,
     /// The shadow's own health.
-    pub quarantine: Quarantine,
+    pub quarantine: Quarantine<Text>,
 }
 
 /// The number of turns with one kind of difference.

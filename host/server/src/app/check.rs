@@ -12,10 +12,11 @@ use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_telemetry::fault;
 
 use super::error::AppError;
-use super::{open_folder, runtime};
+use super::{deny_file, open_folder, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
 use crate::config::{Config, ConfigError, Document, TenantConfig, environment, registries, tenant};
+use crate::installation::denied::{self, DeniedComponents};
 use crate::installation::installer::{Folder, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
@@ -87,11 +88,16 @@ pub async fn check_extensions(path: &Path, locations: &Locations) -> Result<Vec<
         Ok(runtime) => runtime,
         Err(error) => return Ok(vec![error.into()]),
     };
+    let denied = match deny_file(&config, locations).map(|path| DeniedComponents::read(&path)).transpose() {
+        Ok(denied) => Arc::new(denied.unwrap_or_default()),
+        Err(error) => return Ok(vec![error.into()]),
+    };
+    let shared = SharedByAgents { runtime, denied };
     let mut failures = Vec::new();
-    failures.extend(load(ServedConfig::own(&config), locations.clone(), &runtime).await.err());
+    failures.extend(load(ServedConfig::own(&config), locations.clone(), &shared).await.err());
     for tenant in &config.tenants {
         let served = ServedConfig::of_tenant(tenant, &config, &locations.config)?;
-        failures.extend(load(served, of_tenant(tenant, locations), &runtime).await.err());
+        failures.extend(load(served, of_tenant(tenant, locations), &shared).await.err());
     }
     let each = |failure| match failure {
         AppError::Install(error) => error.into_each().into_iter().map(AppError::Install).collect(),
@@ -106,14 +112,29 @@ fn of_tenant(tenant: &TenantConfig, locations: &Locations) -> Locations {
     Locations { config: path.parent().unwrap_or(&locations.config).to_owned(), ..locations.clone() }
 }
 
-async fn load(served: ServedConfig, locations: Locations, runtime: &Runtime) -> Result<(), AppError> {
+/// The parts that all agents share when their extensions are loaded for a check.
+struct SharedByAgents {
+    runtime: Runtime,
+    denied: Arc<DeniedComponents>,
+}
+
+async fn load(served: ServedConfig, locations: Locations, shared: &SharedByAgents) -> Result<(), AppError> {
     let issuer = Issuer::new(&served, "", BASE_URL, None, &locations)?;
     // Opening a missing folder would create it.
     let folder = served.extensions_dir().map(|folder| locations.config.join(folder)).filter(|folder| folder.is_dir());
     let folder = folder.map(open_folder).transpose()?;
-    let (runtime, pins) = (runtime.of_tenant(""), Arc::default());
-    let tenant = String::new();
-    let parts = Parts { tenant, runtime, issuer, locations, folder, pins, watcher: None, peers: None, uploads: None };
+    let parts = Parts {
+        tenant: String::new(),
+        runtime: shared.runtime.of_tenant(""),
+        issuer,
+        locations,
+        folder,
+        pins: Arc::default(),
+        watcher: None,
+        peers: None,
+        uploads: None,
+        denied: Arc::clone(&shared.denied),
+    };
     // The future of a load is large, so it is boxed.
     Box::pin(Installer::start(&served, parts)).await?;
     Ok(())
@@ -175,6 +196,9 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
         if let Some(reason) = registry.unreadable(config.folder()) {
             document.wrong(&format!("registries.\"{host}\".ca_file"), reason);
         }
+    }
+    if let Some(Err(error)) = deny_file(config, locations).map(|path| denied::read(&path)) {
+        document.wrong("trust.deny_file", fault::text(&error));
     }
     if let Err((key, reason)) = config.replica.name() {
         document.wrong(key, reason);

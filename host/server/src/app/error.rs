@@ -8,6 +8,7 @@ use annex_telemetry::fault;
 use crate::admin::TokenError;
 use crate::config::ConfigError;
 use crate::config::tenant_text::TenantTextError;
+use crate::installation::denied::DenyFileError;
 use crate::installation::installer::InstallError;
 use crate::installation::signing::SigningError;
 use crate::stores::conversation_store::ConversationStoreError;
@@ -27,6 +28,9 @@ pub enum AppError {
     /// The component runtime does not start.
     #[error("cannot start the component runtime")]
     Runtime(#[from] RuntimeError),
+    /// The file with the components that must not run cannot be used.
+    #[error("trust.deny_file cannot be used")]
+    DenyFile(#[from] DenyFileError),
     /// An extension cannot be installed.
     #[error(transparent)]
     Install(#[from] InstallError),

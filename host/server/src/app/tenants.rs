@@ -193,7 +193,8 @@ impl Loader {
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
         let runtime = self.shared.runtime.of_tenant(&name);
         let uploads = Arc::clone(&self.shared.tenants.components);
-        let trial = Installer::try_out(&served, runtime, self.locations.clone(), uploads);
+        let denied = Arc::clone(&self.shared.denied);
+        let trial = Installer::try_out(&served, runtime, self.locations.clone(), uploads, denied);
         let trial = self.places.work.run(&name, false, timeout(TRIAL, Box::pin(trial)));
         let installed = of_tenant(Arc::clone(&name), trial).await.map_err(|_| {
             let seconds = TRIAL.as_secs();

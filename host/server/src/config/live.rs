@@ -20,6 +20,7 @@ fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
         ("server" | "admin", "tls") => Some("the listener is opened with it; changed files are read without a restart"),
         ("server", "public_url") => Some("cards and links begin with it"),
         ("server", "a2a_0_3") => Some("the routes are created at the start"),
+        ("trust", "deny_file") => Some("the file is watched from the start; its content applies without a restart"),
         ("server" | "admin" | "auth" | "push" | "tenants" | "log" | "trust" | "registries", _) => None,
         (
             "tasks",
@@ -99,6 +100,11 @@ mod tests {
             ("", "card.name = 'n'", "card.name (the agent of the config itself is loaded at the start)"),
             ("", "[auth.jwt]", "auth (whether callers are authenticated is decided at the start)"),
             ("[tenants]", "", "tenants (whether tenants can be added is decided at the start)"),
+            (
+                "",
+                "trust.deny_file = 'd'",
+                "trust.deny_file (the file is watched from the start; its content applies without a restart)",
+            ),
             ("", "unheard_of.key = 1", "unheard_of.key (it is read at the start)"),
         ] {
             assert_eq!(changed(before, now), [expected], "{before:?} -> {now:?}");

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
 use crate::config::{ConfigFile, ExtensionConfig};
+use crate::installation::denied::DeniedComponents;
 use crate::installation::issuer::Issuer;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
@@ -73,6 +74,8 @@ pub(crate) struct Parts {
     pub(crate) peers: Option<Peers>,
     /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
     pub(crate) uploads: Option<Arc<dyn ComponentStore>>,
+    /// The components that must not run, of the whole process.
+    pub(crate) denied: Arc<DeniedComponents>,
 }
 
 /// Changes the installed extensions while requests run.
@@ -130,7 +133,7 @@ impl Installer {
     /// Loads the extensions of the config and the managed folder. If other processes serve the agent, loads the edition
     /// that all processes serve now.
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
-        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers, uploads } = parts;
+        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers, uploads, denied } = parts;
         let of_process = &config.process.runtime;
         let process = Mutex::new(Arc::clone(&config.process));
         let loaded = AtomicU64::new(0);
@@ -138,8 +141,19 @@ impl Installer {
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
         let unsteered = loader::unsteered(config);
         let trust = config.trust.clone();
-        let loader =
-            Loader { runtime, locations, folder, process, trust, loaded, refused, editions, uploads, unsteered };
+        let loader = Loader {
+            runtime,
+            locations,
+            folder,
+            process,
+            trust,
+            loaded,
+            refused,
+            editions,
+            uploads,
+            unsteered,
+            denied,
+        };
         // The watch begins before the files are read, so that no change in between is missed.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));
@@ -319,6 +333,7 @@ impl Installer {
         let read = read.map_err(wrong)?;
         let digest = Digest::of(&component);
         let version = self.loader.load(origin.clone(), read, digest, component.clone(), there.as_slice()).await?;
+        version.check_in_service()?;
         match place {
             Some(place) => drop(versions.splice(place..=place, [version.clone()])),
             None => versions.push(version.clone()),
@@ -376,6 +391,7 @@ impl Installer {
         let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
         let keep = self.lock().history.keep();
         let mut back = kept.ok_or_else(|| InstallError::NoVersion { uri: uri.to_string(), keep })?;
+        back.check_in_service()?;
         // The version takes over the source of the version that it replaces.
         back.origin = replaced.origin.clone();
         let bad = std::mem::replace(replaced, back.clone());

@@ -17,6 +17,7 @@ mod config;
 mod connections;
 mod cors;
 mod crowd;
+mod denied;
 mod deploy;
 mod documents;
 mod durable;

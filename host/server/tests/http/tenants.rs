@@ -20,6 +20,7 @@ use crate::scoped_keys::capable;
 pub(crate) mod added;
 mod caller_quotas;
 mod costs;
+mod denied;
 mod failing;
 mod fair;
 mod many;

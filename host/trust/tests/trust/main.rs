@@ -383,4 +383,7 @@ fn a_deny_list_has_a_digest_on_each_line() {
     assert!(list.contains(&digest('1')) && list.contains(&digest('2')) && !list.contains(&digest('3')));
     assert_eq!(DenyList::parse(&format!("{}\nsha256:12", digest('1'))), Err(DenyListError::Line(2)));
     assert!(!DenyList::parse("").expect("a list").contains(&digest('1')));
+    let mut merged = DenyList::parse(&digest('4')).expect("a list");
+    merged.merge(list);
+    assert!(merged.contains(&digest('1')) && merged.contains(&digest('4')));
 }

@@ -1,8 +1,9 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::{Admission, Breaker, FAULTS, FIRST, LONGEST, TRIALS};
+use super::{Admission, Breaker, FAULTS, FIRST, LONGEST, NoAdmission, TRIALS};
 use crate::error::Fault;
 use crate::hook::Hook;
 
@@ -43,13 +44,21 @@ fn admitted(breaker: &Breaker) -> Admission {
     breaker.admit().expect("the extension may run")
 }
 
+/// The time until the next trial of a quarantined extension.
+fn next_trial(breaker: &Breaker) -> Duration {
+    match breaker.admit() {
+        Err(NoAdmission::Quarantined { next_trial }) => next_trial,
+        other => unreachable!("{other:?}"),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn failures_in_a_row_open_a_quarantine() {
     let breaker = breaker();
     fail(&breaker, FAULTS - 1);
     assert_eq!(breaker.health().quarantined, None);
     fail(&breaker, 1);
-    let left = breaker.admit().expect_err("the extension is quarantined");
+    let left = next_trial(&breaker);
     assert!(FIRST.mul_f64(0.9) <= left && left <= FIRST, "{left:?}");
     let health = breaker.health();
     assert_eq!((health.quarantined, health.failures_in_a_row), (Some(left), FAULTS));
@@ -98,7 +107,7 @@ async fn a_good_trial_ends_the_quarantine_and_a_bad_one_doubles_it() {
         advance(length).await;
         fail(&breaker, TRIALS);
         length = (length * 2).min(LONGEST);
-        let left = breaker.admit().expect_err("the trials failed");
+        let left = next_trial(&breaker);
         assert!(length.mul_f64(0.9) <= left && left <= length, "{left:?} of {length:?}");
     }
     assert_eq!(length, LONGEST);
@@ -127,6 +136,45 @@ async fn turns_that_began_before_a_trial_decide_nothing() {
     advance(FIRST).await;
     fail(&breaker, TRIALS);
     breaker.succeeded(slow);
-    let left = breaker.admit().expect_err("other trials failed meanwhile");
+    let left = next_trial(&breaker);
     assert!(left > FIRST && left <= Duration::from_secs(2), "{left:?}");
+}
+
+fn revoked(reason: &str) -> NoAdmission {
+    NoAdmission::Revoked { reason: Arc::from(reason) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_extension_is_never_admitted_until_it_is_reinstated() {
+    // A breaker without quarantines can be revoked too.
+    let breaker = Breaker::new("https://annex.example/test/v1".into(), false);
+    let early = admitted(&breaker);
+    assert!(breaker.revoke("bad") && !breaker.revoke("bad"), "the second call changes nothing");
+    breaker.succeeded(early);
+    for _ in 0..3 {
+        assert_eq!(breaker.admit().expect_err("it is revoked"), revoked("bad"));
+        advance(LONGEST * 2).await;
+    }
+    assert!(breaker.is_open() && breaker.revocation().as_deref() == Some("bad"));
+    assert_eq!(breaker.health().revoked.as_deref(), Some("bad"));
+    assert!(breaker.revoke("worse"));
+    assert_eq!(breaker.admit().expect_err("it is revoked"), revoked("worse"));
+    assert!(breaker.reinstate() && !breaker.reinstate());
+    admitted(&breaker);
+    assert!(!breaker.is_open() && breaker.revocation().is_none() && breaker.health().revoked.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_and_a_quarantine_end_independently() {
+    let breaker = opened();
+    assert!(breaker.revoke("bad"));
+    assert_eq!(breaker.admit().expect_err("it is revoked"), revoked("bad"));
+    assert!(breaker.reinstate() && breaker.is_open());
+    assert!(next_trial(&breaker) <= FIRST, "the quarantine goes on");
+    advance(FIRST).await;
+    let trial = admitted(&breaker);
+    assert!(breaker.revoke("bad"));
+    breaker.succeeded(trial);
+    assert_eq!(breaker.admit().expect_err("the trial ended only the quarantine"), revoked("bad"));
+    assert!(breaker.reinstate() && !breaker.is_open());
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use annex_leases::editions::EditionsError;
-use annex_runtime::{LoadError, Source};
+use annex_runtime::{Fault, LoadError, Source};
 use annex_telemetry::fault;
 
 use super::version::Origin;
 use crate::config::ConfigError;
+use crate::installation::denied::Denial;
 
 /// The name of the source in a failure that concerns the whole config.
 pub(super) const OF_CONFIG: &str = "config";
@@ -71,6 +72,17 @@ pub enum InstallError {
         #[source]
         source: LoadError,
     },
+    /// The operator denies the component, so none of its code runs.
+    #[error("{}: {denial}; use another component, or remove the digest from trust.deny_file", origin.at(&["component"]))]
+    Denied {
+        /// The source of the extension.
+        origin: Origin,
+        /// The digest that the deny list has.
+        denial: Denial,
+    },
+    /// The operator has taken the version out of service.
+    #[error("the version cannot be installed")]
+    OutOfService(#[source] Fault),
     /// Several extensions are refused, each for a reason of its own.
     #[error("{} errors\n{}", .0.len(), .0.iter().map(Self::public_text).collect::<Vec<_>>().join("\n"))]
     Several(Vec<InstallError>),
@@ -245,7 +257,10 @@ impl InstallError {
     /// The name of the source that failed.
     pub(super) fn source_name(&self) -> String {
         match self {
-            Self::Read { origin, .. } | Self::Setting { origin, .. } | Self::Load { origin, .. } => origin.to_string(),
+            Self::Read { origin, .. }
+            | Self::Setting { origin, .. }
+            | Self::Load { origin, .. }
+            | Self::Denied { origin, .. } => origin.to_string(),
             Self::Folder { .. } => "runtime.extensions_dir".to_owned(),
             Self::Name { name } => name.clone(),
             Self::NoFile | Self::Config(_) | Self::Table { .. } => OF_CONFIG.to_owned(),
@@ -260,6 +275,7 @@ impl InstallError {
             | Self::Silent { .. }
             | Self::LeaseOver
             | Self::Behind { .. } => OF_ALL.to_owned(),
+            Self::OutOfService(fault) => fault.uri().to_string(),
             Self::NotInstalled { id } | Self::Ambiguous { id } => id.clone(),
             Self::NoVersion { uri, .. }
             | Self::NoShadow { uri }

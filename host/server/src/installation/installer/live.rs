@@ -133,6 +133,11 @@ impl Installer {
     /// Asks an extension for its entry in place of all processes, and gives all of them the new cards. Does nothing if
     /// another process asks.
     async fn declare_for_all(&self, agreement: &Agreement, extension: &Extension) -> Result<(), EditionsError> {
+        // Each process has its own deny file.
+        if let Err(fault) = extension.check_in_service() {
+            self.keep_entry(extension, &Refusal::from(fault));
+            return Ok(());
+        }
         // Another process may be able to ask.
         if let Some(next_trial) = extension.health().quarantined.filter(|next_trial| !next_trial.is_zero()) {
             let refusal = Refusal::from(Fault::Quarantined { uri: extension.uri().clone(), next_trial });

@@ -8,6 +8,7 @@ use annex_leases::editions::Editions;
 use annex_protocol::Timestamp;
 use annex_registry::is_reference;
 use annex_runtime::{Digest, Extension, Hook, Installation, Installed, LoadError, Runtime};
+use annex_telemetry::fault;
 use annex_tenants::ComponentStore;
 use annex_trust::TrustConfig;
 
@@ -19,6 +20,7 @@ use super::sources::SourceEntry;
 use super::version::{Origin, Version};
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config, ExtensionConfig};
+use crate::installation::denied::{self, DeniedComponents};
 use crate::locations::Locations;
 
 /// The occasion on which the sources are read. The effect of a broken source depends on the occasion.
@@ -93,6 +95,8 @@ pub(super) struct Loader {
     pub(super) uploads: Option<Arc<dyn ComponentStore>>,
     /// Why no extension can steer the agent. `None` if extensions can.
     pub(super) unsteered: Option<&'static str>,
+    /// The components that must not run.
+    pub(super) denied: Arc<DeniedComponents>,
 }
 
 impl Loader {
@@ -217,7 +221,7 @@ impl Loader {
             return Ok(same);
         }
         let kept = self.editions.as_ref().map(|editions| (editions, component.clone()));
-        let version = self.compile((origin, settings), component, installation).await?;
+        let version = self.compile((origin, settings), (component, &digest.to_string()), installation).await?;
         if let Some((editions, component)) = kept {
             editions.keep(&digest.to_string(), &component).await?;
         }
@@ -242,13 +246,13 @@ impl Loader {
         }
         if is_reference(&settings.component) {
             let component = self.read_kept(&origin, &settings.component, &digest).await?;
-            return self.compile((origin, settings), component, installation).await;
+            return self.compile((origin, settings), (component, &digest), installation).await;
         }
         let component = editions.component(&digest).await?;
         // A stored component whose bytes do not match the digest counts as missing.
         let component = component.filter(|component| Digest::of(component).to_string() == digest);
-        let component = component.ok_or(InstallError::NotKept { digest })?;
-        self.compile((origin, settings), component, installation).await
+        let component = component.ok_or_else(|| InstallError::NotKept { digest: digest.clone() })?;
+        self.compile((origin, settings), (component, &digest), installation).await
     }
 
     /// The current config of the process.
@@ -266,18 +270,55 @@ impl Loader {
     async fn compile(
         &self,
         (origin, settings): (Origin, ExtensionConfig),
-        component: Vec<u8>,
+        (component, digest): (Vec<u8>, &str),
         installation: Installation,
     ) -> Result<Version, InstallError> {
+        let manifest = self.check_denied(&origin, &settings, digest).await?;
         let refuse = |source: LoadError| {
             self.refused.fetch_add(1, Ordering::Relaxed);
             InstallError::Load { origin: origin.clone(), source }
         };
         let extension =
             Arc::new(self.runtime.load_named(origin.name(), component, installation).await.map_err(refuse)?);
+        self.denied.add(&extension, manifest);
         self.check_steering(&origin, &extension)?;
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
+    }
+
+    /// Checks that the operator denies neither the component nor its manifest. Returns the digest of the manifest if the
+    /// component has one.
+    async fn check_denied(
+        &self,
+        origin: &Origin,
+        settings: &ExtensionConfig,
+        digest: &str,
+    ) -> Result<Option<String>, InstallError> {
+        let manifest = self.manifest_of(origin, settings, digest).await?;
+        match self.denied.denial(digest, manifest.as_deref()) {
+            Some(denial) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Err(InstallError::Denied { origin: origin.clone(), denial })
+            }
+            None => Ok(manifest),
+        }
+    }
+
+    /// The digest of the manifest of a component that a reference of the config names.
+    async fn manifest_of(
+        &self,
+        origin: &Origin,
+        settings: &ExtensionConfig,
+        digest: &str,
+    ) -> Result<Option<String>, InstallError> {
+        let (folder, component, digest) =
+            (self.locations.config.clone(), settings.component.clone(), digest.to_owned());
+        let read = move || denied::manifest(&folder, &component, &digest).map_err(io::Error::other);
+        let unreadable = |error: io::Error| {
+            let (origin, reason) = (origin.clone(), fault::text(&error));
+            InstallError::Setting { origin, key: "component", reason }
+        };
+        blocking(read).await.map_err(unreadable)
     }
 
     /// Checks that the agent of this process can be steered, if the extension steers it. A guard that never runs is
@@ -318,10 +359,19 @@ impl Loader {
         component: Vec<u8>,
     ) -> Result<Arc<Extension>, InstallError> {
         let installation = self.installation(origin, settings)?;
+        // Components have up to 32 MiB, so the digest is computed on a blocking thread.
+        let read = move || Ok((Digest::of(&component).to_string(), component));
+        let unreadable = |error: io::Error| {
+            let (origin, reason) = (origin.clone(), fault::text(&error));
+            InstallError::Setting { origin, key: "component", reason }
+        };
+        let (digest, component) = blocking(read).await.map_err(unreadable)?;
+        let manifest = self.check_denied(origin, settings, &digest).await?;
         let loaded = self.runtime.aside().load_named(origin.name(), component, installation).await;
-        let loaded = loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?;
+        let loaded = Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?);
+        self.denied.add(&loaded, manifest);
         self.check_steering(origin, &loaded)?;
-        Ok(Arc::new(loaded))
+        Ok(loaded)
     }
 }
 

@@ -9,6 +9,7 @@ use annex_tenants::ComponentStore;
 use super::loader::{self, Loader, Occasion, Present};
 use super::{InstallError, Installer};
 use crate::config::served::ServedConfig;
+use crate::installation::denied::DeniedComponents;
 use crate::locations::Locations;
 
 impl Installer {
@@ -22,6 +23,7 @@ impl Installer {
         runtime: Runtime,
         locations: Locations,
         uploads: Arc<dyn ComponentStore>,
+        denied: Arc<DeniedComponents>,
     ) -> Result<Installed, InstallError> {
         let loader = Loader {
             runtime,
@@ -35,6 +37,7 @@ impl Installer {
             editions: None,
             uploads: Some(uploads),
             unsteered: loader::unsteered(config),
+            denied,
         };
         let nothing = Present { versions: &[], overruled: &[] };
         Ok(loader.plan(&config.extensions, &nothing, Occasion::Start).await?.installed)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use annex_protocol::{ExtensionUri, Timestamp};
 use annex_runtime::{Digest, Extension};
 
+use super::error::InstallError;
 use crate::config::{ExtensionConfig, ExtensionPlace};
 
 /// The source of an extension.
@@ -76,6 +77,11 @@ pub(crate) struct Version {
 impl Version {
     pub(crate) fn uri(&self) -> &ExtensionUri {
         self.extension.uri()
+    }
+
+    /// Checks that the operator does not deny the version.
+    pub(super) fn check_in_service(&self) -> Result<(), InstallError> {
+        self.extension.check_in_service().map_err(InstallError::OutOfService)
     }
 
     /// True if the version has this component, source and settings.
