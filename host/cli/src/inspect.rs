@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::exit::Failure;
 use crate::registry::RegistryArgs;
+use crate::registry::difference::LockDifference;
 use crate::registry::origin::{self, Origin, SignedComponent};
 use crate::{component, output, progress, serve, settings};
 
@@ -41,6 +42,9 @@ pub(crate) struct Inspect {
     /// Refuse a component of a registry that this public key in PEM has not signed; may be repeated
     #[arg(long = "key", value_name = "FILE")]
     keys: Vec<String>,
+    /// Compare a component of a registry with the version in the annex.lock beside this config
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     registry: RegistryArgs,
 }
@@ -79,14 +83,21 @@ impl Inspect {
     async fn subject(&self, locations: &Locations) -> anyhow::Result<Subject> {
         if annex_registry::is_reference(&self.component) {
             let reference = self.component.parse::<Reference>().map_err(|error| Failure::Usage.of(error))?;
-            let SignedComponent { pulled, origin, .. } =
+            let SignedComponent { pulled, mut origin, .. } =
                 origin::pull(&reference, &self.keys, &self.registry, "pulling").await?;
+            if let Some(config) = &self.config {
+                origin.locked = LockDifference::read(config, &reference, &origin.manifest)?;
+            }
             let in_config = origin.reference.clone();
             let file = PathBuf::from(&in_config);
             return Ok(Subject { file, in_config, bytes: pulled.component, origin: Some(origin) });
         }
         if !self.keys.is_empty() {
             return Err(Failure::Usage.error("--key is for components of registries, such as oci://registry.example/a"));
+        }
+        if self.config.is_some() {
+            let text = "--config is for components of registries, such as oci://registry.example/a";
+            return Err(Failure::Usage.error(text));
         }
         let file = locations.component(&self.component);
         let bytes = component::named(&self.component, locations)?;

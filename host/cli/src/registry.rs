@@ -8,10 +8,15 @@ use clap::Args;
 
 use crate::exit::Failure;
 
+pub(crate) mod add;
 mod bar;
 mod checksums;
+mod config_text;
+pub(crate) mod difference;
+mod grants;
 mod keys;
 pub(crate) mod load;
+pub(crate) mod lock;
 pub(crate) mod login;
 pub(crate) mod origin;
 pub(crate) mod outdated;
@@ -21,6 +26,7 @@ pub(crate) mod push;
 pub(crate) mod save;
 pub(crate) mod sign;
 mod signed_file;
+mod source;
 mod target;
 pub(crate) mod verify;
 

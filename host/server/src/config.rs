@@ -70,7 +70,7 @@ pub use server::ServerConfig;
 pub use sessions::SessionsConfig;
 pub use stored_tenants::StoredTenantsConfig;
 pub use tasks::TasksConfig;
-pub use tenant::TenantConfig;
+pub use tenant::{TenantComponents, TenantConfig};
 pub use tls::{ClientCertificatesConfig, TlsConfig};
 pub(crate) use traces::header_value;
 pub use traces::{TracesConfig, TracesProtocol};

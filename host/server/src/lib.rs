@@ -39,7 +39,7 @@ pub use config::{
     KeyValueGrantConfig, LimitsConfig, LiveCardGrantConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig,
     Problem, ProviderConfig, ReadsConfig, RegistryConfig, ReplicaConfig, RequestShare, RuntimeSection, SecretConfig,
     ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig,
-    TasksConfig, TemplateConfig, TenantConfig, TlsConfig, TracesConfig, TracesProtocol,
+    TasksConfig, TemplateConfig, TenantComponents, TenantConfig, TlsConfig, TracesConfig, TracesProtocol,
 };
 pub use connections::tls::TlsError;
 pub use doctor::{Finding, Gravity, advisories, examine};

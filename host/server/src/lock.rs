@@ -63,7 +63,7 @@ pub enum LockError {
         source: io::Error,
     },
     /// The file has a mistake.
-    #[error("{}:{line}: {reason}; write it again with: annex lock CONFIG", path.display())]
+    #[error("{}:{line}: {reason}; mend it, or delete it and run: annex lock CONFIG", path.display())]
     Mistake {
         /// The file.
         path: PathBuf,

@@ -86,8 +86,11 @@ pub(super) struct MethodReport {
 
 impl Report {
     pub(super) fn new(candidate: Candidate<'_>, inspected: InspectionResult, trial: &Trial) -> Self {
-        let Candidate { file, in_config, settings, origin, .. } = candidate;
+        let Candidate { file, in_config, settings, mut origin, .. } = candidate;
         let InspectionResult { inspection, unkeepable } = inspected;
+        if let Some(locked) = origin.as_mut().and_then(|origin| origin.locked.as_mut()) {
+            locked.compare(&inspection.needs());
+        }
         let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
         let parameters = settings.get("parameters").and_then(toml::Value::as_table);
         let has_parameters = parameters.is_some_and(|parameters| !parameters.is_empty());

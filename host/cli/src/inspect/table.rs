@@ -101,7 +101,8 @@ fn describe_origin(text: &mut String, origin: &Origin) -> fmt::Result {
         (number, []) => format!("{number}, which nobody has verified: --key FILE does"),
         (_, signers) => format!("by {}", line(&signers.join(" and "))),
     };
-    row(text, "signatures", &signatures)
+    row(text, "signatures", &signatures)?;
+    origin.locked.as_ref().map_or(Ok(()), |locked| row(text, "annex.lock", &line(&locked.to_string())))
 }
 
 /// Writes one row: the name in the first column, and the lines of the value in the second.

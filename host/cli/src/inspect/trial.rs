@@ -105,6 +105,11 @@ fn no_requests() -> HttpGrant {
     }
 }
 
+/// Writes needed grants as the lines of a config's `[extension.grants]` table.
+pub(crate) fn lines_of(needed: &[GrantNeeded]) -> Vec<String> {
+    in_config(&grants(Grants::default(), needed))
+}
+
 /// Writes the grants as the lines of a config's `[extension.grants]` table.
 pub(crate) fn in_config(grants: &Grants) -> Vec<String> {
     let line = |grant: GrantNeeded, is_granted: bool| is_granted.then(|| grant.to_string());

@@ -6,6 +6,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::bar::Bar;
+use super::difference::LockDifference;
 use super::{RegistryArgs, failed, keys};
 use crate::exit::Failure;
 
@@ -20,6 +21,9 @@ pub(crate) struct Origin {
     pub(crate) signatures: usize,
     /// The files of the keys that have signed the component.
     pub(crate) signers: Vec<String>,
+    /// The version in `annex.lock`, if a command compares with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) locked: Option<LockDifference>,
 }
 
 /// A component that was pulled, with everything that its registry has about it.
@@ -66,5 +70,5 @@ pub(super) fn origin(
     let refused = |refusal: Refusal| Failure::Refused.error(refusal.to_string().replace("trust.all_of", "--key"));
     let signers = verified.transpose().map_err(refused)?.map(|verified| verified.signers).unwrap_or_default();
     let (reference, manifest) = (reference.with_digest(manifest).to_string(), manifest.clone());
-    Ok(Origin { reference, manifest, signatures: signatures.len(), signers })
+    Ok(Origin { reference, manifest, signatures: signatures.len(), signers, locked: None })
 }

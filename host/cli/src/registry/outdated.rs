@@ -3,21 +3,23 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use annex_registry::{Reference, ReferenceError, is_reference};
+use annex_registry::{Digest, Reference, ReferenceError, is_reference};
 use annex_server::Config;
+use annex_server::lock::{LOCK_FILE, Lock};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
 use super::{RegistryArgs, failed};
-use crate::output;
+use crate::{output, serve};
 
 /// List newer versions of the components that a config names by reference.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex outdated annex.toml\n\nA version is a tag of numbers, such as 1.2 or v1.2.3. A \
-                        newer version has as many numbers. Nothing is changed: to update, name the newer version in \
-                        the config."
+                        newer version has as many numbers. A tag can also have moved since `annex lock` has written \
+                        annex.lock. Nothing is changed: to update, name the newer version in the config, and run `annex \
+                        lock`, with --update for a tag that moved."
 )]
 pub(crate) struct Outdated {
     /// The config
@@ -37,14 +39,19 @@ struct Versions {
     version: Option<String>,
     /// The newer versions, ascending.
     newer: Vec<String>,
+    /// The digest in `annex.lock`.
+    locked: Option<Digest>,
+    /// True if the tag means another component than `annex.lock` has.
+    has_moved: bool,
 }
 
 impl Outdated {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let references = references(&self.config)?;
+        let lock = Lock::read(&serve::locations(&self.config).config)?.unwrap_or_default();
         let mut found = Vec::with_capacity(references.len());
         for reference in &references {
-            found.push(self.versions(reference).await?);
+            found.push(self.versions(reference, &lock).await?);
         }
         if self.json {
             return output::json(&serde_json::to_string(&found)?);
@@ -55,27 +62,36 @@ impl Outdated {
         output::show(&found.iter().map(Versions::row).collect::<String>())
     }
 
-    async fn versions(&self, reference: &Reference) -> anyhow::Result<Versions> {
+    async fn versions(&self, reference: &Reference, lock: &Lock) -> anyhow::Result<Versions> {
         let version = reference.tag().filter(|tag| numbers(tag).is_some());
+        let client = self.registry.client(reference.registry()).await?;
         let newer = match version {
-            Some(version) => {
-                let client = self.registry.client(reference.registry()).await?;
-                newer(version, client.tags(reference).await.map_err(failed)?)
-            }
+            Some(version) => newer(version, client.tags(reference).await.map_err(failed)?),
             None => Vec::new(),
         };
-        Ok(Versions { reference: reference.to_string(), version: version.map(str::to_owned), newer })
+        let locked = lock.find(reference).map(|locked| locked.manifest.clone());
+        let has_moved = match &locked {
+            Some(locked) if reference.digest().is_none() => {
+                client.resolve(reference).await.map_err(failed)?.digest != *locked
+            }
+            _ => false,
+        };
+        let (reference, version) = (reference.to_string(), version.map(str::to_owned));
+        Ok(Versions { reference, version, newer, locked, has_moved })
     }
 }
 
 impl Versions {
     fn row(&self) -> String {
-        let Self { reference, version, newer } = self;
-        match (version, newer.last()) {
-            (None, _) => format!("{reference}  its tag is no version\n"),
-            (Some(_), None) => format!("{reference}  is the newest version\n"),
-            (Some(_), Some(newest)) => format!("{reference}  newest {newest}, newer versions: {}\n", newer.len()),
-        }
+        let Self { reference, version, newer, has_moved, .. } = self;
+        let news = match (version, newer.last()) {
+            (None, _) => "its tag is no version".to_owned(),
+            (Some(_), None) => "is the newest version".to_owned(),
+            (Some(_), Some(newest)) => format!("newest {newest}, newer versions: {}", newer.len()),
+        };
+        let moved =
+            if *has_moved { format!("; its tag has moved since {LOCK_FILE} was written") } else { String::new() };
+        format!("{reference}  {news}{moved}\n")
     }
 }
 

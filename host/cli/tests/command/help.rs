@@ -26,6 +26,8 @@ fn each_help_text_shows_an_example() -> Result<()> {
         "sign",
         "verify",
         "login",
+        "add",
+        "lock",
         "outdated",
         "save",
         "load",

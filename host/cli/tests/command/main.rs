@@ -23,6 +23,7 @@ mod in_front;
 mod inspect;
 mod left;
 mod links;
+mod locks;
 mod lost;
 mod lost_traces;
 mod mistakes;

@@ -17,21 +17,21 @@ use serde_json::Value;
 use crate::support::{ConfigFile, Run, annex, run, template_agent};
 
 /// Pushes a component that ships. Returns the reference with its digest.
-fn push(component: &str, reference: &str) -> Result<String> {
+pub(crate) fn push(component: &str, reference: &str) -> Result<String> {
     let Run { code, out, err } = run(["push", component, reference])?;
     assert_eq!(code, Some(0), "{err}");
     Ok(out.trim_end().to_owned())
 }
 
 /// Makes a key in the folder. Returns the file of the private key.
-fn new_key(folder: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn new_key(folder: &Path, name: &str) -> Result<PathBuf> {
     let made = run(["sign".as_ref(), "--generate".as_ref(), folder.join(name).as_os_str()])?;
     check(&made, 0, &[]);
     Ok(folder.join(format!("{name}.key")))
 }
 
 #[track_caller]
-fn check(run: &Run, code: i32, expected: &[&str]) {
+pub(crate) fn check(run: &Run, code: i32, expected: &[&str]) {
     assert_eq!(run.code, Some(code), "{}{}", run.out, run.err);
     for expected in expected {
         assert!(run.out.contains(expected) || run.err.contains(expected), "{expected}: {}{}", run.out, run.err);

@@ -1,24 +1,33 @@
 //! Output of the command on a terminal: broken lines and colours.
 
 use std::fs;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use annex_test_support::TestRegistry;
 use anyhow::{Context, Result};
 
-use crate::support::{ConfigFile, Server, annex, run, specialist};
+use crate::support::{ConfigFile, Server, annex, run, specialist, template_agent};
 
 const COLUMNS: usize = 80;
 
 /// The output of the command on a terminal of 80 columns, without colours. The program `script` of Debian's essential
 /// packages provides the terminal.
 fn on_a_terminal(arguments: &str) -> Result<String> {
+    typed_on_a_terminal(arguments, "")
+}
+
+/// Like [`on_a_terminal`], for a command that reads `input`.
+fn typed_on_a_terminal(arguments: &str, input: &str) -> Result<String> {
     let command = format!("stty rows 24 cols {COLUMNS}; {} {arguments}", env!("CARGO_BIN_EXE_annex"));
     let mut script = Command::new("script");
     script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env("NO_COLOR", "1");
     script.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     script.env("DOCKER_CONFIG", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-docker")).env_remove("REGISTRY_AUTH_FILE");
-    Ok(String::from_utf8(script.output()?.stdout)?.replace("\r\n", "\n"))
+    let mut process = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // A command that ends early reads no input.
+    let _ = process.stdin.take().context("no standard input")?.write_all(input.as_bytes());
+    Ok(String::from_utf8(process.wait_with_output()?.stdout)?.replace("\r\n", "\n"))
 }
 
 /// Asserts that each line fits the terminal. A line with a name and one word that cannot be broken may be longer.
@@ -140,5 +149,22 @@ fn a_bar_shows_a_transfer_on_a_terminal_alone() -> Result<()> {
     assert!(shown.contains("pulling [") && file.exists(), "{shown}");
     let plain = run(["inspect", &reference])?;
     assert!(plain.code == Some(0) && !plain.err.contains("pulling"), "{}", plain.err);
+    Ok(())
+}
+
+#[test]
+fn a_person_is_asked_before_a_component_is_added() -> Result<()> {
+    let registry = TestRegistry::start();
+    let reference = registry.reference("acme/clock:1.2");
+    assert_eq!(run(["push", "timestamp", &reference])?.code, Some(0));
+    let config = ConfigFile::new(&template_agent("Answer.", "[trust]\ndefault = \"allow\"\n"))?;
+    let before = fs::read_to_string(&config.path)?;
+    let add = format!("add {reference} --config {}", config.path.display());
+    let shown = typed_on_a_terminal(&add, "n\n")?;
+    assert!(shown.contains("Add it with these grants? [y/N]") && shown.contains("nothing was added"), "{shown}");
+    assert_eq!(fs::read_to_string(&config.path)?, before);
+    let shown = typed_on_a_terminal(&add, "y\n")?;
+    assert!(shown.contains("grants      clock") && shown.contains("Added oci://"), "{shown}");
+    assert_ne!(fs::read_to_string(&config.path)?, before);
     Ok(())
 }

@@ -7,11 +7,11 @@ use annex_auth::AuthConfig;
 use annex_files::Purpose;
 use annex_operations::quota::TenantQuota;
 use annex_text::nearest;
-use annex_trust::TrustConfig;
+use annex_trust::{Policy, TrustConfig, TrustError};
 use serde::Deserialize;
 
 use super::document::Document;
-use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, extension, registries};
+use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, Problem, extension, registries};
 
 /// The maximum size of a tenant's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -34,6 +34,35 @@ pub struct TenantConfig {
     /// The tenant's quotas. Default: none. `server.max_running_turns` applies to each tenant separately.
     #[serde(default)]
     pub quota: TenantQuota,
+}
+
+/// The components that a tenant's file names, and who has to sign them.
+pub struct TenantComponents {
+    /// The `[[extension]]` tables.
+    pub extensions: Vec<ExtensionConfig>,
+    /// The policy of the file's `[trust]`, which adds to that of the process.
+    pub policy: Option<Policy>,
+}
+
+impl TenantConfig {
+    /// Reads the components that the tenant's file names. A relative path of this file starts at `folder`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a key or value is wrong.
+    pub fn read_components(&self, folder: &Path) -> Result<TenantComponents, ConfigError> {
+        let path = folder.join(&self.config);
+        let text = text(&path)?;
+        let mut document = Document::parse(&path, &text);
+        let file = decode(&mut document);
+        let TenantFile { extensions, trust, .. } = document.into_checked(file)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let policy = trust.map(|trust| registries::policy(&trust, folder)).transpose();
+        let policy = policy.map_err(|TrustError { key, reason }| {
+            let problem = Problem { path: path.clone(), place: None, key, reason, example: None };
+            ConfigError::Problems(vec![problem])
+        })?;
+        Ok(TenantComponents { extensions, policy })
+    }
 }
 
 /// The tables of a tenant's file.
