@@ -58,7 +58,7 @@ struct Use {
 enum Change {
     New,
     Unchanged,
-    Moved { from: LockedComponent, version: Option<String> },
+    Moved { from: Box<LockedComponent>, version: Option<String> },
 }
 
 /// A component that a lock gets, unless it is refused.
@@ -167,7 +167,7 @@ impl Lock {
             let now = source.resolve(reference).await?.digest;
             if now != locked.manifest {
                 let version = source.version_in_cache(locked).await;
-                let change = Change::Moved { from: locked.clone(), version };
+                let change = Change::Moved { from: Box::new(locked.clone()), version };
                 return Ok((source.pull(&reference.with_digest(&now), policy).await?, change));
             }
         }
