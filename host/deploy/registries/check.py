@@ -1,0 +1,426 @@
+"""Runs the commands of host/docs/registries.md against Debian's docker-registry, then changes each part that they made.
+
+    python3 host/deploy/registries/check.py target/release/annex
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.request import urlopen
+
+HERE = Path(__file__).parent
+PAGE = (HERE.parents[1] / "docs/registries.md").read_text()
+LIMIT = 60  # seconds
+REGISTRY, SERVER = "127.0.0.1:5000", "127.0.0.1:9999"
+REPOSITORY = "acme/timestamp"
+
+
+class Place:
+    """A machine of one person: a folder, and a home folder with the cache of components and the credentials."""
+
+    def __init__(self, folder: Path, annex: Path, registry: str, listen: str):
+        folder.mkdir(exist_ok=True)
+        self.folder, self.registry, self.listen = folder, registry, listen
+        home = folder / "home"
+        home.mkdir()
+        path = folder / "bin"
+        path.mkdir()
+        (path / "annex").symlink_to(annex)
+        # Nothing of this user's settings.
+        self.environment = {"HOME": str(home), "PATH": f"{path}:{os.environ['PATH']}"}
+
+    def here(self, text: str) -> str:
+        """A text of the page with the addresses that are free here."""
+        return text.replace(REGISTRY, self.registry).replace(SERVER, self.listen)
+
+    def run(self, command: str, stdin: str = "") -> subprocess.CompletedProcess:
+        return subprocess.run(
+            ["sh", "-euc", self.here(command)], cwd=self.folder, env=self.environment, input=stdin, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT,
+        )
+
+    def does(self, command: str, *texts: str, stdin: str = "") -> str:
+        """Runs a command, which has to succeed and to print these texts."""
+        return self.ends(command, 0, *texts, stdin=stdin)
+
+    def ends(self, command: str, code: int, *texts: str, stdin: str = "") -> str:
+        done = self.run(command, stdin)
+        missing = [text for text in texts if self.here(text) not in done.stdout]
+        assert done.returncode == code and not missing, (
+            f"{command}\nended with {done.returncode}, expected {code}; missing: {missing}; its output:\n{done.stdout}"
+        )
+        return done.stdout
+
+    def refuses_to_serve(self, *texts: str) -> None:
+        """The server does not start, and says why. Nor does the check of the config pass."""
+        for command in ("annex serve annex.toml", "annex check annex.toml --load"):
+            done = self.run(f"timeout 20 {command}")
+            missing = [text for text in texts if self.here(text) not in done.stdout]
+            assert done.returncode not in (0, 124) and not missing, f"{command}: {done.returncode}, {missing}:\n{done.stdout}"
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        log = (self.folder / "log").open("w+")
+        server = subprocess.Popen(
+            ["annex", "serve", "annex.toml"], cwd=self.folder, env=self.environment, stdout=log, stderr=log,
+            executable=self.folder / "bin/annex",
+        )
+        try:
+            until(lambda: is_answering(f"http://{self.listen}/readyz"), server, self.folder / "log")
+            yield
+        finally:
+            server.terminate()
+            assert server.wait(LIMIT) == 0, (self.folder / "log").read_text()
+
+
+def blocks(kind: str) -> dict[str, list[str]]:
+    """The blocks of each section of the page."""
+    sections = re.findall(r"^## (.+)\n((?:(?!^## ).*\n)*)", PAGE, re.MULTILINE)
+    return {title: re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for title, text in sections}
+
+
+COMMANDS = blocks("sh")
+CONFIG = blocks("toml")["The operator"][0]
+REGISTRY_CONFIG = blocks("yaml")["A registry"][0]
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def is_answering(url: str) -> bool:
+    try:
+        return urlopen(url, timeout=2).status == 200
+    except OSError as error:
+        # A registry with a password answers, and asks for it.
+        return getattr(error, "code", None) == 401
+
+
+def until(is_true: Callable[[], bool], process: subprocess.Popen, log: Path) -> None:
+    end = time.monotonic() + LIMIT
+    while not is_true():
+        assert process.poll() is None and time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+
+
+@contextmanager
+def registry(folder: Path, address: str, more: str = "", scheme: str = "http", trusted: Path | None = None) -> Iterator[Path]:
+    """Debian's registry at an address. `more` are lines for its config. Gives the folder of its files."""
+    folder.mkdir()
+    (folder / "registry.yml").write_text(REGISTRY_CONFIG.replace(REGISTRY, address) + more)
+    log = (folder / "log").open("w")
+    [command] = COMMANDS["A registry"]
+    process = subprocess.Popen(command.split(), cwd=folder, stdout=log, stderr=log)
+    context = ssl.create_default_context(cafile=trusted) if trusted else None
+
+    def is_there() -> bool:
+        try:
+            return urlopen(f"{scheme}://{address}/v2/", timeout=2, context=context).status == 200
+        except OSError as error:
+            return getattr(error, "code", None) == 401
+
+    try:
+        until(is_there, process, folder / "log")
+        yield folder / "registry"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def blob(files: Path, digest: str) -> Path:
+    hexadecimal = digest.removeprefix("sha256:")
+    return files / f"docker/registry/v2/blobs/sha256/{hexadecimal[:2]}/{hexadecimal}/data"
+
+
+def locked(place: Place, key: str) -> str:
+    return re.search(rf'^{key} = "?([^"\n]*)"?$', (place.folder / "annex.lock").read_text(), re.MULTILINE)[1]
+
+
+def cached(place: Place, digest: str) -> Path:
+    return place.folder / "home/.cache/annex/registry/blobs/sha256" / digest.removeprefix("sha256:")
+
+
+@contextmanager
+def changed(path: Path, change: Callable[[bytes], bytes]) -> Iterator[None]:
+    before, mode = path.read_bytes(), path.stat().st_mode
+    path.chmod(0o600)
+    path.write_bytes(change(before))
+    path.chmod(mode)
+    try:
+        yield
+    finally:
+        path.chmod(0o600)
+        path.write_bytes(before)
+        path.chmod(mode)
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def story(annex: Path, folder: Path) -> str:
+    """The page, from the author's key to the machine without a network, and each change of its last table."""
+    address = free_address()
+    author, operator = (Place(folder / name, annex, address, free_address()) for name in ("author", "operator"))
+    with registry(folder / "files", address) as files:
+        for command in COMMANDS["The author"][0].splitlines():
+            author.does(command)
+        shutil.copy(author.folder / "acme.pub", operator.folder)
+        (operator.folder / "annex.toml").write_text(operator.here(CONFIG))
+        inspect, add, check, serve = COMMANDS["The operator"][0].splitlines()
+        assert serve == "annex serve annex.toml"
+        operator.does(inspect, "acme.pub", "clock")
+        operator.ends(add.replace(" --accept clock", ""), 2, "--accept clock")
+        operator.ends(add.replace("clock", "none"), 3, "--accept clock")
+        operator.does(add, "clock")
+        operator.does(check)
+        [card] = COMMANDS["The operator"][1].splitlines()
+        with operator.serving():
+            operator.does(card, "timestamp")
+        changes_of_the_registry(author, operator, files, add)
+        for command in COMMANDS["Updates"][0].splitlines():
+            operator.does(command, REPOSITORY)
+        [save] = COMMANDS["A machine without a network"][0].splitlines()
+        operator.does(save)
+    # The registry is gone from here on.
+    with operator.serving():
+        operator.does(card, "timestamp")
+    changes_of_the_operator(operator)
+    load, serve = COMMANDS["A machine without a network"][1].splitlines()
+    remote = Place(folder / "remote", annex, address, operator.listen)
+    for name in ("components.tar", "annex.toml", "annex.lock", "acme.pub"):
+        shutil.copy(operator.folder / name, remote.folder)
+    remote.refuses_to_serve("is not in the cache")
+    with changed(remote.folder / "components.tar", lambda data: data.replace(b"\0asm", b"\0asn", 1)):
+        remote.ends(load, 3, "digest")
+    remote.does(load, REPOSITORY)
+    with remote.serving():
+        remote.does(card, "timestamp")
+    return "the commands of the page, and each change is refused"
+
+
+def changes_of_the_registry(author: Place, operator: Place, files: Path, add: str) -> None:
+    """What `annex add` refuses for another operator. The first one's server stays as it is."""
+    another = Place(author.folder.parent / "another", operator.folder / "bin/annex", operator.registry, operator.listen)
+    shutil.copy(operator.folder / "acme.pub", another.folder)
+    (another.folder / "annex.toml").write_text(operator.here(CONFIG))
+    pull = f"annex pull oci://{REGISTRY}/{REPOSITORY}:1.0 -o pulled.wasm"
+    for change in (flipped, lambda data: data[:-1], lambda data: data + b"\0"):
+        with changed(blob(files, locked(operator, "component")), change):
+            another.ends(add, 3)
+            another.ends(pull, 3)
+    with changed(blob(files, locked(operator, "manifest")), flipped):
+        another.ends(add, 3, "digest")
+    # A registry without referrers has the signatures under this tag.
+    tag = f"sha256-{locked(operator, 'manifest').removeprefix('sha256:')}"
+    tags = files / f"docker/registry/v2/repositories/{REPOSITORY}/_manifests/tags"
+    (tags / tag).rename(tags / "away")
+    another.ends(add, 3, "signature")
+    (tags / "away").rename(tags / tag)
+    author.does(f"annex push no-training oci://{REGISTRY}/{REPOSITORY}:1.0")
+    another.ends(add, 3, "signature")
+    with operator.serving():
+        operator.does(f"annex card http://{SERVER}", "timestamp")
+    operator.ends("annex lock annex.toml --update", 3, "signature")
+    operator.does("annex lock annex.toml", "stays")
+    author.does(f"annex push timestamp oci://{REGISTRY}/{REPOSITORY}:1.0")
+    assert not (another.folder / "annex.lock").exists()
+
+
+def changes_of_the_operator(operator: Place) -> None:
+    """What a server refuses without a registry."""
+    lock, config = operator.folder / "annex.lock", operator.folder / "annex.toml"
+
+    def other(digit: str) -> str:
+        return "0" if digit != "0" else "1"
+
+    for key, text in (("manifest", "is not in the cache"), ("component", "component"), ("size", "size")):
+        value = locked(operator, key)
+        with changed(lock, lambda data: data.replace(value.encode(), f"{value[:-1]}{other(value[-1])}".encode())):
+            operator.refuses_to_serve(text)
+    for digest in (locked(operator, "component"), locked(operator, "manifest")):
+        with changed(cached(operator, digest), flipped):
+            operator.refuses_to_serve("digest")
+    signatures = operator.folder / "home/.cache/annex/registry/signatures" / locked(operator, "manifest").removeprefix("sha256:")
+    signatures.rename(operator.folder / "away")
+    operator.refuses_to_serve("signature")
+    (operator.folder / "away").rename(signatures)
+    operator.does("annex sign --generate other")
+    with changed(config, lambda data: data.replace(b'key = "acme.pub"', b'key = "other.pub"')):
+        operator.refuses_to_serve("other.pub")
+    with changed(config, lambda data: re.sub(rb"\[trust\]\n.*\n", b"", data)):
+        operator.refuses_to_serve("trust")
+    with changed(config, lambda data: data.replace(b"timestamp:1.0", b"timestamp:1.1")):
+        operator.refuses_to_serve("is not in annex.lock", "annex lock")
+    with changed(lock, lambda _: b"version = 2\n"):
+        operator.refuses_to_serve("annex.lock:1", "version 2")
+    digest = locked(operator, "component")
+    (operator.folder / "denied").write_text(f"{digest}\n")
+    with changed(config, lambda data: data.replace(b"[trust]\n", b'[trust]\ndeny_file = "denied"\n')):
+        operator.refuses_to_serve(digest)
+
+
+def skopeo(annex: Path, folder: Path) -> str:
+    """Another client copies what Annex has pushed, in both directions, with the same bytes."""
+    address = free_address()
+    place = Place(folder / "place", annex, address, free_address())
+    with registry(folder / "files", address):
+        place.does(f"annex push timestamp oci://{REGISTRY}/a/one:1")
+        copy = "skopeo --insecure-policy copy --src-tls-verify=false --dest-tls-verify=false"
+        place.does(f"{copy} docker://{REGISTRY}/a/one:1 oci:layout:one")
+        place.does(f"{copy} oci:layout:one docker://{REGISTRY}/b/two:2")
+        first, second = (
+            place.does(f"annex pull oci://{REGISTRY}/{name} -o {file} 2>/dev/null").strip().rsplit("@", 1)[1]
+            for name, file in (("a/one:1", "one.wasm"), ("b/two:2", "two.wasm"))
+        )
+        shipped = (annex.parent / "components/timestamp.wasm").read_bytes()
+        assert first == second and (place.folder / "two.wasm").read_bytes() == shipped
+        manifest = json.loads(place.does(f"skopeo inspect --tls-verify=false --raw docker://{REGISTRY}/a/one:1"))
+        assert manifest["layers"][0]["mediaType"] == "application/wasm", manifest
+    return "the same manifest and bytes after two copies"
+
+
+def password_and_tls(annex: Path, folder: Path) -> str:
+    """A registry with a password, over TLS with an authority of its own, beside one without: both in one lock."""
+    place = Place(folder / "place", annex, free_address(), free_address())
+    openssl = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=registry"
+    place.does(f"{openssl} -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout tls.key -out ca.pem")
+    place.does("htpasswd -Bbn ada secret > users")
+    more = f"""  tls:
+    certificate: {place.folder}/ca.pem
+    key: {place.folder}/tls.key
+auth:
+  htpasswd:
+    realm: registry
+    path: {place.folder}/users
+"""
+    host = free_address()
+    secure = registry(folder / "secure", host, more, "https", place.folder / "ca.pem")
+    with registry(folder / "open", place.registry), secure:
+        reference = f"oci://{host}/acme/origin:1.0"
+        push, ca = f"annex push no-training {reference}", "--ca-file ca.pem"
+        place.ends(push, 4, "certificate")
+        place.ends(f"{push} {ca}", 3, f"annex login {host}")
+        place.ends(f"annex login {host} --user ada {ca}", 3, stdin="wrong\n")
+        place.does(f"annex login {host} --user ada {ca}", stdin="secret\n")
+        stored = json.loads((place.folder / "home/.docker/config.json").read_text())
+        assert base64.b64decode(stored["auths"][host]["auth"]) == b"ada:secret", stored
+        place.does(f"{push} {ca}")
+        place.does("annex sign --generate acme")
+        place.does(f"annex sign {reference} --key acme.key {ca}")
+        place.does(f"annex verify {reference} --key acme.pub {ca}", "signed by acme.pub")
+        place.does("annex sign --generate other")
+        place.ends(f"annex verify {reference} --key other.pub {ca}", 3, "other.pub")
+        place.does(f"annex push timestamp oci://{REGISTRY}/{REPOSITORY}:1.0")
+        config = f'{CONFIG}\n[[trust.rule]]\nprefix = "{REGISTRY}"\ndefault = "allow"\n\n[registries."{host}"]\nca_file = "ca.pem"\n'
+        # The registry has an address of this machine, as one of a private network.
+        (place.folder / "annex.toml").write_text(place.here(config + "allow_private = true\n"))
+        place.does(f"annex add {reference} --accept none")
+        place.does(f"annex add oci://{REGISTRY}/{REPOSITORY}:1.0 --accept clock")
+        lock = (place.folder / "annex.lock").read_text()
+        assert lock.count("[[component]]") == 2, lock
+        shutil.rmtree(place.folder / "home/.cache/annex/registry")
+        place.refuses_to_serve("annex lock")
+        place.does("annex lock annex.toml", "stays")
+        assert (place.folder / "annex.lock").read_text() == lock
+        with place.serving():
+            place.does(f"annex card http://{SERVER}", "timestamp", "training")
+    return "two registries in one lock"
+
+
+def proxy(annex: Path, folder: Path) -> str:
+    """A proxy that ends connections, cuts answers short, adds to them, and gives answers to other questions."""
+    address, fault = free_address(), {"kind": ""}
+    place = Place(folder / "place", annex, address, free_address())
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            upstream = HTTPConnection(address, timeout=LIMIT)
+            upstream.request("GET", self.path, headers={key: value for key, value in self.headers.items() if key != "Host"})
+            answer = upstream.getresponse()
+            body = answer.read()
+            kind = fault["kind"]
+            is_blob, is_manifest = "/blobs/" in self.path, "/manifests/1" in self.path
+            declared = len(body)
+            if kind == "ends" and is_blob:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            if kind == "short" and is_blob:
+                body = body[: len(body) // 2]
+                self.close_connection = True
+            if kind == "long" and is_blob:
+                body += b"\0" * 70_000
+                declared = len(body)
+            if kind == "swapped blob" and is_blob or kind == "swapped manifest" and is_manifest:
+                body = body.replace(b"a", b"b", 1)
+            self.send_response(answer.status)
+            for key, value in answer.getheaders():
+                if key.lower() not in ("content-length", "connection", "transfer-encoding"):
+                    self.send_header(key, value)
+            self.send_header("Content-Length", str(declared))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    through = f"127.0.0.1:{server.server_address[1]}"
+    kinds = {"ends": 4, "short": 4, "long": 3, "swapped blob": 3, "swapped manifest": 3}
+    with registry(folder / "files", address):
+        pushed = place.does(f"annex push timestamp oci://{REGISTRY}/{REPOSITORY}:1 2>/dev/null").strip().rsplit("@", 1)[1]
+        for kind, code in kinds.items():
+            fault["kind"] = kind
+            digest = f"@{pushed}" if kind == "swapped manifest" else ""
+            if digest:
+                # A tag that names something else is another component, and only a digest says so.
+                fault["kind"] = ""
+                place.ends(f"annex pull oci://{through}/{REPOSITORY}:1@sha256:{'0' * 64} -o pulled.wasm", 3)
+                fault["kind"] = kind
+            place.ends(f"annex pull oci://{through}/{REPOSITORY}:1 -o pulled.wasm", code)
+            assert not (place.folder / "pulled.wasm").exists(), kind
+        fault["kind"] = ""
+        place.does(f"annex pull oci://{through}/{REPOSITORY}:1 -o pulled.wasm")
+    server.shutdown()
+    return f"{len(kinds)} faults, no file"
+
+
+def main() -> None:
+    annex = Path(sys.argv[1]).absolute()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    failed = passed = 0
+    for check in (story, skopeo, password_and_tls, proxy):
+        with TemporaryDirectory() as folder:
+            try:
+                print(f"ok    {check.__name__.replace('_', ' ')}: {check(annex, Path(folder))}", flush=True)
+                passed += 1
+            except Exception:
+                print(f"FAILED {check.__name__}\n{traceback.format_exc()}", flush=True)
+                failed += 1
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
