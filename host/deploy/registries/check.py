@@ -227,14 +227,14 @@ def changes_of_the_registry(author: Place, operator: Place, files: Path, add: st
             another.ends(add, 3)
             another.ends(pull, 3)
     with changed(blob(files, locked(operator, "manifest")), flipped):
-        another.ends(add, 3, "digest")
+        another.ends(add, 3)
     # A registry without referrers has the signatures under this tag.
     tag = f"sha256-{locked(operator, 'manifest').removeprefix('sha256:')}"
     tags = files / f"docker/registry/v2/repositories/{REPOSITORY}/_manifests/tags"
     (tags / tag).rename(tags / "away")
     another.ends(add, 3, "signature")
     (tags / "away").rename(tags / tag)
-    author.does(f"annex push no-training oci://{REGISTRY}/{REPOSITORY}:1.0")
+    author.does(f"annex push secure-passport oci://{REGISTRY}/{REPOSITORY}:1.0")
     another.ends(add, 3, "signature")
     with operator.serving():
         operator.does(f"annex card http://{SERVER}", "timestamp")
@@ -300,12 +300,15 @@ def skopeo(annex: Path, folder: Path) -> str:
 def password_and_tls(annex: Path, folder: Path) -> str:
     """A registry with a password, over TLS with an authority of its own, beside one without: both in one lock."""
     place = Place(folder / "place", annex, free_address(), free_address())
-    openssl = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=registry"
-    place.does(f"{openssl} -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout tls.key -out ca.pem")
+    key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    for name in ("ca", "unknown"):
+        place.does(f"{key} -subj /CN={name} -keyout {name}.key -out {name}.pem")
+    leaf = "-subj /CN=registry -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE"
+    place.does(f"{key} -CA ca.pem -CAkey ca.key {leaf} -keyout registry.key -out registry.pem")
     place.does("htpasswd -Bbn ada secret > users")
     more = f"""  tls:
-    certificate: {place.folder}/ca.pem
-    key: {place.folder}/tls.key
+    certificate: {place.folder}/registry.pem
+    key: {place.folder}/registry.key
 auth:
   htpasswd:
     realm: registry
@@ -315,8 +318,8 @@ auth:
     secure = registry(folder / "secure", host, more, "https", place.folder / "ca.pem")
     with registry(folder / "open", place.registry), secure:
         reference = f"oci://{host}/acme/origin:1.0"
-        push, ca = f"annex push no-training {reference}", "--ca-file ca.pem"
-        place.ends(push, 4, "certificate")
+        push, ca = f"annex push secure-passport {reference}", "--ca-file ca.pem"
+        place.ends(f"{push} --ca-file unknown.pem", 4, "certificate")
         place.ends(f"{push} {ca}", 3, f"annex login {host}")
         place.ends(f"annex login {host} --user ada {ca}", 3, stdin="wrong\n")
         place.does(f"annex login {host} --user ada {ca}", stdin="secret\n")
@@ -341,7 +344,7 @@ auth:
         place.does("annex lock annex.toml", "stays")
         assert (place.folder / "annex.lock").read_text() == lock
         with place.serving():
-            place.does(f"annex card http://{SERVER}", "timestamp", "training")
+            place.does(f"annex card http://{SERVER}", "timestamp", "secure-passport")
     return "two registries in one lock"
 
 
@@ -384,20 +387,18 @@ def proxy(annex: Path, folder: Path) -> str:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that ends its connection is no error here."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     through = f"127.0.0.1:{server.server_address[1]}"
     kinds = {"ends": 4, "short": 4, "long": 3, "swapped blob": 3, "swapped manifest": 3}
     with registry(folder / "files", address):
-        pushed = place.does(f"annex push timestamp oci://{REGISTRY}/{REPOSITORY}:1 2>/dev/null").strip().rsplit("@", 1)[1]
+        place.does(f"annex push timestamp oci://{REGISTRY}/{REPOSITORY}:1")
         for kind, code in kinds.items():
             fault["kind"] = kind
-            digest = f"@{pushed}" if kind == "swapped manifest" else ""
-            if digest:
-                # A tag that names something else is another component, and only a digest says so.
-                fault["kind"] = ""
-                place.ends(f"annex pull oci://{through}/{REPOSITORY}:1@sha256:{'0' * 64} -o pulled.wasm", 3)
-                fault["kind"] = kind
             place.ends(f"annex pull oci://{through}/{REPOSITORY}:1 -o pulled.wasm", code)
             assert not (place.folder / "pulled.wasm").exists(), kind
         fault["kind"] = ""
