@@ -318,10 +318,6 @@ impl Config {
         for (key, reason) in self.check_tls() {
             wrong(key, reason);
         }
-        for number in self.stored_tenants.iter().flat_map(StoredTenantsConfig::references) {
-            let reason = "names a component of a registry, which added tenants cannot have yet; name a file";
-            wrong(&format!("tenants.components[{number}]"), reason);
-        }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
         }

@@ -7,7 +7,6 @@ use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use annex_auth::{AuthConfig, AuthConfigError, Authenticator, DeclareConfig};
-use annex_registry::is_reference;
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_telemetry::fault;
 
@@ -213,12 +212,8 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
 /// the settings files in the folder of extensions.
 fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
     if let Some(added) = &config.stored_tenants {
-        // The config refuses references here.
-        let files = added.components.iter().enumerate().filter(|(_, component)| !is_reference(component));
-        for (number, component) in files {
-            if let Some(reason) = named::unreadable(component, locations) {
-                document.wrong(&format!("tenants.components[{number}]"), reason);
-            }
+        for (number, reason) in named::unusable(&added.components, locations, config) {
+            document.wrong(&format!("tenants.components[{number}]"), reason);
         }
         for (name, secret) in &added.secrets {
             if let Some(reason) = secret.fault(&locations.config) {

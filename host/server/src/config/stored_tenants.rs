@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use annex_egress::AllowedDestination;
-use annex_registry::is_reference;
 use annex_runtime::{HostPattern, LiveCardGrant};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -14,8 +13,9 @@ use super::grants::SecretConfig;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoredTenantsConfig {
-    /// Components that texts may name by digest: paths, or bare names of components that ship with Annex. Components of
-    /// `[[extension]]` in this config are always allowed. Default: none.
+    /// Components that texts may name: paths and bare names of components that ship with Annex, which texts name by
+    /// digest, and references of registries, which texts name as they are here. Files of `[[extension]]` in this config
+    /// are always allowed. Default: none.
     pub components: Vec<String>,
     /// Secrets that texts may name. The author of such a text can learn the secret. Default: none.
     pub secrets: BTreeMap<String, SecretConfig>,
@@ -72,12 +72,6 @@ impl StoredTenantsConfig {
             ("tenants.idle_seconds", self.idle_seconds == 0),
         ];
         bounds.into_iter().filter_map(|(key, is_zero)| is_zero.then_some(key)).collect()
-    }
-
-    /// The indices of the components that are references to registries.
-    pub(super) fn references(&self) -> Vec<usize> {
-        let components = self.components.iter().enumerate();
-        components.filter(|(_, component)| is_reference(component)).map(|(number, _)| number).collect()
     }
 }
 

@@ -23,20 +23,13 @@ pub(crate) fn wrong(
     trust: Option<&TrustConfig>,
 ) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
-    let locked = OnceCell::new();
+    let components = NamedComponents { locations, process, trust, locked: OnceCell::new() };
     for (number, extension) in extensions.iter().enumerate() {
         let mut add = |inner: &str, reason| wrong.push((format!("extension[{number}].{inner}"), reason));
-        let component = &extension.component;
-        let reason = if extension.uploaded().is_some() {
-            // An uploaded component is not a file.
-            None
-        } else if is_reference(component) {
-            let locked = locked.get_or_init(|| LockedComponents::open(locations, process, trust));
-            locked.read(component).err().map(|error| fault::text(&error))
-        } else {
-            unreadable(component, locations)
-        };
-        if let Some(reason) = reason {
+        // An uploaded component is neither a file nor locked.
+        if extension.uploaded().is_none()
+            && let Some(reason) = components.unusable(&extension.component)
+        {
             add("component", reason);
         }
         if let Err((inner, reason)) = extension.check_callers(process.auth.as_ref()) {
@@ -47,6 +40,35 @@ pub(crate) fn wrong(
         }
     }
     wrong
+}
+
+/// Checks components that the config of the process names. Returns the number and the reason of each that cannot be used.
+pub(crate) fn unusable(components: &[String], locations: &Locations, process: &Config) -> Vec<(usize, String)> {
+    let named = NamedComponents { locations, process, trust: None, locked: OnceCell::new() };
+    let numbered = components.iter().enumerate();
+    numbered.filter_map(|(number, component)| Some((number, named.unusable(component)?))).collect()
+}
+
+/// The files, the lock and the policy of the components that a config names.
+struct NamedComponents<'a> {
+    locations: &'a Locations,
+    process: &'a Config,
+    /// The table `[trust]` of a tenant's file.
+    trust: Option<&'a TrustConfig>,
+    /// Opened for the first reference.
+    locked: OnceCell<LockedComponents>,
+}
+
+impl NamedComponents<'_> {
+    /// The reason why a component cannot be used. `None` if it can.
+    fn unusable(&self, component: &str) -> Option<String> {
+        let Self { locations, process, trust, locked } = self;
+        if !is_reference(component) {
+            return unreadable(component, locations);
+        }
+        let locked = locked.get_or_init(|| LockedComponents::open(locations, process, *trust));
+        locked.read(component).err().map(|error| fault::text(&error))
+    }
 }
 
 /// Checks extensions that were just read from a config.
@@ -68,7 +90,7 @@ pub(crate) fn check_read(
 }
 
 /// The reason why the file of a component cannot be read. `None` if it can.
-pub(crate) fn unreadable(component: &str, locations: &Locations) -> Option<String> {
+fn unreadable(component: &str, locations: &Locations) -> Option<String> {
     let path = locations.component(component);
     // The error names the absolute path, so that operators see which file was tried.
     let path = absolute(&path).unwrap_or(path);

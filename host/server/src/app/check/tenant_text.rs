@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_registry::is_reference;
+
 use super::served::{self, CheckReport, Counts, wrong_in_served};
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::{self, TenantText};
@@ -78,7 +80,9 @@ async fn check_text(
     if lent.is_some() {
         AllowedComponents::of_config(config, locations).replace_digests(&mut checked.extensions);
     }
-    let components = checked.extensions.iter().map(|extension| extension.component.clone()).collect();
+    let components: Vec<String> = checked.extensions.iter().map(|extension| extension.component.clone()).collect();
+    let numbered = components.iter().enumerate().filter(|(_, component)| is_reference(component));
+    let references: Vec<String> = numbered.map(|(number, _)| format!("extension[{number}].component")).collect();
     let more = match checked.complete() {
         Ok(admitted) => {
             let tenant = ServedConfig::of_added(admitted, config);
@@ -87,7 +91,9 @@ async fn check_text(
         }
         Err(extensions) => named::wrong(&extensions, locations, config, None),
     };
-    for (key, reason) in wrong.into_iter().chain(more) {
+    // Only the config says which references are locked.
+    let is_unknown = |key: &str| lent.is_none() && references.iter().any(|reference| reference == key);
+    for (key, reason) in wrong.into_iter().chain(more).filter(|(key, _)| !is_unknown(key)) {
         document.wrong(&tenant_text::key_in_text(&key), reason);
     }
     components

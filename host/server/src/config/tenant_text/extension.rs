@@ -19,7 +19,7 @@ const DIGEST: usize = "sha256:".len() + 64;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextExtension {
-    /// A digest, or the bare name of a component that ships with Annex.
+    /// A digest, the bare name of a component that ships with Annex, or a reference of `tenants.components`.
     component: String,
     #[serde(default)]
     required: bool,
@@ -97,10 +97,9 @@ impl TextExtension {
     pub(super) fn admit(self, table: &str, admission: &mut Admission<'_>) -> ExtensionConfig {
         let component = self.component;
         let is_name = is_bare_name(&component);
-        if is_reference(&component) {
-            let reason = "is a component of a registry, which added tenants cannot have yet; name a component that was \
-                          uploaded, or one of tenants.components, by its digest";
-            admission.refuse(format!("{table}.component"), reason);
+        let is_reference = is_reference(&component);
+        if is_reference {
+            admission.check_reference(&format!("{table}.component"), &component);
         } else if !is_name && !is_digest(&component) {
             let reason = format!(
                 "{component:?} is neither a digest nor a component that ships; name a component that was uploaded, or one \
@@ -109,8 +108,9 @@ impl TextExtension {
             admission.refuse(format!("{table}.component"), reason);
         }
         ExtensionConfig {
-            // Everything but a name of a shipped component must have the digest of this text, so no path is opened.
-            digest: (!is_name).then(|| component.clone()),
+            // Everything but a name of a shipped component and a reference of the operator must have the digest of this
+            // text, so no path is opened.
+            digest: (!is_name && !is_reference).then(|| component.clone()),
             component,
             place: ExtensionPlace::default(),
             required: self.required,

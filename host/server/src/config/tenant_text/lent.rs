@@ -48,6 +48,18 @@ impl<'a> Admission<'a> {
         self.wrong.push((key.into(), reason.into()));
     }
 
+    /// Checks that the operator lets texts name a component of a registry.
+    pub(super) fn check_reference(&mut self, key: &str, reference: &str) {
+        let Some(allowed) = self.allowed else { return };
+        if !allowed.components.iter().any(|component| component == reference) {
+            let reason = format!(
+                "{reference:?} is not one of the operator's components; ask the operator to add it to tenants.components \
+                 of the config and to run `annex lock`"
+            );
+            self.refuse(key, reason);
+        }
+    }
+
     /// The maximum number of tenants that are loaded at the same time.
     pub(super) fn max_loaded(&self) -> usize {
         self.allowed.map_or_else(|| StoredTenantsConfig::default().max_loaded, |allowed| allowed.max_loaded)
