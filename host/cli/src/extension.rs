@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annex_files::Purpose;
-use annex_runtime::MAX_COMPONENT_BYTES;
 use annex_server::admin_api::{Addition, Rollback, ShadowAddition};
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::admin::{self, Admin, OfTenant};
+use crate::registry::upload::{Upload, UploadArgs};
 
 mod shadow;
 mod shown;
@@ -43,7 +42,8 @@ enum Command {
         extension: String,
     },
     /// Install a component, or replace the installed one of the same name
-    #[command(after_help = "Example:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n\nThe \
+    #[command(after_help = "Examples:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n  annex extension add \
+                            oci://registry.example/acme/redact:1.2 --key acme.pub\n\nThe \
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
                             --settings the current settings stay. With tasks in PostgreSQL either all replicas install and \
                             keep the component, or none does. With runtime.extensions_dir the component is kept in that \
@@ -52,12 +52,12 @@ enum Command {
                             https://example.com/my-extension/v1\n  annex extension promote \
                             https://example.com/my-extension/v1")]
     Add {
-        /// The component
-        file: PathBuf,
+        #[command(flatten)]
+        component: UploadArgs,
         /// A TOML file with grants, limits and parameters
         #[arg(long, value_name = "FILE")]
         settings: Option<PathBuf>,
-        /// The name of the installed component; default: the file's name without .wasm
+        /// The name of the installed component; default: the file's name without .wasm, or the last part of the reference
         #[arg(long, conflicts_with = "shadow")]
         name: Option<String>,
         /// Try the component as a shadow of this extension: on copies of its turns, without any effect
@@ -117,8 +117,8 @@ impl Extension {
                 let answer = client.call(Method::GET, &["extensions", extension], None::<&()>).await?;
                 self.admin.print(&answer, shown::details)
             }
-            Command::Add { file, settings, shadow: Some(extension), share, .. } => {
-                let Addition { component, settings, .. } = addition(file, settings.as_deref(), None)?;
+            Command::Add { component, settings, shadow: Some(extension), share, .. } => {
+                let Addition { component, settings, .. } = addition(component, settings.as_deref(), None).await?;
                 let body = ShadowAddition { component, settings, share: *share };
                 let answer = client.call(Method::POST, &["extensions", extension, "shadow"], Some(&body)).await?;
                 self.admin.print(&answer, |began: &Shadow| shadow::began(began))
@@ -132,8 +132,8 @@ impl Extension {
                 let answer = client.call(Method::DELETE, &["extensions", extension, "shadow"], None::<&()>).await?;
                 self.admin.print(&answer, |dropped: &Shadow| shadow::dropped(dropped))
             }
-            Command::Add { file, settings, name, shadow: None, force, .. } => {
-                let addition = addition(file, settings.as_deref(), name.as_deref())?;
+            Command::Add { component, settings, name, shadow: None, force, .. } => {
+                let addition = addition(component, settings.as_deref(), name.as_deref()).await?;
                 let answer = client.call_with(Method::POST, &["extensions"], forced(*force), Some(&addition)).await?;
                 self.admin.print(&answer, |details: &Details| shown::changed(details, "installed"))
             }
@@ -164,20 +164,19 @@ fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
     if force { &[("force", "true")] } else { &[] }
 }
 
-fn addition(file: &Path, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {
-    let component = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES);
-    let component = component.with_context(|| {
-        let hint = if file.extension().is_none() { "; name its file, such as ./my-extension.wasm" } else { "" };
-        format!("cannot read the component {}{hint}", file.display())
-    })?;
+async fn addition(
+    component: &UploadArgs,
+    settings: Option<&Path>,
+    name: Option<&str>,
+) -> anyhow::Result<Addition> {
+    let Upload { name: own, bytes } = component.read().await?;
     let read = |file: &Path| {
         fs::read_to_string(file)
             .map(annex_files::without_mark)
             .with_context(|| format!("cannot read {}", file.display()))
     };
     let settings = settings.map(read).transpose()?;
-    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-    let name = name.unwrap_or(&stem).to_owned();
+    let name = name.map_or(own, str::to_owned);
     ensure!(!name.is_empty(), "the file has no name; give one with --name");
-    Ok(Addition { name, component: admin::base64(&component), settings })
+    Ok(Addition { name, component: admin::base64(&bytes), settings })
 }

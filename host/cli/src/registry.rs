@@ -28,10 +28,11 @@ pub(crate) mod sign;
 mod signed_file;
 mod source;
 mod target;
+pub(crate) mod upload;
 pub(crate) mod verify;
 
 /// How a command reaches a registry.
-#[derive(Args)]
+#[derive(Default, Args)]
 pub(crate) struct RegistryArgs {
     /// Call the registry by http in place of https; a registry on loopback needs no option for that
     #[arg(long)]

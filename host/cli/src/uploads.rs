@@ -1,16 +1,12 @@
 //! `annex component`
 
-use std::path::PathBuf;
-
-use annex_files::Purpose;
-use annex_runtime::MAX_COMPONENT_BYTES;
 use annex_server::admin_api::components;
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::admin::Admin;
 use crate::line::Line;
+use crate::registry::upload::UploadArgs;
 
 type List = components::List<Line>;
 type ComponentAnswer = components::Component<Line>;
@@ -34,8 +30,8 @@ pub(crate) struct Uploads {
 enum Command {
     /// Upload a component
     Push {
-        /// The component, a .wasm file
-        file: PathBuf,
+        #[command(flatten)]
+        component: UploadArgs,
     },
     /// List the uploaded components
     List,
@@ -50,9 +46,8 @@ impl Uploads {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let client = self.admin.client()?;
         match &self.command {
-            Command::Push { file } => {
-                let bytes = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES)
-                    .with_context(|| format!("cannot read {}", file.display()))?;
+            Command::Push { component } => {
+                let bytes = component.read().await?.bytes;
                 self.admin.print(&client.upload(&["components"], bytes).await?, pushed)
             }
             Command::List => {

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 from urllib.request import urlopen
 
 HERE = Path(__file__).parent
@@ -48,6 +49,9 @@ send = "text-part"
 template = "About the user: {{user_info}}"
 
 """
+# With an instance for each turn, and with kept instances.
+EXAMPLE = (ROOT / "examples/specialist/annex.toml").read_text().replace('"HTTP+JSON"]', '"HTTP+JSON", "GRPC"]')
+KEPT = EXAMPLE.replace("required = true", 'required = true\ninstances = "kept"')
 QUESTION = "Who am I and what is my email?"
 STATE = {"user_info": {"name": "Ada", "role": "Engineer", "email": "ada@example.com"}}
 
@@ -85,18 +89,16 @@ def train(program: Path, into: Path) -> None:
 def trainings(program: Path, counting: Path, folder: Path) -> Iterator[None]:
     """Serves requests by one process that counts: with an instance for each turn, with kept instances, with SQLite, and in front
     of another agent. Goes on when the counts of one have been taken."""
-    example = (ROOT / "examples/specialist/annex.toml").read_text().replace('"HTTP+JSON"]', '"HTTP+JSON", "GRPC"]')
-    extensions = example[example.index("[[extension]]") :]
-    kept = example.replace("required = true", 'required = true\ninstances = "kept"')
-    for config in (example, kept, f'{example}\n[tasks]\ndata_dir = "{folder}/data"\n'):
-        with served(counting, config, folder) as port:
-            call(port, REQUESTS)
-            send(program, port)
+    extensions = EXAMPLE[EXAMPLE.index("[[extension]]") :]
+    for config in (EXAMPLE, KEPT, f'{EXAMPLE}\n[tasks]\ndata_dir = "{folder}/data"\n'):
+        with served(counting, config, folder) as server:
+            call(server.port, REQUESTS)
+            send(program, server.port)
         yield
-    plain = example.removesuffix(extensions).replace("{user_info}", "{user_info?}")
-    with served(program, plain, folder) as port:
-        with served(counting, FRONT.format(port=port) + extensions, folder) as front:
-            call(front, REQUESTS // 4)
+    plain = EXAMPLE.removesuffix(extensions).replace("{user_info}", "{user_info?}")
+    with served(program, plain, folder) as agent:
+        with served(counting, FRONT.format(port=agent.port) + extensions, folder) as front:
+            call(front.port, REQUESTS // 4)
         yield
 
 
@@ -107,8 +109,14 @@ def send(program: Path, port: int) -> None:
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
 
+class Server(NamedTuple):
+    port: int
+    # The number of its process.
+    process: int
+
+
 @contextmanager
-def served(program: Path, config: str, folder: Path) -> Iterator[int]:
+def served(program: Path, config: str, folder: Path) -> Iterator[Server]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     path = folder / f"{port}.toml"
@@ -122,7 +130,7 @@ def served(program: Path, config: str, folder: Path) -> Iterator[int]:
             if server.poll() is not None or time.monotonic() > until:
                 sys.exit(f"the training server did not start:\n{(folder / 'log').read_text()}")
             time.sleep(0.2)
-        yield port
+        yield Server(port, server.pid)
         # The last counts are written within a second.
         time.sleep(2)
     finally:

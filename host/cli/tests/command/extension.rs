@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::BufRead;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use annex_test_support::TestRegistry;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::registry::{check, new_key, push};
 use crate::support::{Run, STATE, STATE_URI, Server, annex, run, specialist};
 
 const TOKEN: &str = "a-token-of-the-tests";
@@ -51,6 +54,23 @@ impl ManagedServer {
         ensure!(run.code == Some(0), "{arguments:?}: {}", run.err);
         Ok(serde_json::from_str(&run.out)?)
     }
+}
+
+#[test]
+fn a_component_of_a_registry_is_added_if_its_keys_have_signed_it() -> Result<()> {
+    let managed = ManagedServer::start()?;
+    let registry = TestRegistry::start();
+    let reference = push("secure-passport", &registry.reference("acme/passport:1"))?;
+    let folder = tempfile::tempdir()?;
+    let (acme, other) = (new_key(folder.path(), "acme")?, new_key(folder.path(), "other")?);
+    let public = |key: &Path| key.with_extension("pub").to_string_lossy().into_owned();
+    check(&run(["sign", &reference, "--key", &acme.to_string_lossy()])?, 0, &[]);
+    check(&managed.extension(&["add", &reference])?, 2, &["who must have signed"]);
+    check(&managed.extension(&["add", &reference, "--key", &public(&other)])?, 3, &["other.pub"]);
+    check(&managed.extension(&["add", HELLO, "--key", &public(&acme)])?, 2, &["--key is for components of registries"]);
+    check(&managed.extension(&["add", &reference, "--key", &public(&acme)])?, 0, &["is signed by", "installed: version"]);
+    assert_eq!(managed.json(&["list"])?["extensions"][2]["source"]["name"], "passport");
+    Ok(())
 }
 
 #[test]
