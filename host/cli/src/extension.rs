@@ -42,7 +42,8 @@ enum Command {
         extension: String,
     },
     /// Install a component, or replace the installed one of the same name
-    #[command(after_help = "Examples:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n  annex extension add \
+    #[command(
+        after_help = "Examples:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n  annex extension add \
                             oci://registry.example/acme/redact:1.2 --key acme.pub\n\nThe \
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
                             --settings the current settings stay. With tasks in PostgreSQL either all replicas install and \
@@ -50,7 +51,8 @@ enum Command {
                             folder, otherwise it is lost at a restart.\n\nA safe update:\n  annex extension add ./new.wasm --share 10 \\\n    \
                             --shadow https://example.com/my-extension/v1\n  annex extension show \
                             https://example.com/my-extension/v1\n  annex extension promote \
-                            https://example.com/my-extension/v1")]
+                            https://example.com/my-extension/v1"
+    )]
     Add {
         #[command(flatten)]
         component: UploadArgs,
@@ -164,11 +166,7 @@ fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
     if force { &[("force", "true")] } else { &[] }
 }
 
-async fn addition(
-    component: &UploadArgs,
-    settings: Option<&Path>,
-    name: Option<&str>,
-) -> anyhow::Result<Addition> {
+async fn addition(component: &UploadArgs, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {
     let Upload { name: own, bytes } = component.read().await?;
     let read = |file: &Path| {
         fs::read_to_string(file)

@@ -54,6 +54,24 @@ impl TestServer {
         Box::pin(Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent, loaded)).await
     }
 
+    /// Starts a server as [`from_file`](Self::from_file) does, with the pulled components in the folder `registry` of
+    /// `caches`. Compiled components are in the cache that all test servers share.
+    ///
+    /// # Errors
+    /// When the server does not become ready.
+    pub async fn from_file_with_caches(
+        config: &Path,
+        agent: Option<Arc<dyn AgentExecutor>>,
+        caches: &Path,
+    ) -> anyhow::Result<Self> {
+        let folder = config.parent().unwrap_or(Path::new("")).to_owned();
+        let mut read = Config::read(config)?;
+        let locations = Locations { config: folder, ..locations() };
+        read.runtime.cache_dir = locations.cache.clone();
+        let locations = Locations { cache: Some(caches.join("components")), ..locations };
+        Box::pin(Self::launch(read, locations, agent, || ())).await
+    }
+
     /// Starts a server as [`start`](Self::start) does, with an agent that the test provides.
     ///
     /// # Errors

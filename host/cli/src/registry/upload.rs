@@ -38,7 +38,9 @@ impl UploadArgs {
         match component.to_str().filter(|component| is_reference(component)) {
             Some(reference) => pull(reference, keys).await,
             None if keys.is_empty() => file(component),
-            None => Err(Failure::Usage.error("--key is for components of registries, such as oci://registry.example/a")),
+            None => {
+                Err(Failure::Usage.error("--key is for components of registries, such as oci://registry.example/a"))
+            }
         }
     }
 }

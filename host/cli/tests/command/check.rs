@@ -36,7 +36,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// One header of each kind of table in a config.
-const TABLES: [&str; 49] = [
+const TABLES: [&str; 52] = [
     "[server]",
     "[server.tls]",
     "[auth]",
@@ -71,6 +71,9 @@ const TABLES: [&str; 49] = [
     "[runtime]",
     "[runtime.ceiling]",
     "[traces]",
+    "[trust]",
+    "[[trust.rule]]",
+    "[registries.\"registry.example\"]",
     "[admin]",
     "[admin.tls]",
     "[[tenant]]",

@@ -68,7 +68,11 @@ fn a_component_of_a_registry_is_added_if_its_keys_have_signed_it() -> Result<()>
     check(&managed.extension(&["add", &reference])?, 2, &["who must have signed"]);
     check(&managed.extension(&["add", &reference, "--key", &public(&other)])?, 3, &["other.pub"]);
     check(&managed.extension(&["add", HELLO, "--key", &public(&acme)])?, 2, &["--key is for components of registries"]);
-    check(&managed.extension(&["add", &reference, "--key", &public(&acme)])?, 0, &["is signed by", "installed: version"]);
+    check(
+        &managed.extension(&["add", &reference, "--key", &public(&acme)])?,
+        0,
+        &["is signed by", "installed: version"],
+    );
     assert_eq!(managed.json(&["list"])?["extensions"][2]["source"]["name"], "passport");
     Ok(())
 }

@@ -35,6 +35,7 @@ mod interrupted;
 mod life;
 mod lifecycle;
 mod live_card;
+mod locked;
 mod methods;
 mod metrics;
 mod names;

@@ -410,3 +410,29 @@ async fn a_missing_config_is_named() {
     let found = folder.check().await.expect_err("no file");
     assert!(found.iter().all(|text| text.contains("cannot read") && text.contains("annex.toml")), "{found:?}");
 }
+
+#[tokio::test]
+async fn each_mistake_about_registries_and_their_signers_is_shown_with_its_line() {
+    let config = format!(
+        "{SOUND}[trust]\nall_of = [{{ key = \"no.pub\" }}, {{ issuer = \"https://issuer.example\" }}]\n\
+         [[trust.rule]]\nprefix = \"Registry.example\"\ndefault = \"allow\"\n\
+         [registries.\"registry.example:5000\"]\nca_file = \"no.pem\"\n\
+         [[tenant]]\nname = \"acme\"\nconfig = \"acme/agent.toml\"\n"
+    );
+    let acme = format!("{SOUND}[trust]\ndeny_file = \"denied.txt\"\n");
+    let folder = Folder::new(&[("annex.toml", &config), ("acme/agent.toml", &acme)]);
+    let found = folder.check().await.expect_err("errors").join("\n");
+    for expected in [
+        "annex.toml:9:",
+        "\"no.pub\" cannot be read",
+        "is a keyless identity",
+        "annex.toml:11:1: trust.rule.prefix: \"Registry.example\" cannot be used",
+        "annex.toml:14:1: registries.registry.example:5000.ca_file: cannot read no.pem",
+        "acme/agent.toml:9:1: trust.deny_file: is for the config of the server",
+    ] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    let folder = Folder::new(&[("annex.toml", &format!("{SOUND}[registries.\"Registry.example\"]\n"))]);
+    let found = folder.check().await.expect_err("an error").join("\n");
+    assert!(found.contains("annex.toml:8:") && found.contains("is not a registry"), "{found}");
+}

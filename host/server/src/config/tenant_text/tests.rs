@@ -102,6 +102,8 @@ fn a_text_names_no_files_variables_programs_or_paths() {
         let extension = format!("[[extension]]\ncomponent = {path:?}");
         refused(&text(&extension), &["extension.component", "digest"]);
     }
+    let reference = "[[extension]]\ncomponent = \"oci://registry.example/acme/redact:1.2\"";
+    refused(&text(reference), &["extension.component", "tenants.components"]);
 }
 
 #[test]
