@@ -10,6 +10,7 @@ use annex_server::Locations;
 use annex_text::instead;
 use anyhow::{Context, anyhow};
 
+use crate::exit::Failure;
 use crate::output;
 
 /// Reads the component of a project, and prints a remark if a source of the project is newer than the component.
@@ -38,6 +39,10 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 /// # Errors
 /// When the component cannot be read. If the bare name is unknown, the error lists the components that ship.
 pub(crate) fn named(component: &str, locations: &Locations) -> anyhow::Result<Vec<u8>> {
+    if annex_registry::is_reference(component) {
+        let text = format!("{component} is in a registry, and this command takes a file; run: annex pull {component}");
+        return Err(Failure::Usage.error(text));
+    }
     let file = locations.component(component);
     annex_files::read(&file, Purpose::Named, MAX_COMPONENT_BYTES).map_err(|error| {
         if error.kind() == ErrorKind::NotFound && file.starts_with(&locations.components) {

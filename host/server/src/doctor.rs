@@ -1,5 +1,5 @@
 //! The checks behind `annex doctor`, run before a server starts. They examine the config, folders and their
-//! permissions, keys, databases, upstream agents, ports, certificates of listeners, the clock, limits of the machine,
+//! permissions, components of registries, keys, databases, upstream agents, ports, certificates of listeners, the clock, limits of the machine,
 //! and known faults of the engine. The checks change nothing.
 
 use std::path::Path;
@@ -16,6 +16,7 @@ mod folders;
 mod machine;
 mod peers;
 mod ports;
+mod registries;
 mod tls;
 
 pub use finding::{Finding, Gravity};
@@ -27,6 +28,7 @@ pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
     // `app::check` also loads components and reads keys. The checks below need only a config that parses.
     if let Ok(config) = Config::read(path).map(Arc::new) {
         findings.extend(folders::examine(&config, locations));
+        findings.extend(registries::examine(&config, locations));
         findings.extend(peers::examine(&config, locations).await);
         findings.extend(ports::examine(&config));
         findings.extend(tls::examine(&config, &locations.config));
