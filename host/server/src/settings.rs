@@ -133,9 +133,10 @@ impl Settings {
             listener(&config);
         }
         let turns = turn_bounds(&config.server);
-        // These tables affect added tenants too. Their agents must not forward the header field of API keys, and the
-        // claims in `allow` of their extensions need `[auth.jwt]` or `[auth.introspection]`.
-        let of_added = ["tenants", "auth.api_key_header", "auth.jwt", "auth.introspection", "runtime.ceiling"];
+        // These tables affect added tenants too. Their agents must not forward the header field of API keys, the claims
+        // in `allow` of their extensions need `[auth.jwt]` or `[auth.introspection]`, and `[trust]` decides about their
+        // components of registries.
+        let of_added = ["tenants", "auth.api_key_header", "auth.jwt", "auth.introspection", "runtime.ceiling", "trust"];
         let concerns_added = of_added.into_iter().any(|table| self.has_changed(&config, table));
         let before = self.config();
         let files = before.file.as_ref().zip(config.file.as_ref());

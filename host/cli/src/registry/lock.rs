@@ -46,12 +46,19 @@ struct LockFolder {
     uses: BTreeMap<Reference, Vec<Use>>,
 }
 
-/// An `[[extension]]` that names a reference.
+/// An `[[extension]]` that names a reference, or an entry of `tenants.components`.
 struct Use {
     file: PathBuf,
-    grants: GrantsConfig,
+    /// `None` for the components of added tenants, whose texts give the grants.
+    grants: Option<GrantsConfig>,
     /// The policy of a tenant, which adds to that of the config.
     policy: Option<Policy>,
+}
+
+impl Use {
+    fn gives(&self, grant: GrantNeeded) -> bool {
+        self.grants.as_ref().is_some_and(|given| grants::gives(given, grant))
+    }
 }
 
 /// What happened to one reference.
@@ -145,7 +152,7 @@ impl Lock {
         let (component, change) = Box::pin(self.component(reference, locked, source, &policy)).await?;
         let is_accepted = |grant: &GrantNeeded| match locked {
             Some(locked) => locked.grants.iter().any(|name| name == grant.name()),
-            None => uses.iter().all(|one| grants::gives(&one.grants, *grant)),
+            None => uses.iter().all(|one| one.gives(*grant)),
         };
         let mut missing = component.needs();
         missing.retain(|grant| !is_accepted(grant) && !self.accept.as_ref().is_some_and(|all| all.has(*grant)));
@@ -240,8 +247,9 @@ impl Step<'_> {
     fn remarks(&self) -> Vec<String> {
         let needs = self.component.needs();
         let remark = |one: &Use| {
+            one.grants.as_ref()?;
             let mut lacks = needs.clone();
-            lacks.retain(|grant| !grants::gives(&one.grants, *grant));
+            lacks.retain(|grant| !one.gives(*grant));
             let lines = trial::lines_of(&lacks).join("\n");
             let text = format!(
                 "{} does not give {} what it needs; write into its [extension.grants]:\n{lines}",
@@ -268,6 +276,9 @@ fn named(digest: &Digest, version: Option<&str>) -> String {
 fn folders(config: &Config, file: &Path, folder: &Path) -> anyhow::Result<Vec<LockFolder>> {
     let mut folders = BTreeMap::new();
     note_uses(&mut folders, file, &config.extensions, None)?;
+    for component in config.stored_tenants.iter().flat_map(|tenants| &tenants.components) {
+        note_use(&mut folders, file, component, None, None)?;
+    }
     for tenant in &config.tenants {
         let TenantComponents { extensions, policy } = tenant.read_components(folder)?;
         note_uses(&mut folders, &folder.join(&tenant.config), &extensions, policy.as_ref())?;
@@ -275,23 +286,40 @@ fn folders(config: &Config, file: &Path, folder: &Path) -> anyhow::Result<Vec<Lo
     Ok(folders.into_values().collect())
 }
 
-/// Adds the references of a file to those of its folder.
+/// Adds the references of a file's extensions to those of its folder.
 fn note_uses(
     folders: &mut BTreeMap<PathBuf, LockFolder>,
     file: &Path,
     extensions: &[ExtensionConfig],
     policy: Option<&Policy>,
 ) -> anyhow::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new(""));
-    // Two spellings of a folder have one lock.
-    let real = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let real = real.canonicalize().with_context(|| format!("cannot find the folder {}", real.display()))?;
-    let empty = || LockFolder { folder: folder.to_owned(), uses: BTreeMap::new() };
-    let uses = &mut folders.entry(real).or_insert_with(empty).uses;
-    for extension in extensions.iter().filter(|extension| is_reference(&extension.component)) {
-        let reference = extension.component.parse::<Reference>().with_context(|| file.display().to_string())?;
-        let (file, grants) = (file.to_owned(), extension.grants.clone());
-        uses.entry(reference).or_default().push(Use { file, grants, policy: policy.cloned() });
+    for extension in extensions {
+        note_use(folders, file, &extension.component, Some(&extension.grants), policy)?;
+    }
+    // A folder without references may have a lock of earlier ones.
+    folder_of(folders, file).map(drop)
+}
+
+/// Adds a component that a file names, if it is a reference.
+fn note_use(
+    folders: &mut BTreeMap<PathBuf, LockFolder>,
+    file: &Path,
+    component: &str,
+    grants: Option<&GrantsConfig>,
+    policy: Option<&Policy>,
+) -> anyhow::Result<()> {
+    if is_reference(component) {
+        let reference = component.parse::<Reference>().with_context(|| file.display().to_string())?;
+        let one = Use { file: file.to_owned(), grants: grants.cloned(), policy: policy.cloned() };
+        folder_of(folders, file)?.uses.entry(reference).or_default().push(one);
     }
     Ok(())
+}
+
+/// The folder of a file. Two spellings of a folder have one lock.
+fn folder_of<'a>(folders: &'a mut BTreeMap<PathBuf, LockFolder>, file: &Path) -> anyhow::Result<&'a mut LockFolder> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let real = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let real = real.canonicalize().with_context(|| format!("cannot find the folder {}", real.display()))?;
+    Ok(folders.entry(real).or_insert_with(|| LockFolder { folder: folder.to_owned(), uses: BTreeMap::new() }))
 }

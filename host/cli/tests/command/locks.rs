@@ -84,6 +84,21 @@ fn a_lock_has_the_components_of_a_config_and_checks_accept_it() -> Result<()> {
 }
 
 #[test]
+fn components_that_added_tenants_may_have_are_locked_with_grants_that_a_person_gives() -> Result<()> {
+    let registry = TestRegistry::start();
+    let reference = registry.reference("acme/clock:1.2");
+    push("timestamp", &reference)?;
+    let tenants = format!("{ALLOW}[tenants]\ncomponents = [\"{reference}\"]\n");
+    let workplace = Workplace::new(&template_agent("Answer.", &tenants))?;
+    check(&workplace.run(&["check", "annex.toml"])?, 1, &["tenants.components", "annex lock"]);
+    check(&workplace.run(&["lock", "annex.toml"])?, 3, &["annex lock annex.toml --accept clock"]);
+    check(&workplace.run(&["lock", "annex.toml", "--accept", "clock"])?, 0, &["locked at"]);
+    workplace.check_lock(&[&format!("\"{reference}\""), "\"clock\""]);
+    check(&workplace.run(&["check", "annex.toml"])?, 0, &["no errors"]);
+    Ok(())
+}
+
+#[test]
 fn a_moved_tag_is_followed_only_by_an_update_whose_grants_are_accepted() -> Result<()> {
     let registry = TestRegistry::start();
     let reference = registry.reference("acme/clock:1");

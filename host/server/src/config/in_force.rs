@@ -41,6 +41,11 @@ impl Config {
             admin.tls.clone_from(&running.tls);
             live.admin = Some(admin);
         }
+        live.trust.clone_from(&read.trust);
+        if let Some(trust) = &mut live.trust {
+            trust.deny_file = self.trust.as_ref().and_then(|trust| trust.deny_file.clone());
+        }
+        live.registries.clone_from(&read.registries);
         live.extensions.clone_from(&read.extensions);
         live.tenants.clone_from(&read.tenants);
         live.file.clone_from(&read.file);

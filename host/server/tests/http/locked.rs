@@ -1,6 +1,7 @@
 //! Components of registries: what is locked, cached and signed is served, and no registry is called.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,21 +15,21 @@ use crate::installation::{Installation, admin, marked, on_card};
 use crate::life::test_uri;
 
 /// No registry has this name (RFC 6761).
-const REFERENCE: &str = "oci://registry.invalid/acme/redact:1.2";
+pub(crate) const REFERENCE: &str = "oci://registry.invalid/acme/redact:1.2";
 const PLACE: &str = "registry.invalid/acme/redact";
-const TRUST: &str = "[trust]\nall_of = [{ key = \"keys/acme.pub\" }]\n";
+pub(crate) const TRUST: &str = "[trust]\nall_of = [{ key = \"keys/acme.pub\" }]\n";
 /// The time limit of each wait.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server whose extension is a component of a registry.
-struct LockedInstallation {
+pub(crate) struct LockedInstallation {
     files: Installation,
     key: PrivateKey,
     locked: LockedComponent,
 }
 
 impl LockedInstallation {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let files = Installation::new();
         let (key, _) = PrivateKey::generate().expect("a key");
         fs::create_dir(files.path("keys")).expect("a folder");
@@ -57,6 +58,18 @@ impl LockedInstallation {
 
     fn lock(&self, locked: &LockedComponent) {
         Lock { components: vec![locked.clone()] }.write(self.files.folder.path()).expect("it is written");
+    }
+
+    /// Writes the lock and the key into the folder of another config.
+    pub(crate) fn install_in(&self, folder: &Path) {
+        fs::create_dir(folder.join("keys")).expect("a folder");
+        fs::copy(self.files.path("keys/acme.pub"), folder.join("keys/acme.pub")).expect("a copy");
+        fs::copy(self.files.path(LOCK_FILE), folder.join(LOCK_FILE)).expect("a copy");
+    }
+
+    /// The folder of the caches.
+    pub(crate) fn caches(&self) -> PathBuf {
+        self.files.path("caches")
     }
 
     /// Replaces the key in the file by another key.

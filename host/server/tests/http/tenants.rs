@@ -23,6 +23,7 @@ mod costs;
 mod denied;
 mod failing;
 mod fair;
+mod locked;
 mod many;
 mod outliving;
 mod quotas;
