@@ -31,7 +31,7 @@ const INDENT: usize = 2;
                         it needs no grant. The config gets an [[extension]] at its end, and the rest of its text stays. \
                         A refused component changes neither file.")]
 pub(crate) struct Add {
-    /// The component: oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]
+    /// The component: `oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]`
     reference: Reference,
     /// The config
     #[arg(long, value_name = "FILE", default_value = "annex.toml")]

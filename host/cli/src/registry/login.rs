@@ -19,7 +19,7 @@ use crate::output;
                         REGISTRY_AUTH_FILE, or else into config.json in the folder DOCKER_CONFIG or ~/.docker, or \
                         into the helper that this file names. The file then has mode 0600.")]
 pub(crate) struct Login {
-    /// The registry: HOST[:PORT]
+    /// The registry: `HOST[:PORT]`
     #[arg(value_name = "HOST", value_parser = host)]
     host: String,
     /// The name of the user; default: asked for on a terminal

@@ -20,7 +20,7 @@ const MODE: u32 = 0o644;
                         The bytes are checked against their digest, and an existing file is not changed. Nobody checks \
                         signatures here: `annex verify` does.")]
 pub(crate) struct Pull {
-    /// The component: oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]
+    /// The component: `oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]`
     reference: Reference,
     /// The file to write; default: the last part of the path, with .wasm
     #[arg(short, long, value_name = "FILE")]

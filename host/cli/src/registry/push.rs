@@ -30,7 +30,7 @@ const EXTENSION_URI: &str = "annex.extension.uri";
 pub(crate) struct Push {
     /// A path, or the bare name of a component that ships with Annex
     component: String,
-    /// The registry, the path and the tag: oci://HOST[:PORT]/PATH[:TAG]
+    /// The registry, the path and the tag: `oci://HOST[:PORT]/PATH[:TAG]`
     reference: Reference,
     #[command(flatten)]
     registry: RegistryArgs,

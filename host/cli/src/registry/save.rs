@@ -24,7 +24,7 @@ const MODE: u32 = 0o644;
                         `annex load` reads on the other machine. An existing file is not changed."
 )]
 pub(crate) struct Save {
-    /// The components: oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]
+    /// The components: `oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]`
     #[arg(required = true, value_name = "REFERENCE")]
     references: Vec<Reference>,
     /// The file to write

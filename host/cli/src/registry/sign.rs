@@ -22,7 +22,7 @@ use crate::output;
                         that `annex push` has printed: a tag may mean another component by now. A key is ECDSA over \
                         P-256 or Ed25519, as PKCS #8 in PEM; `openssl genpkey` makes keys too.")]
 pub(crate) struct Sign {
-    /// The component, as oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX], or a file
+    /// The component, as `oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]`, or a file
     #[arg(value_name = "REF_OR_FILE", required_unless_present = "generate", conflicts_with = "generate")]
     target: Option<Target>,
     /// The file with the private key

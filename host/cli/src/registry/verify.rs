@@ -19,7 +19,7 @@ use crate::output;
                         compared with its checksum. Exit code 3: it is not signed by these keys, or it was changed."
 )]
 pub(crate) struct Verify {
-    /// The component, as oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX], or a file
+    /// The component, as `oci://HOST[:PORT]/PATH[:TAG][@sha256:HEX]`, or a file
     #[arg(value_name = "REF_OR_FILE")]
     target: Target,
     /// A public key in PEM that must have signed; may be repeated
