@@ -96,7 +96,7 @@ def blocks(kind: str) -> dict[str, list[str]]:
 
 
 COMMANDS = blocks("sh")
-CONFIG = blocks("toml")["The operator"][0]
+CONFIG = "\n".join(blocks("toml")["The operator"])
 REGISTRY_CONFIG = blocks("yaml")["A registry"][0]
 
 
