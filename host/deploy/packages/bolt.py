@@ -7,13 +7,14 @@ counts become the profile. The same program and profile give the same bytes.
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -123,7 +124,9 @@ def served(program: Path, config: str, folder: Path) -> Iterator[Server]:
     path.write_text(config.replace("127.0.0.1:9999", f"127.0.0.1:{port}"))
     environment = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen([program, "serve", path], env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [program, "serve", path], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         until = time.monotonic() + START_LIMIT
         while not is_ready(port):
@@ -136,6 +139,9 @@ def served(program: Path, config: str, folder: Path) -> Iterator[Server]:
     finally:
         server.terminate()
         server.wait()
+        # The process that writes the counts does not always notice the end of the server.
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
 
 
 def is_ready(port: int) -> bool:
