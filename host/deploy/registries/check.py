@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import ssl
+import statistics
 import subprocess
 import sys
 import threading
@@ -27,6 +28,8 @@ from urllib.request import urlopen
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs/registries.md").read_text()
 LIMIT = 60  # seconds
+# The component whose pull is measured, in bytes, how often, and the least median of the ratios to skopeo.
+LARGE, PAIRS, LEAST = 18_000_000, 9, 0.8
 REGISTRY, SERVER = "127.0.0.1:5000", "127.0.0.1:9999"
 REPOSITORY = "acme/timestamp"
 
@@ -222,12 +225,15 @@ def changes_of_the_registry(author: Place, operator: Place, files: Path, add: st
     shutil.copy(operator.folder / "acme.pub", another.folder)
     (another.folder / "annex.toml").write_text(operator.here(CONFIG))
     pull = f"annex pull oci://{REGISTRY}/{REPOSITORY}:1.0 -o pulled.wasm"
+    component, manifest = locked(operator, "component"), locked(operator, "manifest")
     for change in (flipped, lambda data: data[:-1], lambda data: data + b"\0"):
-        with changed(blob(files, locked(operator, "component")), change):
-            another.ends(add, 3)
-            another.ends(pull, 3)
-    with changed(blob(files, locked(operator, "manifest")), flipped):
-        another.ends(add, 3)
+        with changed(blob(files, component), change):
+            another.ends(add, 3, "has sent", component)
+            another.ends(pull, 3, "has sent", component)
+    # This is a manifest too, and its digest is another one.
+    with changed(blob(files, manifest), lambda data: data + b" "):
+        another.ends(add, 3, "it has no signature")
+        another.ends(pull.replace(":1.0", f":1.0@{manifest}"), 3, f"has sent other content than {manifest}")
     # A registry without referrers has the signatures under this tag.
     tag = f"sha256-{locked(operator, 'manifest').removeprefix('sha256:')}"
     tags = files / f"docker/registry/v2/repositories/{REPOSITORY}/_manifests/tags"
@@ -362,7 +368,7 @@ def proxy(annex: Path, folder: Path) -> str:
             answer = upstream.getresponse()
             body = answer.read()
             kind = fault["kind"]
-            is_blob, is_manifest = "/blobs/" in self.path, "/manifests/1" in self.path
+            is_blob, is_manifest = "/blobs/" in self.path, "/manifests/sha256:" in self.path
             declared = len(body)
             if kind == "ends" and is_blob:
                 self.close_connection = True
@@ -374,9 +380,20 @@ def proxy(annex: Path, folder: Path) -> str:
             if kind == "long" and is_blob:
                 body += b"\0" * 70_000
                 declared = len(body)
-            if kind == "swapped blob" and is_blob or kind == "swapped manifest" and is_manifest:
-                body = body.replace(b"a", b"b", 1)
-            self.send_response(answer.status)
+            if kind == "shorter" and is_blob:
+                body = body[:-1]
+                declared = len(body)
+            if kind == "changed" and is_blob:
+                body = flipped(body)
+            if kind == "another manifest" and is_manifest:
+                body = another
+                declared = len(body)
+            if kind == "no manifest" and is_manifest:
+                body = b"<html></html>"
+                declared = len(body)
+            # Debian's registry has no lists of referrers, so that it answers both with 404.
+            is_list = "/referrers/" in self.path or "/manifests/sha256-" in self.path
+            self.send_response(500 if kind == "no list" and is_list else answer.status)
             for key, value in answer.getheaders():
                 if key.lower() not in ("content-length", "connection", "transfer-encoding"):
                     self.send_header(key, value)
@@ -394,24 +411,72 @@ def proxy(annex: Path, folder: Path) -> str:
     server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     through = f"127.0.0.1:{server.server_address[1]}"
-    kinds = {"ends": 4, "short": 4, "long": 3, "swapped blob": 3, "swapped manifest": 3}
+    kinds = {
+        "ends": (4, "does not answer"),
+        "short": (4, "the component cannot be read"),
+        "shorter": (3, "has sent"),
+        "long": (3, "has sent"),
+        "changed": (3, "has sent other content than sha256:"),
+        "another manifest": (3, "has sent other content than sha256:"),
+        "no manifest": (3, "has sent other content than sha256:"),
+    }
     with registry(folder / "files", address):
-        place.does(f"annex push timestamp oci://{REGISTRY}/{REPOSITORY}:1")
-        for kind, code in kinds.items():
+        pushed = place.does(f"annex push timestamp oci://{REGISTRY}/{REPOSITORY}:1 2>/dev/null").strip()
+        place.does(f"annex push secure-passport oci://{REGISTRY}/{REPOSITORY}:2")
+        another = place.does(f"skopeo inspect --tls-verify=false --raw docker://{REGISTRY}/{REPOSITORY}:2").encode()
+        place.does(f"annex sign --generate acme; annex sign {pushed} --key acme.key")
+        reference = f"oci://{through}/{REPOSITORY}:1@{pushed.rsplit('@', 1)[1]}"
+        for kind, (code, text) in kinds.items():
             fault["kind"] = kind
-            place.ends(f"annex pull oci://{through}/{REPOSITORY}:1 -o pulled.wasm", code)
+            place.ends(f"annex pull {reference} -o pulled.wasm", code, text)
             assert not (place.folder / "pulled.wasm").exists(), kind
+        fault["kind"] = "no list"
+        place.ends(f"annex verify {reference} --key acme.pub", 3, "cannot read the signatures", "500")
         fault["kind"] = ""
-        place.does(f"annex pull oci://{through}/{REPOSITORY}:1 -o pulled.wasm")
+        place.does(f"annex verify {reference} --key acme.pub")
+        place.does(f"annex pull {reference} -o pulled.wasm")
     server.shutdown()
-    return f"{len(kinds)} faults, no file"
+    return f"{len(kinds) + 1} faults, no file"
+
+
+def padded(component: bytes, size: int) -> bytes:
+    """The component with a custom section of random bytes."""
+    content = b"\x03pad" + os.urandom(size)
+    length, rest = b"", len(content)
+    while rest > 0x7F:
+        length += bytes([rest & 0x7F | 0x80])
+        rest >>= 7
+    return component + b"\0" + length + bytes([rest]) + content
+
+
+def throughput(annex: Path, folder: Path) -> str:
+    """`annex pull` beside `skopeo copy`, in pairs, of which each second one begins with the other program."""
+    address = free_address()
+    place = Place(folder / "place", annex, address, free_address())
+    (place.folder / "large.wasm").write_bytes(padded((annex.parent / "components/timestamp.wasm").read_bytes(), LARGE))
+    copy = f"skopeo --insecure-policy copy --quiet --src-tls-verify=false docker://{REGISTRY}/a/large:1 oci:copied"
+    pull = f"annex pull oci://{REGISTRY}/a/large:1 -o pulled.wasm"
+    ratios = []
+    with registry(folder / "files", address):
+        place.does(f"annex push ./large.wasm oci://{REGISTRY}/a/large:1")
+        for pair in range(PAIRS):
+            seconds = {}
+            for command in (pull, copy) if pair % 2 else (copy, pull):
+                place.does("rm -rf pulled.wasm copied")
+                begin = time.perf_counter()
+                place.does(command)
+                seconds[command] = time.perf_counter() - begin
+            ratios.append(seconds[copy] / seconds[pull])
+    ratio = statistics.median(ratios)
+    assert ratio >= LEAST, f"annex pull has {ratio:.2f} times the throughput of skopeo copy, expected at least {LEAST}: {ratios}"
+    return f"{LARGE // 1_000_000} MB with {ratio:.1f} times the throughput of skopeo copy"
 
 
 def main() -> None:
     annex = Path(sys.argv[1]).absolute()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed = passed = 0
-    for check in (story, skopeo, password_and_tls, proxy):
+    for check in (story, skopeo, password_and_tls, proxy, throughput):
         with TemporaryDirectory() as folder:
             try:
                 print(f"ok    {check.__name__.replace('_', ' ')}: {check(annex, Path(folder))}", flush=True)
