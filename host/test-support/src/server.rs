@@ -11,6 +11,10 @@ use tokio::task::JoinHandle;
 
 use crate::request::Request;
 
+/// The maximum number of instances of a server. Each reserves 8 GiB of addresses, and servers of tests that run in one
+/// process share its 128 TiB.
+const MAX_INSTANCES: u32 = 200;
+
 /// A running server. Dropping this value stops the server.
 pub struct TestServer {
     url: String,
@@ -94,6 +98,7 @@ impl TestServer {
                 metrics.set_port(0);
             }
         }
+        config.runtime.max_instances = config.runtime.max_instances.min(MAX_INSTANCES);
         let server = Server::bind(config).await?;
         let (url, admin, metrics) = (server.url(), server.admin_url(), server.metrics_url());
         let (shutdown, shut_down) = oneshot::channel();
