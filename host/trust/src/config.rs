@@ -85,7 +85,7 @@ pub struct AnyOfConfig {
 }
 
 /// A signer.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignerConfig {
     /// The file with the signer's public key in PEM.
@@ -121,90 +121,114 @@ fn some_signers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Signer
     Ok(signers)
 }
 
-fn wrong(key: String, reason: impl Into<String>) -> TrustError {
-    TrustError { key, reason: reason.into() }
-}
-
 impl TrustConfig {
     /// Makes the policy. `read` reads a file with a key.
     ///
     /// # Errors
-    /// [`TrustError`] names the key.
+    /// [`TrustError`] names the key of the first mistake.
     pub fn policy(&self, read: impl Fn(&str) -> io::Result<Vec<u8>>) -> Result<Policy, TrustError> {
-        if self.rule.len() > MAX_RULES {
-            return Err(wrong("trust.rule".to_owned(), format!("has more than {MAX_RULES} rules")));
-        }
-        let whole = Rule {
-            table: "trust".to_owned(),
-            unruled: self.default,
-            all_of: signers("trust.all_of", &self.all_of, &read)?,
-            any_of: any_of("trust", self.any_of.as_ref(), &read)?,
-        };
+        let mut reader = RuleReader { read: &read, mistakes: Vec::new() };
+        let rules = reader.rules(self);
+        reader.mistakes.into_iter().next().map_or_else(|| Ok(Policy::of(rules)), Err)
+    }
+
+    /// Finds all mistakes. `read` reads a file with a key.
+    pub fn mistakes(&self, read: impl Fn(&str) -> io::Result<Vec<u8>>) -> Vec<TrustError> {
+        let mut reader = RuleReader { read: &read, mistakes: Vec::new() };
+        reader.rules(self);
+        reader.mistakes
+    }
+}
+
+impl SignerConfig {
+    /// The signer with the public key in this file.
+    #[must_use]
+    pub fn of_key(file: &str) -> Self {
+        Self { key: Some(file.to_owned()), ..Self::default() }
+    }
+}
+
+/// Makes rules, and notes each mistake.
+struct RuleReader<'a> {
+    read: &'a dyn Fn(&str) -> io::Result<Vec<u8>>,
+    mistakes: Vec<TrustError>,
+}
+
+impl RuleReader<'_> {
+    fn rules(&mut self, config: &TrustConfig) -> RuleSet {
+        let TrustConfig { default, all_of, any_of, rule: rules, deny_file: _ } = config;
+        let whole = self.rule("trust", *default, all_of, any_of.as_ref());
         let mut by_prefix = BTreeMap::new();
-        for (number, config) in self.rule.iter().enumerate() {
+        if rules.len() > MAX_RULES {
+            self.wrong("trust.rule".to_owned(), format!("has more than {MAX_RULES} rules"));
+            return RuleSet { whole, by_prefix };
+        }
+        for (number, RuleConfig { prefix, default, all_of, any_of }) in rules.iter().enumerate() {
             let table = format!("trust.rule[{number}]");
             let key = format!("{table}.prefix");
-            let prefix = &config.prefix;
             if let Err(reason) = check_place(prefix) {
                 let example = "write it like registry.example/acme";
-                return Err(wrong(key, format!("{prefix:?} cannot be used: {reason}; {example}")));
+                self.wrong(key.clone(), format!("{prefix:?} cannot be used: {reason}; {example}"));
             }
-            let rule = Rule {
-                unruled: config.default,
-                all_of: signers(&format!("{table}.all_of"), &config.all_of, &read)?,
-                any_of: any_of(&table, config.any_of.as_ref(), &read)?,
-                table,
-            };
+            let rule = self.rule(&table, *default, all_of, any_of.as_ref());
             if by_prefix.insert(prefix.clone(), rule).is_some() {
-                return Err(wrong(key, format!("{prefix:?} has a rule already")));
+                self.wrong(key, format!("{prefix:?} has a rule already"));
             }
         }
-        Ok(Policy::of(RuleSet { whole, by_prefix }))
+        RuleSet { whole, by_prefix }
     }
-}
 
-fn any_of(
-    table: &str,
-    config: Option<&AnyOfConfig>,
-    read: &impl Fn(&str) -> io::Result<Vec<u8>>,
-) -> Result<Option<AnyOf>, TrustError> {
-    let Some(AnyOfConfig { minimum, signers: configs }) = config else { return Ok(None) };
-    let signers = signers(&format!("{table}.any_of.signers"), configs, read)?;
-    if *minimum == 0 || *minimum > signers.len() {
-        let reason = format!("must be from 1 to the number of signers, {}", signers.len());
-        return Err(wrong(format!("{table}.any_of.minimum"), reason));
+    fn rule(&mut self, table: &str, unruled: Unruled, all_of: &[SignerConfig], any_of: Option<&AnyOfConfig>) -> Rule {
+        let all_of = self.signers(&format!("{table}.all_of"), all_of);
+        let any_of = any_of.map(|AnyOfConfig { minimum, signers }| {
+            let named = self.signers(&format!("{table}.any_of.signers"), signers);
+            if *minimum == 0 || *minimum > signers.len() {
+                let reason = format!("must be from 1 to the number of signers, {}", signers.len());
+                self.wrong(format!("{table}.any_of.minimum"), reason);
+            }
+            AnyOf { minimum: *minimum, signers: named }
+        });
+        Rule { table: table.to_owned(), unruled, all_of, any_of }
     }
-    Ok(Some(AnyOf { minimum: *minimum, signers }))
-}
 
-fn signers(
-    place: &str,
-    configs: &[SignerConfig],
-    read: &impl Fn(&str) -> io::Result<Vec<u8>>,
-) -> Result<Vec<Signer>, TrustError> {
-    if configs.len() > MAX_SIGNERS {
-        return Err(wrong(place.to_owned(), format!("has more than {MAX_SIGNERS} signers")));
+    fn signers(&mut self, place: &str, configs: &[SignerConfig]) -> Vec<Signer> {
+        if configs.len() > MAX_SIGNERS {
+            self.wrong(place.to_owned(), format!("has more than {MAX_SIGNERS} signers"));
+            return Vec::new();
+        }
+        let mut signers: Vec<Signer> = Vec::with_capacity(configs.len());
+        for (number, config) in configs.iter().enumerate() {
+            let place = format!("{place}[{number}]");
+            match self.signer(&place, config) {
+                Ok(signer) => match signers.iter().find(|earlier| earlier.key == signer.key) {
+                    // One signature would count for two signers.
+                    Some(same) => self.wrong(format!("{place}.key"), format!("is the key of {:?} again", same.name)),
+                    None => signers.push(signer),
+                },
+                Err(mistake) => self.mistakes.push(mistake),
+            }
+        }
+        signers
     }
-    let mut signers: Vec<Signer> = Vec::with_capacity(configs.len());
-    for (number, config) in configs.iter().enumerate() {
-        let place = format!("{place}[{number}]");
+
+    fn signer(&self, place: &str, config: &SignerConfig) -> Result<Signer, TrustError> {
+        let wrong = |key: &str, reason: String| TrustError { key: key.to_owned(), reason };
         let SignerConfig { key, issuer, subject, repository } = config;
         if issuer.is_some() || subject.is_some() || repository.is_some() {
-            return Err(wrong(
-                place,
-                "is a keyless identity, which cannot be verified yet; set `key` to the file of a public key in PEM \
-                 (ECDSA over P-256, or Ed25519)",
-            ));
+            let reason = "is a keyless identity, which cannot be verified yet; set `key` to the file of a public key in PEM \
+                          (ECDSA over P-256, or Ed25519)";
+            return Err(wrong(place, reason.to_owned()));
         }
-        let Some(file) = key else { return Err(wrong(place, "needs a key: the file of a public key in PEM")) };
+        let Some(file) = key else {
+            return Err(wrong(place, "needs a key: the file of a public key in PEM".to_owned()));
+        };
         let place = format!("{place}.key");
-        let pem = read(file).map_err(|error| wrong(place.clone(), format!("{file:?} cannot be read: {error}")))?;
-        let key = PublicKey::from_pem(&pem).map_err(|error| wrong(place.clone(), format!("{file:?} {error}")))?;
-        // One signature would count for two signers.
-        if let Some(same) = signers.iter().find(|signer| signer.key == key) {
-            return Err(wrong(place, format!("is the key of {:?} again", same.name)));
-        }
-        signers.push(Signer { name: file.clone(), key });
+        let pem = (self.read)(file).map_err(|error| wrong(&place, format!("{file:?} cannot be read: {error}")))?;
+        let key = PublicKey::from_pem(&pem).map_err(|error| wrong(&place, format!("{file:?} {error}")))?;
+        Ok(Signer { name: file.clone(), key })
     }
-    Ok(signers)
+
+    fn wrong(&mut self, key: String, reason: String) {
+        self.mistakes.push(TrustError { key, reason });
+    }
 }

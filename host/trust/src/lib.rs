@@ -22,3 +22,6 @@ pub use config::{AnyOfConfig, RuleConfig, SignerConfig, TrustConfig, TrustError,
 pub use deny::{DenyList, DenyListError};
 pub use key::{KeyError, PrivateKey, PublicKey};
 pub use policy::{Policy, Refusal, Verified, verify_file};
+
+/// The maximum size of a file with a key in bytes.
+pub const MAX_KEY_BYTES: usize = 64 << 10;

@@ -3,14 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_trust::{Policy, PrivateKey, PublicKey, TrustConfig};
+use annex_trust::{MAX_KEY_BYTES, Policy, PrivateKey, PublicKey, SignerConfig, TrustConfig};
 use anyhow::{Context, anyhow};
-use toml::{Table, Value};
 
 use crate::new_file;
 
-/// The maximum size of a file with a key in bytes.
-const MAX_KEY_BYTES: usize = 64 << 10;
 const PRIVATE_MODE: u32 = 0o600;
 const PUBLIC_MODE: u32 = 0o644;
 
@@ -54,9 +51,8 @@ pub(super) fn policy(files: &[String]) -> anyhow::Result<Option<Policy>> {
     if files.is_empty() {
         return Ok(None);
     }
-    let signer = |file: &String| Value::from(Table::from_iter([("key".to_owned(), Value::from(file.as_str()))]));
-    let signers: Vec<Value> = files.iter().map(signer).collect();
-    let trust: TrustConfig = Table::from_iter([("all_of".to_owned(), Value::Array(signers))]).try_into()?;
+    let all_of = files.iter().map(|file| SignerConfig::of_key(file)).collect();
+    let trust = TrustConfig { all_of, ..TrustConfig::default() };
     let policy = trust.policy(|file| annex_files::read(Path::new(file), Purpose::Named, MAX_KEY_BYTES));
     policy.map(Some).map_err(|error| anyhow!("--key: {}", error.reason))
 }

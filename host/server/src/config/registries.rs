@@ -1,16 +1,15 @@
 //! `[trust]` and `[registries]`: whose components are installed by reference, and how their registries are called.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
 use annex_registry::Reference;
-use annex_trust::{Policy, RuleConfig, SignerConfig, TrustConfig, TrustError};
+use annex_trust::{MAX_KEY_BYTES, Policy, TrustConfig, TrustError};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// The maximum size of a file with a key in bytes.
-const MAX_KEY_BYTES: usize = 64 << 10;
 /// The maximum size of a file with certificates in bytes.
 const MAX_CA_BYTES: usize = 1 << 20;
 
@@ -82,48 +81,15 @@ impl RegistryConfig {
 
 /// The policy of a table. Relative paths of keys start at `folder`.
 pub(crate) fn policy(trust: &TrustConfig, folder: &Path) -> Result<Policy, TrustError> {
-    trust.policy(|file| annex_files::read(&folder.join(file), Purpose::Named, MAX_KEY_BYTES))
+    trust.policy(|file| read_key(file, folder))
 }
 
 /// Checks a table `[trust]` and its files. Returns each mistake as a pair of key and reason.
 pub(crate) fn wrong_trust(trust: &TrustConfig, folder: &Path) -> Vec<(String, String)> {
-    let mut wrong: Vec<(String, String)> = Vec::new();
-    let mut check = |part: &TrustConfig, from: &str, to: &str| {
-        let Err(TrustError { key, reason }) = policy(part, folder) else { return };
-        let key = key.replacen(from, to, 1);
-        if wrong.iter().all(|(earlier, _)| *earlier != key) {
-            wrong.push((key, reason));
-        }
-    };
-    // The policy stops at the first mistake, so each part is checked alone first.
-    for (place, signer) in signers(trust) {
-        let alone = TrustConfig { all_of: vec![signer.clone()], ..TrustConfig::default() };
-        check(&alone, "trust.all_of[0]", &place);
-    }
-    for (number, rule) in trust.rule.iter().enumerate() {
-        let alone = TrustConfig { rule: vec![rule.clone()], ..TrustConfig::default() };
-        check(&alone, "trust.rule[0]", &format!("trust.rule[{number}]"));
-    }
-    check(&TrustConfig { rule: Vec::new(), ..trust.clone() }, "", "");
-    check(trust, "", "");
-    wrong
+    let mistakes = trust.mistakes(|file| read_key(file, folder)).into_iter();
+    mistakes.map(|TrustError { key, reason }| (key, reason)).collect()
 }
 
-/// The signers of a table, each with its key.
-fn signers(trust: &TrustConfig) -> Vec<(String, &SignerConfig)> {
-    let mut tables = vec![("trust".to_owned(), &trust.all_of, trust.any_of.as_ref())];
-    tables.extend(
-        trust.rule.iter().enumerate().map(|(number, RuleConfig { all_of, any_of, .. })| {
-            (format!("trust.rule[{number}]"), all_of, any_of.as_ref())
-        }),
-    );
-    let mut signers = Vec::new();
-    for (table, all_of, any_of) in tables {
-        let any_of = any_of.map(|any_of| any_of.signers.as_slice()).unwrap_or_default();
-        for (list, found) in [("all_of", all_of.as_slice()), ("any_of.signers", any_of)] {
-            let placed = found.iter().enumerate();
-            signers.extend(placed.map(|(number, signer)| (format!("{table}.{list}[{number}]"), signer)));
-        }
-    }
-    signers
+fn read_key(file: &str, folder: &Path) -> io::Result<Vec<u8>> {
+    annex_files::read(&folder.join(file), Purpose::Named, MAX_KEY_BYTES)
 }
