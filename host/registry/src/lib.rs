@@ -22,6 +22,7 @@ mod helper;
 mod layout;
 mod manifest;
 mod reference;
+mod repository;
 mod session;
 mod token;
 
