@@ -60,12 +60,17 @@ impl RegistryArgs {
         // The person has named this registry, which may be on a private network. Other addresses, such as those of its
         // redirects, may not.
         let config = RegistryConfig { plain_http: self.plain_http, ca_file: self.ca_file.clone(), allow_private: true };
-        let logins = login.map(|login| (registry.to_owned(), login));
-        Client::new(ClientConfig {
-            registries: BTreeMap::from([(registry.to_owned(), config)]),
-            logins: logins.into_iter().collect(),
-        })
+        client(registry, config, login)
     }
+}
+
+/// A client for one registry.
+fn client(registry: &str, config: RegistryConfig, login: Option<Login>) -> Client {
+    let logins = login.map(|login| (registry.to_owned(), login));
+    Client::new(ClientConfig {
+        registries: BTreeMap::from([(registry.to_owned(), config)]),
+        logins: logins.into_iter().collect(),
+    })
 }
 
 /// Marks the error of a registry with its exit code.

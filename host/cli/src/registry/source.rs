@@ -1,11 +1,10 @@
 //! Where the components of a config come from: registries and the cache of pulled components. Each component is verified by the
 //! config's `[trust]` and inspected. None of its code runs.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use annex_registry::{Cache, Client, ClientConfig, Credentials, Pulled, Reference, RegistryError, Resolved};
+use annex_registry::{Cache, Client, Credentials, Pulled, Reference, RegistryError, Resolved};
 use annex_runtime::{Access, GrantNeeded, Inspection, Runtime, RuntimeConfig};
 use annex_server::lock::LockedComponent;
 use annex_server::{Config, Locations};
@@ -165,11 +164,7 @@ impl<'a> ComponentSource<'a> {
     /// A client with the config's settings for a registry and the person's credentials.
     async fn client(&self, host: &str) -> anyhow::Result<Client> {
         let login = Credentials::from_env().find(host).await?;
-        let settings = self.config.registry(host, self.folder);
-        Ok(Client::new(ClientConfig {
-            registries: BTreeMap::from([(host.to_owned(), settings)]),
-            logins: login.map(|login| (host.to_owned(), login)).into_iter().collect(),
-        }))
+        Ok(super::client(host, self.config.registry(host, self.folder), login))
     }
 }
 
