@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::BufRead;
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use tempfile::NamedTempFile;
 
 use crate::cluster::Scratch;
 use crate::durable::message;
-use crate::support::{Run, Server, annex};
+use crate::support::{Run, Server, annex, free_address};
 
 const TOKEN: &str = "a-token-of-the-tests";
 const HELLO: &str = annex_components::HELLO_EXTENSION;
@@ -54,8 +53,8 @@ impl Fleet {
 
     /// Starts a server. `server` is the text of further keys in `[server]`, and `more` that of further tables.
     fn start_at(&self, server: &str, more: &str) -> Result<Member> {
-        // One that is free; the URL that a server shows need not be where it is.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        // The URL that a server shows need not be where it is.
+        let address = free_address()?;
         let config = format!(
             "[server]\nlisten = \"{address}\"\n{server}\n[card]\nname = \"a\"\ndescription = \"b\"\n[agent]\nkind = \"script\"\n\
              name = \"c\"\n[[agent.rule]]\nsteps = [{{ status = {{ state = \"completed\", text = \"done\" }} }}]\n[tasks]\n\

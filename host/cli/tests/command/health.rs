@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 use crate::check::run_on;
-use crate::support::{ConfigFile, Run, Server, annex, run, specialist, template_agent};
+use crate::support::{ConfigFile, Run, Server, annex, free_address, run, specialist, template_agent};
 
 /// Accepts one connection, reads the head of a request, and writes `answer`. Returns the first line of the request.
 fn answer_once(listener: TcpListener, answer: &'static str) -> JoinHandle<Result<String>> {
@@ -76,7 +76,7 @@ fn any_other_answer_is_unhealthy_and_quoted_as_text() -> Result<()> {
 
 #[test]
 fn a_server_that_is_not_there_or_a_config_without_a_port_is_unhealthy() -> Result<()> {
-    let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let free = free_address()?;
     let url = format!("http://{free}");
     let seen = run(["health", &url])?;
     assert_eq!(seen.code, Some(1), "{}", seen.err);

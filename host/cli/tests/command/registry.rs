@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +13,7 @@ use annex_test_support::TestRegistry;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::support::{ConfigFile, Run, annex, run, template_agent};
+use crate::support::{ConfigFile, Run, annex, free_address, run, template_agent};
 
 /// Pushes a component that ships. Returns the reference with its digest.
 pub(crate) fn push(component: &str, reference: &str) -> Result<String> {
@@ -57,8 +56,7 @@ fn a_push_that_cannot_be_done_says_why_and_pushes_nothing() -> Result<()> {
     let digest = format!("{reference}@sha256:{}", "0".repeat(64));
     check(&run(["push", "timestamp", &digest])?, 2, &["name a tag alone"]);
     check(&run(["push", "timestamp", "oci://registry.example/A"])?, 2, &["its path"]);
-    // Nobody listens at the address of a listener that is closed again.
-    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let nobody = free_address()?;
     let unreachable = run(["push", "timestamp", &format!("{nobody}/acme/clock")])?;
     check(&unreachable, 4, &[&format!("{nobody} does not answer")]);
     let protected = TestRegistry::with_login("ada", "secret");

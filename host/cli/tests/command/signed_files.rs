@@ -1,7 +1,6 @@
 //! Signatures of files, and lists of checksums.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use annex_registry::Digest;
 use anyhow::Result;
 use tempfile::TempDir;
 
-use crate::support::{Run, run};
+use crate::support::{Run, free_address, run};
 
 /// A folder with a release: two packages and the list of their checksums, which is signed.
 struct Release {
@@ -179,8 +178,7 @@ fn a_list_that_names_other_files_than_those_beside_it_is_refused() -> Result<()>
 fn a_text_that_is_no_file_is_read_as_a_reference() -> Result<()> {
     let release = Release::new()?;
     check(&verify(&release.path("other"), &release.key)?, 2, &["no file has this name, and ", "is no reference"]);
-    // Nobody listens at the address of a listener that is closed again.
-    let nobody = format!("{}/acme/clock", TcpListener::bind("127.0.0.1:0")?.local_addr()?);
+    let nobody = format!("{}/acme/clock", free_address()?);
     let guessed = verify(Path::new(&nobody), &release.key)?;
     check(&guessed, 4, &[&format!("no file has this name, so it was read as the reference oci://{nobody}")]);
     check(&sign(Path::new(&nobody), &release.key)?, 4, &["no file has this name, so "]);

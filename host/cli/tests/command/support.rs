@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -39,6 +40,11 @@ fn in_test(mut command: Command) -> Command {
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).env("NO_PROXY", "127.0.0.1");
     command.env("DOCKER_CONFIG", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-docker")).env_remove("REGISTRY_AUTH_FILE");
     command
+}
+
+/// An address of this machine that nobody uses.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Run> {
