@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
-from urllib.request import urlopen
+
+from ports import free_port, is_ready
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -118,8 +118,7 @@ class Server(NamedTuple):
 
 @contextmanager
 def served(program: Path, config: str, folder: Path) -> Iterator[Server]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     path = folder / f"{port}.toml"
     path.write_text(config.replace("127.0.0.1:9999", f"127.0.0.1:{port}"))
     environment = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -142,13 +141,6 @@ def served(program: Path, config: str, folder: Path) -> Iterator[Server]:
         # The process that writes the counts does not always notice the end of the server.
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
-
-
-def is_ready(port: int) -> bool:
-    try:
-        return urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2).status == 200
-    except OSError:
-        return False
 
 
 def call(port: int, requests: int) -> None:

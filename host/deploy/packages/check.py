@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -24,10 +23,10 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.request import urlopen
 
 import sbom
 from contents import PROCESSORS
+from ports import free_port, is_ready
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "packages.md"
@@ -68,18 +67,6 @@ def commands(section: str, packages: Path) -> list[str]:
     found = re.search(rf"^## {section}\n\n```sh\n(.*?)```", page_for(packages), re.MULTILINE | re.DOTALL)
     assert found, section
     return found[1].splitlines()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def is_ready(port: int) -> bool:
-    try:
-        return urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2).status == 200
-    except OSError:
-        return False
 
 
 def shell(script: str, folder: Path) -> subprocess.Popen:
