@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use annex_registry::{Reference, ReferenceError, is_reference};
 
-/// What a command signs or verifies.
+/// A component or a file that a command signs or verifies.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// A component in a registry.
