@@ -278,10 +278,8 @@ fn parse(url: &str, screen: Option<&Screen>) -> Result<Url, UrlRefusal> {
 }
 
 fn client(screen: Option<&Screen>) -> reqwest::Result<Client> {
-    // The whole process uses one provider. If another part has installed one already, that is fine.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     // A redirect would send the key to a host that the operator did not choose.
-    let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none());
+    let client = annex_egress::client_builder(Vec::new()).connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none());
     match screen {
         Some(screen) => screen.guard(client).build(),
         None => client.build(),

@@ -78,9 +78,10 @@ impl Introspector {
         config.check()?;
         let secret = config.secret()?;
         let (url, screen) = oauth_client::screened("url", &config.url, &config.allow_private)?;
-        // Fails if the process has installed a provider already, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = screen.guard(Client::builder()).connect_timeout(CONNECT_TIMEOUT).timeout(ASK_TIMEOUT);
+        let builder = screen
+            .guard(annex_egress::client_builder(Vec::new()))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(ASK_TIMEOUT);
         Ok(Arc::new(Self {
             url,
             client: builder.build().map_err(AuthConfigError::HttpClient)?,

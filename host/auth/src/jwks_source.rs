@@ -76,9 +76,7 @@ impl RemoteJwks {
         if !is_safe(&url) {
             return Err(AuthConfigError::Jwt { field: "jwks_url", problem: UNSAFE });
         }
-        // Fails if the process has installed a provider already, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
+        let mut builder = annex_egress::client_builder(Vec::new())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(FETCH_TIMEOUT)
             // A redirect could lead to plain HTTP or into the local network.

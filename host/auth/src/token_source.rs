@@ -122,9 +122,8 @@ impl TokenSource {
                 (url, screen.clone())
             }
         };
-        // Fails if the process has installed a provider already, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = screen.guard(Client::builder()).connect_timeout(CONNECT_TIMEOUT).timeout(FETCH_TIMEOUT).build();
+        let builder = screen.guard(annex_egress::client_builder(Vec::new()));
+        let client = builder.connect_timeout(CONNECT_TIMEOUT).timeout(FETCH_TIMEOUT).build();
         let client = client.map_err(|error| OAuthConfigError {
             key: "oauth.token_url",
             reason: format!("cannot be called, because the HTTP client cannot be set up: {error}"),

@@ -72,7 +72,7 @@ impl Target {
             })?,
         };
         let base = self.base()?;
-        let http = self.tls.apply(reqwest::Client::builder().timeout(PATIENCE))?.build()?;
+        let http = self.tls.client_builder()?.timeout(PATIENCE).build()?;
         // Most editors end a file with a line break, which is no part of the token.
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: None })
     }

@@ -8,7 +8,7 @@ use annex_server::Config;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 
 use crate::exit::{self, Failure};
 use crate::output;
@@ -50,8 +50,8 @@ struct Question {
 impl Health {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let Question { url, verifies } = self.question()?;
-        let builder = Client::builder().timeout(PATIENCE).redirect(Policy::none()).no_proxy();
-        let client = self.tls.apply(builder.tls_danger_accept_invalid_certs(!verifies))?.build()?;
+        let builder = if verifies { self.tls.client_builder()? } else { self.tls.unverified_client_builder()? };
+        let client = builder.timeout(PATIENCE).redirect(Policy::none()).no_proxy().build()?;
         let answer = client.get(url.clone()).send().await;
         let mut response = answer.map_err(|error| self.explain(&url, error))?;
         let status = response.status();
@@ -69,8 +69,6 @@ impl Health {
             Some(text) => (of_server(text)?, true),
             None => (of_config(&self.server)?, self.tls.names_authority()),
         };
-        // A client that verifies needs authorities on the machine, and a container with plain HTTP may have none.
-        let verifies = verifies && url.scheme() == "https";
         Ok(Question { url, verifies })
     }
 

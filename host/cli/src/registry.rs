@@ -1,9 +1,9 @@
 //! The commands that call OCI registries, and the arguments that these commands share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use annex_registry::{Client, ClientConfig, Credentials, Login, RegistryConfig, RegistryError};
+use annex_registry::{Client, ClientConfig, Credentials, Login, Reference, RegistryConfig, RegistryError};
 use clap::Args;
 
 use crate::exit::Failure;
@@ -56,6 +56,20 @@ impl RegistryArgs {
         Ok(())
     }
 
+    /// Refuses these options for components of several registries. They would be for all of these registries, and the password
+    /// of another registry would be sent in clear.
+    fn refuse_for_several(&self, references: &[Reference]) -> anyhow::Result<()> {
+        let registries: BTreeSet<&str> = references.iter().map(Reference::registry).collect();
+        if registries.len() > 1 && (self.plain_http || self.ca_file.is_some()) {
+            let names = registries.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(Failure::Usage.error(format!(
+                "--plain-http and --ca-file are for one registry, and the components are in several ({names}); run a \
+                 command for each registry"
+            )));
+        }
+        Ok(())
+    }
+
     fn client_with(&self, registry: &str, login: Option<Login>) -> Client {
         // The person has named this registry, which may be on a private network. Other addresses, such as those of its
         // redirects, may not.
@@ -87,7 +101,8 @@ pub(crate) fn failed(error: RegistryError) -> anyhow::Error {
         | RegistryError::Redirect { .. }
         | RegistryError::Digest { .. }
         | RegistryError::Size { .. }
-        | RegistryError::TooManySignatures(_) => Failure::Refused.of(error),
+        | RegistryError::TooManySignatures(_)
+        | RegistryError::TooManyPages { .. } => Failure::Refused.of(error),
         RegistryError::HttpClient(_) | RegistryError::Json(_) => error.into(),
     }
 }

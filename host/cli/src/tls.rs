@@ -80,17 +80,23 @@ impl TlsArgs {
         self.ca_file.is_some()
     }
 
-    /// Adds the authorities and the certificate to a client.
-    pub(crate) fn apply(&self, builder: ClientBuilder) -> anyhow::Result<ClientBuilder> {
+    /// Begins an HTTP client that trusts the authorities and shows the certificate.
+    pub(crate) fn client_builder(&self) -> anyhow::Result<ClientBuilder> {
         let ClientTls { authorities, identity } = self.read()?;
-        let mut builder = builder;
-        if let Some(pem) = authorities {
-            builder = builder.tls_certs_merge(Certificate::from_pem_bundle(pem.as_bytes())?);
-        }
-        if let Some(pem) = identity {
-            builder = builder.identity(Identity::from_pem(pem.expose().as_bytes())?);
-        }
-        Ok(builder)
+        let authorities = authorities.map(|pem| Certificate::from_pem_bundle(pem.as_bytes())).transpose()?;
+        with_identity(annex_egress::client_builder(authorities.unwrap_or_default()), identity)
+    }
+
+    /// Begins an HTTP client that shows the certificate, and verifies none.
+    pub(crate) fn unverified_client_builder(&self) -> anyhow::Result<ClientBuilder> {
+        with_identity(annex_egress::unverified_client_builder(), self.read()?.identity)
+    }
+}
+
+fn with_identity(builder: ClientBuilder, identity: Option<Secret>) -> anyhow::Result<ClientBuilder> {
+    match identity {
+        Some(pem) => Ok(builder.identity(Identity::from_pem(pem.expose().as_bytes())?)),
+        None => Ok(builder),
     }
 }
 
@@ -116,7 +122,8 @@ fn read_identity(certificate: &Path, key: &Path) -> anyhow::Result<Secret> {
     let pem = format!("{key_text}\n{chain}");
     // Whether the two belong together shows only when a client is built.
     Identity::from_pem(pem.as_bytes())
-        .and_then(|identity| ClientBuilder::new().identity(identity).build())
+        // No request is sent, so the client needs no authorities, which the machine may not have.
+        .and_then(|identity| ClientBuilder::new().tls_certs_only([]).identity(identity).build())
         .with_context(|| format!("{shown} and {} are not a certificate and its key in PEM", key.display()))?;
     Ok(Secret::new(pem))
 }

@@ -62,10 +62,10 @@ impl Http {
         let identity = identity.transpose().map_err(ClientError::Setup)?;
         let builder = || {
             let redirects = if config.follow_redirects { Policy::custom(same_origin) } else { Policy::none() };
-            let builder = reqwest::Client::builder().redirect(redirects);
+            let builder = annex_egress::client_builder(authorities.clone()).redirect(redirects);
             // The screen looks at the addresses that names have; `check` looks at the URLs.
             let builder = config.screen.iter().fold(builder, |builder, screen| screen.guard(builder));
-            let builder = builder.connect_timeout(config.connect_timeout).tls_certs_merge(authorities.clone());
+            let builder = builder.connect_timeout(config.connect_timeout);
             let builder = identity.iter().fold(builder, |builder, identity| builder.identity(identity.clone()));
             // The limit is on silence and not on the whole answer, because a stream lasts as long as its task.
             if config.silence == Duration::MAX { builder } else { builder.read_timeout(config.silence) }

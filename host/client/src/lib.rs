@@ -88,8 +88,7 @@
 //! The feature `components` adds `ComponentInterceptor`, which runs the client's half of an extension's component. It links
 //! annex-runtime and with it wasmtime. A program that only calls agents leaves the feature off and builds no engine.
 //!
-//! TLS is rustls with the provider that the process has installed. Without a provider [`Client::new`] panics, as reqwest
-//! does.
+//! TLS is rustls with the provider that the process has installed. Without a provider [`Client::new`] installs ring's.
 
 #![warn(missing_docs)]
 

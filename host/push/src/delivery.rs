@@ -37,7 +37,7 @@ struct Gate {
 
 impl Gate {
     fn new(screen: Screen, timeout: Duration) -> Result<Arc<Self>, reqwest::Error> {
-        let client = Client::builder()
+        let client = annex_egress::client_builder(Vec::new())
             .user_agent(Delivery::USER_AGENT)
             .timeout(timeout)
             .pool_max_idle_per_host(1)
@@ -79,8 +79,6 @@ impl Delivery {
     const USER_AGENT: &str = concat!("annex/", env!("CARGO_PKG_VERSION"));
 
     pub(crate) fn new(config: &NotifierConfig) -> Result<Self, reqwest::Error> {
-        // The process has one crypto provider. Installing fails if another part of the process did so before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self {
             gate: RwLock::new(Gate::new(config.screen.clone(), config.timeout)?),
             timeout: config.timeout,

@@ -1,6 +1,7 @@
 //! Pulled components in a folder.
 
-use std::fs::{DirBuilder, File, read_dir};
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, File, read_dir, remove_file};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,8 @@ impl Cache {
         Ok(Some(Cached { manifest: found, component_digest: layer.digest, component, signatures }))
     }
 
-    /// Stores a component and its signatures.
+    /// Stores a component and its signatures. Signatures of earlier pulls stay, unless there would be more than
+    /// [`MAX_SIGNATURES`].
     ///
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] if another user can write to the folder. Any other error of writing a file.
@@ -62,6 +64,7 @@ impl Cache {
         let _lock = self.lock()?;
         let folder = self.signatures_of(&pulled.manifest_digest);
         make(&folder)?;
+        make_room(&folder, signatures)?;
         for signature in signatures {
             annex_files::replace(&folder.join(Digest::of(signature).hex()), signature, 0o600)?;
         }
@@ -88,21 +91,22 @@ impl Cache {
             entries => entries?,
         };
         let mut names = Vec::new();
-        for entry in entries.take(MAX_SIGNATURES) {
+        for entry in entries {
             // A file with another name is one that is being written.
             names.extend(entry?.file_name().to_str().and_then(|hex| format!("sha256:{hex}").parse::<Digest>().ok()));
+            if names.len() == MAX_SIGNATURES {
+                break;
+            }
         }
         names.sort();
         let folder = self.signatures_of(manifest);
         let read = names.iter().map(|digest| checked(&folder.join(digest.hex()), digest, MAX_SIGNATURE_BYTES));
-        read.collect()
+        // Another process may have removed a signature since the folder was listed.
+        read.map(if_there).filter_map(Result::transpose).collect()
     }
 
     fn blob(&self, digest: &Digest, most: usize) -> io::Result<Option<Vec<u8>>> {
-        match checked(&self.blob_path(digest), digest, most) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            read => read.map(Some),
-        }
+        if_there(checked(&self.blob_path(digest), digest, most))
     }
 
     fn blobs(&self) -> PathBuf {
@@ -115,6 +119,33 @@ impl Cache {
 
     fn signatures_of(&self, manifest: &Digest) -> PathBuf {
         self.folder.join("signatures").join(manifest.hex())
+    }
+}
+
+/// Removes the signatures of earlier pulls if they and `new` are more than [`MAX_SIGNATURES`]. A registry could otherwise fill the
+/// folder, and a good signature would not be among those that are read.
+fn make_room(folder: &Path, new: &[Vec<u8>]) -> io::Result<()> {
+    let new: BTreeSet<String> = new.iter().map(|signature| Digest::of(signature).hex().to_owned()).collect();
+    let mut earlier = Vec::new();
+    for entry in read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_none_or(|name| !new.contains(name)) {
+            earlier.push(entry.path());
+        }
+    }
+    if earlier.len() + new.len() > MAX_SIGNATURES {
+        for path in earlier {
+            remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// `None` in place of the error that a file is missing.
+fn if_there(read: io::Result<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::manifest::{
     CONFIG_TYPE, Descriptor, EMPTY, EMPTY_TYPE, INDEX_TYPE, Index, LAYER_TYPE, Layer, MANIFEST_TYPE, SIGNATURE_TYPE,
     of_component, of_signature, signature_layer,
 };
-use crate::reference::Reference;
+use crate::reference::{Reference, called_host};
 use crate::repository::{Repository, fallback_tag, length};
 use crate::session::{ANSWER_TIME, Call, Session};
 use crate::{MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
@@ -251,7 +251,8 @@ impl Client {
     fn open(&self, registry: &str) -> Result<Session, RegistryError> {
         let config = self.config.registries.get(registry).cloned().unwrap_or_default();
         let wrong = |key, reason| RegistryError::Config { host: registry.to_owned(), key, reason };
-        let https: Url = format!("https://{registry}/").parse().map_err(|error| wrong("host", format!("{error}")))?;
+        let host = called_host(registry);
+        let https: Url = format!("https://{host}/").parse().map_err(|error| wrong("host", format!("{error}")))?;
         let is_here = match https.host() {
             Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
             Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -260,27 +261,22 @@ impl Client {
         };
         let uses_http = config.plain_http || (is_here && config.ca_file.is_none());
         let scheme = if uses_http { "http" } else { "https" };
-        let base: Url = format!("{scheme}://{registry}/").parse().map_err(|error| wrong("host", format!("{error}")))?;
+        let base: Url = format!("{scheme}://{host}/").parse().map_err(|error| wrong("host", format!("{error}")))?;
         let own = base.host_str().filter(|_| is_here || config.allow_private);
         let own = own.map(|host| host.trim_matches(['[', ']']).parse::<AllowedDestination>());
         let allow = own.transpose().map_err(|error| wrong("host", error.to_string()))?.into_iter().collect();
         let screen = Screen::new(ScreenConfig { allow, https_only: false });
-        // Fails if the process has installed a provider already, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = screen.guard(reqwest::Client::builder());
-        // No read timeout of reqwest: it would end each upload that takes longer.
-        builder = builder.connect_timeout(CONNECT_TIMEOUT);
+        let mut authorities = Vec::new();
         if let Some(file) = &config.ca_file {
             let read = annex_files::read(file, Purpose::Named, MAX_CA_BYTES);
             let read = read.map_err(|error| wrong("ca_file", format!("{} cannot be read: {error}", file.display())))?;
-            let certificates = Certificate::from_pem_bundle(&read).unwrap_or_default();
-            if certificates.is_empty() {
+            authorities = Certificate::from_pem_bundle(&read).unwrap_or_default();
+            if authorities.is_empty() {
                 return Err(wrong("ca_file", format!("{} has no certificate in PEM", file.display())));
             }
-            for certificate in certificates {
-                builder = builder.add_root_certificate(certificate);
-            }
         }
+        // No read timeout of reqwest: it would end each upload that takes longer.
+        let builder = screen.guard(annex_egress::client_builder(authorities)).connect_timeout(CONNECT_TIMEOUT);
         let http = builder.build().map_err(RegistryError::HttpClient)?;
         Ok(Session::new(registry, base, (http, screen), self.config.logins.get(registry).cloned()))
     }

@@ -17,11 +17,11 @@ use serde_json::{Map, Value, json};
 
 use crate::client::Login;
 use crate::helper::{Helper, HelperError};
+use crate::reference::is_docker_hub;
 
 /// The maximum size of a file with credentials in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
-/// The names of Docker Hub, and the key under which docker stores its credentials.
-const DOCKER_HUB: [&str; 3] = ["index.docker.io", "docker.io", "registry-1.docker.io"];
+/// The key under which docker stores the credentials of Docker Hub.
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 /// The user name with which a helper marks a token that only an OAuth server takes.
 const IDENTITY_TOKEN: &str = "<token>";
@@ -269,7 +269,7 @@ fn write(file: &Path, config: &Map<String, Value>) -> Result<(), CredentialsErro
 
 /// The key of a registry in `auths`, which is also its name for helpers.
 fn key_of(registry: &str) -> &str {
-    if DOCKER_HUB.contains(&registry) { DOCKER_HUB_KEY } else { registry }
+    if is_docker_hub(registry) { DOCKER_HUB_KEY } else { registry }
 }
 
 /// True if the key of `auths` means the whole registry. Docker also writes keys such as `https://index.docker.io/v1/`.
@@ -277,7 +277,7 @@ fn is_key_of(key: &str, registry: &str) -> bool {
     let rest = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let is_whole = matches!(path.trim_end_matches('/'), "" | "v1" | "v2");
-    let is_hub = DOCKER_HUB.contains(&host) && DOCKER_HUB.contains(&registry);
+    let is_hub = is_docker_hub(host) && is_docker_hub(registry);
     is_whole && (is_hub || host.eq_ignore_ascii_case(registry))
 }
 

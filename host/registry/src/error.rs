@@ -117,6 +117,18 @@ pub enum RegistryError {
     /// A component has too many signatures.
     #[error("{0} has more than {max} signatures", max = crate::MAX_SIGNATURES)]
     TooManySignatures(String),
+    /// A list has more pages than are read.
+    #[error(
+        "{registry} has more than {pages} pages for {what}; Annex reads no more, and takes no part of a list for the whole"
+    )]
+    TooManyPages {
+        /// The registry.
+        registry: String,
+        /// The request.
+        what: &'static str,
+        /// The maximum number of pages.
+        pages: usize,
+    },
     /// A manifest cannot be written.
     #[error("the manifest cannot be encoded")]
     Json(#[from] serde_json::Error),

@@ -20,6 +20,7 @@ mod digest;
 mod error;
 mod helper;
 mod layout;
+mod link;
 mod manifest;
 mod reference;
 mod repository;

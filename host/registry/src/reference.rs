@@ -8,6 +8,10 @@ use url::Url;
 use crate::digest::Digest;
 
 const SCHEME: &str = "oci://";
+/// The name of Docker Hub in references.
+const DOCKER_HUB: &str = "docker.io";
+/// The host that answers for Docker Hub.
+const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 /// The maximum length of a host with its port.
 const MAX_HOST: usize = 255;
 /// The maximum length of the path of a repository.
@@ -36,6 +40,16 @@ pub struct ReferenceError {
 #[must_use]
 pub fn is_reference(component: &str) -> bool {
     component.starts_with(SCHEME)
+}
+
+/// True for each name of Docker Hub.
+pub(crate) fn is_docker_hub(registry: &str) -> bool {
+    matches!(registry, DOCKER_HUB | DOCKER_HUB_HOST | "index.docker.io")
+}
+
+/// The host to call for a registry.
+pub(crate) fn called_host(registry: &str) -> &str {
+    if is_docker_hub(registry) { DOCKER_HUB_HOST } else { registry }
 }
 
 impl Reference {
@@ -69,10 +83,11 @@ impl Reference {
         Self { digest: Some(digest.clone()), ..self.clone() }
     }
 
-    /// The registry and the path, such as `registry.example/acme/redact`.
+    /// The registry and the path, such as `registry.example/acme/redact`. Each name of Docker Hub becomes `docker.io`.
     #[must_use]
     pub fn place(&self) -> String {
-        format!("{}/{}", self.registry, self.repository)
+        let registry = if is_docker_hub(&self.registry) { DOCKER_HUB } else { &self.registry };
+        format!("{registry}/{}", self.repository)
     }
 
     /// The last part of the URL of the manifest: the digest, or else the tag.
@@ -169,7 +184,7 @@ fn is_tag(tag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Reference;
+    use super::{Reference, called_host};
     use crate::digest::Digest;
 
     #[test]
@@ -187,6 +202,18 @@ mod tests {
         let pinned = format!("oci://registry.example/a@{digest}");
         let reference: Reference = pinned.parse().expect("a reference");
         assert_eq!((reference.to_string(), reference.tag(), reference.target()), (pinned, None, digest.as_str()));
+    }
+
+    #[test]
+    fn docker_hub_is_one_place_and_one_host_with_three_names() {
+        for name in ["docker.io", "index.docker.io", "registry-1.docker.io"] {
+            let text = format!("oci://{name}/acme/redact:1");
+            let reference: Reference = text.parse().expect("a reference");
+            assert_eq!((reference.place().as_str(), reference.to_string()), ("docker.io/acme/redact", text));
+            assert_eq!(called_host(name), "registry-1.docker.io");
+        }
+        let other: Reference = "oci://x.docker.io/acme/redact:1".parse().expect("a reference");
+        assert_eq!((other.place().as_str(), called_host("x.docker.io")), ("x.docker.io/acme/redact", "x.docker.io"));
     }
 
     #[test]

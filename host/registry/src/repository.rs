@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use annex_egress::{Body, whole};
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, LINK, LOCATION};
+use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -16,6 +16,7 @@ use url::Url;
 use crate::client::{Progress, Resolved};
 use crate::digest::Digest;
 use crate::error::RegistryError;
+use crate::link;
 use crate::manifest::{Descriptor, INDEX_TYPE, Index, Layer, MANIFEST_TYPE, SIGNATURE_TYPE, component_layer};
 use crate::reference::Reference;
 use crate::session::{ANSWER_TIME, Call, Session};
@@ -128,7 +129,7 @@ impl Repository<'_> {
         let mut found = Vec::new();
         let mut next = Some(url);
         for page in 0..MAX_PAGES {
-            let Some(url) = next else { break };
+            let Some(url) = next else { return Ok(found) };
             let answer = self.read(SIGNATURES, url.clone(), INDEX_TYPE).await?;
             // A registry without lists of referrers has a tag in place of a list.
             if page == 0 && answer.status() == StatusCode::NOT_FOUND {
@@ -141,9 +142,10 @@ impl Repository<'_> {
             // The registry may ignore the filter (OCI distribution specification, "Listing Referrers").
             found.extend(only_signatures(index.manifests));
             if found.len() > MAX_SIGNATURES {
-                break;
+                return Ok(found);
             }
         }
+        self.all_pages(next.as_ref(), SIGNATURES)?;
         Ok(found)
     }
 
@@ -164,25 +166,30 @@ impl Repository<'_> {
         let mut tags = Vec::new();
         let mut next = Some(self.url("tags/list"));
         for _ in 0..MAX_PAGES {
-            let Some(url) = next else { break };
+            let Some(url) = next else { return Ok(tags) };
             let answer = self.read(WHAT, url.clone(), "application/json").await?;
             let answer = self.success(WHAT, answer).await?;
             next = self.next_page(&url, answer.headers(), WHAT)?;
             let page: TagList = self.json(WHAT, answer).await?;
             tags.extend(page.tags.unwrap_or_default());
         }
+        self.all_pages(next.as_ref(), WHAT)?;
         Ok(tags)
     }
 
     /// The next page of a list (RFC 8288). A list that goes on at another server is refused.
     fn next_page(&self, from: &Url, headers: &HeaderMap, what: &'static str) -> Result<Option<Url>, RegistryError> {
-        let Some(link) = headers.get(LINK).and_then(|link| link.to_str().ok()) else { return Ok(None) };
-        let Some((target, _)) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else { return Ok(None) };
-        if !link.contains("rel=\"next\"") && !link.contains("rel=next") {
-            return Ok(None);
-        }
+        let Some(target) = link::next_target(headers) else { return Ok(None) };
         let next = self.session.join(from, target, what)?;
         if next.origin() == from.origin() { Ok(Some(next)) } else { Err(self.session.redirect(what)) }
+    }
+
+    /// Refuses a list that has a further page after the last one that is read.
+    fn all_pages(&self, next: Option<&Url>, what: &'static str) -> Result<(), RegistryError> {
+        if next.is_none() {
+            return Ok(());
+        }
+        Err(RegistryError::TooManyPages { registry: self.session.registry.clone(), what, pages: MAX_PAGES })
     }
 
     /// Uploads content, unless the repository has it.

@@ -59,7 +59,9 @@ impl MetricsSender {
         let transport = match config.protocol {
             TracesProtocol::Grpc => Transport::Grpc(channel(url).map_err(TracesError::Client)?),
             TracesProtocol::Http => {
-                let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(timeout);
+                let client = annex_egress::client_builder(Vec::new())
+                    .redirect(reqwest::redirect::Policy::none())
+                    .timeout(timeout);
                 let client = client.build().map_err(|error| TracesError::Client(error.into()))?;
                 Transport::Http { client, url }
             }

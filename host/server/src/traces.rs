@@ -154,7 +154,8 @@ fn exporter(config: &TracesConfig, headers: HeaderMap, timeout: Duration) -> Res
             builder.with_endpoint(url).with_timeout(timeout).build()
         }
         TracesProtocol::Http => {
-            let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(timeout);
+            let builder =
+                annex_egress::client_builder(Vec::new()).redirect(reqwest::redirect::Policy::none()).timeout(timeout);
             let http = CollectorClient(builder.build().map_err(|error| TracesError::Client(error.into()))?);
             let fields = headers.iter().map(|(name, value)| (name.to_string(), text_of(value)));
             let builder = SpanExporter::builder().with_http().with_http_client(http);

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::key::PublicKey;
-use crate::policy::{AnyOf, Policy, Rule, RuleSet, Signer, check_place};
+use crate::policy::{AnyOf, Policy, Rule, RuleSet, Signer, canonical, check_place};
 
 /// The maximum number of signers in a rule. Each is tried with each signature.
 const MAX_SIGNERS: usize = 20;
@@ -61,7 +61,8 @@ pub struct TrustConfig {
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
     /// A registry, or a registry and the beginning of a path, such as `registry.example/acme`. A prefix has whole parts of
-    /// a path: `registry.example/ac` is no prefix of `registry.example/acme`.
+    /// a path: `registry.example/ac` is no prefix of `registry.example/acme`. The names `docker.io`, `index.docker.io` and
+    /// `registry-1.docker.io` are one registry.
     pub prefix: String,
     /// The same as `default` of [`TrustConfig`].
     #[serde(default)]
@@ -171,7 +172,7 @@ impl RuleReader<'_> {
                 self.wrong(key.clone(), format!("{prefix:?} cannot be used: {reason}; {example}"));
             }
             let rule = self.rule(&table, *default, all_of, any_of.as_ref());
-            if by_prefix.insert(prefix.clone(), rule).is_some() {
+            if by_prefix.insert(canonical(prefix).into_owned(), rule).is_some() {
                 self.wrong(key, format!("{prefix:?} has a rule already"));
             }
         }

@@ -1,5 +1,6 @@
 //! The policy: which signers a component needs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use annex_text::{line_within, with_causes};
@@ -8,6 +9,9 @@ use crate::bundle::{BundleError, MAX_BUNDLES, hex_of, signing_keys};
 use crate::config::Unruled;
 use crate::key::PublicKey;
 
+/// The name of Docker Hub in rules, and its other names.
+const DOCKER_HUB: &str = "docker.io";
+const DOCKER_HUB_ALIASES: [&str; 2] = ["index.docker.io", "registry-1.docker.io"];
 /// The maximum size of the text of a refusal, in bytes.
 const MAX_TEXT: usize = 2_000;
 /// The maximum number of signatures that a refusal explains.
@@ -131,6 +135,7 @@ pub fn verify_file(name: &str, digest: &str, bundle: &[u8], key: &PublicKey) -> 
 impl RuleSet {
     /// The rule with the longest prefix of `place`.
     fn rule(&self, place: &str) -> &Rule {
+        let place = canonical(place);
         let is_prefix =
             |prefix: &str| place.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let matching = self.by_prefix.iter().filter(|(prefix, _)| is_prefix(prefix));
@@ -212,6 +217,16 @@ fn explained(reasons: &[String]) -> String {
         text += &format!("; {more} more do not count");
     }
     text
+}
+
+/// The spelling of a place under which rules are compared: Docker Hub is one registry with three names.
+pub(crate) fn canonical(place: &str) -> Cow<'_, str> {
+    let (registry, path) = place.split_once('/').map_or((place, None), |(registry, path)| (registry, Some(path)));
+    match path {
+        _ if !DOCKER_HUB_ALIASES.contains(&registry) => Cow::Borrowed(place),
+        Some(path) => Cow::Owned(format!("{DOCKER_HUB}/{path}")),
+        None => Cow::Borrowed(DOCKER_HUB),
+    }
 }
 
 /// Checks the spelling of a registry with a path, or with the beginning of a path. Each registry has one spelling: under

@@ -56,8 +56,6 @@ pub(crate) struct Upstream {
 impl Upstream {
     /// Reads the card, and retries for the configured time. Starts a background task that refreshes the card.
     pub(crate) async fn connect(config: UpstreamConfig) -> Result<Arc<Self>, ConnectError> {
-        // The process's TLS provider, unless another part has installed one already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let fields = config.fields()?;
         let tokens = config.token_source()?;
         let failed = |source| ConnectError::Agent { card: config.card.clone(), source };

@@ -273,9 +273,7 @@ impl Starter {
 
     /// Creates the HTTP client. It follows no redirects, so that the token is sent to this server only.
     fn http_client(&self, url: &str, stop: CancellationToken) -> Result<BoundedHttp, Source> {
-        // The whole process uses one provider. If another part has installed one already, that is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        let mut builder = annex_egress::client_builder(Vec::new()).redirect(reqwest::redirect::Policy::none());
         if let Some(screen) = &self.config.screen {
             screen.parse(url)?;
             builder = screen.guard(builder);

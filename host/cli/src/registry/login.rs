@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal};
 use annex_registry::{Credentials, Login as Account, Reference, RegistryError};
 use clap::Args;
 
-use super::{RegistryArgs, failed, password};
+use super::password::{self, EndSignals};
+use super::{RegistryArgs, failed};
 use crate::exit::Failure;
 use crate::output;
 
@@ -31,6 +32,14 @@ pub(crate) struct Login {
 
 impl Login {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let mut signals = EndSignals::new()?;
+        tokio::select! {
+            ended = Box::pin(self.log_in()) => ended,
+            () = signals.next() => Err(Failure::Usage.error("a signal has ended the log-in")),
+        }
+    }
+
+    async fn log_in(self) -> anyhow::Result<()> {
         let Self { host, user, registry } = self;
         let user = match user {
             Some(user) => user,

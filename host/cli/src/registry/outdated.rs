@@ -1,7 +1,7 @@
 //! `annex outdated`
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use annex_registry::{Digest, Reference, ReferenceError, is_reference};
 use annex_server::Config;
@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
-use super::{RegistryArgs, failed};
+use super::source::{client_in_config, failed_in_config};
 use crate::{output, serve};
 
 /// List newer versions of the components that a config names by reference.
@@ -19,7 +19,8 @@ use crate::{output, serve};
     after_help = "Example:\n  annex outdated annex.toml\n\nA version is a tag of numbers, such as 1.2 or v1.2.3. A \
                         newer version has as many numbers. A tag can also have moved since `annex lock` has written \
                         annex.lock. Nothing is changed: to update, name the newer version in the config, and run `annex \
-                        lock`, with --update for a tag that moved."
+                        lock`, with --update for a tag that moved. The config's [registries] says how a registry is \
+                        called."
 )]
 pub(crate) struct Outdated {
     /// The config
@@ -27,8 +28,14 @@ pub(crate) struct Outdated {
     /// Print one JSON array
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    registry: RegistryArgs,
+}
+
+/// A config and its lock.
+struct LockedConfig {
+    config: Config,
+    /// The folder at which relative paths of the config start.
+    folder: PathBuf,
+    lock: Lock,
 }
 
 /// A component of the config, and its newer versions.
@@ -47,11 +54,14 @@ struct Versions {
 
 impl Outdated {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let references = references(&self.config)?;
-        let lock = Lock::read(&serve::locations(&self.config).config)?.unwrap_or_default();
+        let config = Config::read(&self.config)?;
+        let references = references(&config).with_context(|| self.config.display().to_string())?;
+        let folder = serve::locations(&self.config).config;
+        let lock = Lock::read(&folder)?.unwrap_or_default();
+        let locked = LockedConfig { config, folder, lock };
         let mut found = Vec::with_capacity(references.len());
         for reference in &references {
-            found.push(self.versions(reference, &lock).await?);
+            found.push(locked.versions(reference).await?);
         }
         if self.json {
             return output::json(&serde_json::to_string(&found)?);
@@ -61,15 +71,18 @@ impl Outdated {
         }
         output::show(&found.iter().map(Versions::row).collect::<String>())
     }
+}
 
-    async fn versions(&self, reference: &Reference, lock: &Lock) -> anyhow::Result<Versions> {
+impl LockedConfig {
+    async fn versions(&self, reference: &Reference) -> anyhow::Result<Versions> {
+        let failed = |error| failed_in_config(reference, error);
         let version = reference.tag().filter(|tag| numbers(tag).is_some());
-        let client = self.registry.client(reference.registry()).await?;
+        let client = client_in_config(&self.config, &self.folder, reference.registry()).await?;
         let newer = match version {
             Some(version) => newer(version, client.tags(reference).await.map_err(failed)?),
             None => Vec::new(),
         };
-        let locked = lock.find(reference).map(|locked| locked.manifest.clone());
+        let locked = self.lock.find(reference).map(|locked| locked.manifest.clone());
         let has_moved = match &locked {
             Some(locked) if reference.digest().is_none() => {
                 client.resolve(reference).await.map_err(failed)?.digest != *locked
@@ -96,12 +109,10 @@ impl Versions {
 }
 
 /// The references of a config, each once.
-fn references(config: &Path) -> anyhow::Result<BTreeSet<Reference>> {
-    let read = Config::read(config)?;
-    let components = read.extensions.iter().map(|extension| extension.component.as_str());
+fn references(config: &Config) -> Result<BTreeSet<Reference>, ReferenceError> {
+    let components = config.extensions.iter().map(|extension| extension.component.as_str());
     let named = components.filter(|component| is_reference(component)).map(str::parse::<Reference>);
-    let references: Result<BTreeSet<Reference>, ReferenceError> = named.collect();
-    references.with_context(|| config.display().to_string())
+    named.collect()
 }
 
 /// The tags that are newer versions, ascending.

@@ -39,6 +39,7 @@ pub(crate) struct Save {
 
 impl Save {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        self.registry.refuse_for_several(&self.references)?;
         let created = new_file::create(&self.output, MODE)?;
         let saved = self.save_into(created).await;
         // A part of an archive helps nobody.

@@ -161,11 +161,15 @@ impl<'a> ComponentSource<'a> {
         Ok(InspectedComponent { pulled, signatures: signatures.len(), signers, inspection })
     }
 
-    /// A client with the config's settings for a registry and the person's credentials.
     async fn client(&self, host: &str) -> anyhow::Result<Client> {
-        let login = Credentials::from_env().find(host).await?;
-        Ok(super::client(host, self.config.registry(host, self.folder), login))
+        client_in_config(self.config, self.folder, host).await
     }
+}
+
+/// A client with the config's settings for a registry and the person's credentials. Relative paths start at `folder`.
+pub(super) async fn client_in_config(config: &Config, folder: &Path, host: &str) -> anyhow::Result<Client> {
+    let login = Credentials::from_env().find(host).await?;
+    Ok(super::client(host, config.registry(host, folder), login))
 }
 
 impl InspectedComponent {
@@ -202,7 +206,7 @@ impl InspectedComponent {
 }
 
 /// Marks the error of a registry with its exit code, and says which setting of the config allows a private address.
-fn failed_in_config(reference: &Reference, error: RegistryError) -> anyhow::Error {
+pub(super) fn failed_in_config(reference: &Reference, error: RegistryError) -> anyhow::Error {
     if !matches!(error, RegistryError::Refused { .. }) {
         return failed(error);
     }

@@ -345,6 +345,43 @@ fn saved_components_are_loaded_without_a_registry() -> Result<()> {
 }
 
 #[test]
+fn the_options_for_a_registry_are_refused_for_several() -> Result<()> {
+    let registry = TestRegistry::start();
+    let (one, two) = (registry.reference("acme/clock:1"), registry.reference("acme/parts:2"));
+    push("timestamp", &one)?;
+    push("strict-parts", &two)?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("components.tar").display().to_string();
+    for option in [&["--plain-http"][..], &["--ca-file", "ca.pem"]] {
+        let save = ["save", &one, "oci://registry.example/acme/redact:1", "-o", &file];
+        let refused = run(save.iter().chain(option))?;
+        check(&refused, 2, &["are for one registry", "registry.example", "run a command for each registry"]);
+    }
+    assert!(!Path::new(&file).exists());
+    check(
+        &run(["save", &one, &two, "-o", &file, "--plain-http"])?,
+        0,
+        &["acme/clock:1@sha256:", "acme/parts:2@sha256:"],
+    );
+    Ok(())
+}
+
+#[test]
+fn outdated_calls_a_registry_as_the_config_says() -> Result<()> {
+    let registry = TestRegistry::start();
+    let reference = registry.reference("acme/clock:1");
+    push("timestamp", &reference)?;
+    let parsed: Reference = reference.parse()?;
+    let host = parsed.registry();
+    let more = format!("[[extension]]\ncomponent = \"{reference}\"\n[registries.\"{host}\"]\nca_file = \"none.pem\"\n");
+    let config = ConfigFile::new(&template_agent("Answer.", &more))?;
+    check(&run(["outdated".as_ref(), config.path.as_os_str()])?, 2, &["none.pem cannot be read"]);
+    let unknown = run(["outdated".as_ref(), config.path.as_os_str(), "--plain-http".as_ref()])?;
+    check(&unknown, 2, &["unexpected argument '--plain-http'"]);
+    Ok(())
+}
+
+#[test]
 fn newer_versions_of_a_configs_components_are_listed() -> Result<()> {
     let registry = TestRegistry::start();
     for tag in ["1.2", "1.3", "1.10", "1.4-rc", "2"] {

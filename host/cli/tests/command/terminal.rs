@@ -1,7 +1,7 @@
 //! Output of the command on a terminal: broken lines and colours.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use annex_test_support::TestRegistry;
@@ -50,6 +50,37 @@ fn whole(shown: &str, begin: &str, indent: usize) -> Result<String> {
         whole.push_str(rest);
     }
     Ok(whole)
+}
+
+#[test]
+fn a_signal_at_the_prompt_for_a_password_leaves_the_echo_of_the_terminal_on() -> Result<()> {
+    let annex = env!("CARGO_BIN_EXE_annex");
+    for signal in ["-TERM", "-INT", "-HUP", "-QUIT"] {
+        // `sh` becomes the command, which then has the printed process id. `script` turns the echo off for a pipe.
+        let command = format!("stty echo; sh -c 'echo pid=$$; exec {annex} login 127.0.0.1:1 --user ada'; stty -a");
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env("NO_COLOR", "1");
+        let mut process = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        // At the end of the input the prompt would end by itself.
+        let stdin = process.stdin.take().context("no standard input")?;
+        let mut stdout = process.stdout.take().context("no standard output")?;
+        let (mut shown, mut byte) = (Vec::new(), [0]);
+        while !shown.ends_with(b"Password of ada at 127.0.0.1:1: ") {
+            stdout.read_exact(&mut byte).with_context(|| String::from_utf8_lossy(&shown).into_owned())?;
+            shown.extend(byte);
+        }
+        let before = String::from_utf8(shown)?;
+        let pid = before.split_once("pid=").and_then(|(_, rest)| rest.lines().next()).context("no process id")?;
+        assert!(Command::new("kill").args([signal, pid.trim()]).status()?.success());
+        let mut after = String::new();
+        stdout.read_to_string(&mut after)?;
+        drop(stdin);
+        process.wait()?;
+        assert!(after.contains("a signal has ended the log-in"), "{signal}: {after}");
+        let settings = after.split_ascii_whitespace().collect::<Vec<_>>();
+        assert!(settings.contains(&"echo") && !settings.contains(&"-echo"), "{signal}: {after}");
+    }
+    Ok(())
 }
 
 #[test]

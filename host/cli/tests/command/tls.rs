@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use anyhow::Result;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
-use crate::support::{ConfigFile, Server, run, specialist, template_agent};
+use crate::support::{ConfigFile, Run, Server, annex, run, specialist, template_agent};
 
 #[test]
 fn commands_trust_a_private_authority_and_show_a_certificate() -> Result<()> {
@@ -52,6 +52,39 @@ fn commands_trust_a_private_authority_and_show_a_certificate() -> Result<()> {
     assert!(unpaired.err.contains("are not a certificate and its key in PEM"), "{}", unpaired.err);
     let wrong = run(["card", url, "--ca-file", key])?;
     assert!(wrong.err.contains("has no PEM block `CERTIFICATE`"), "{}", wrong.err);
+    Ok(())
+}
+
+#[test]
+fn a_machine_without_authorities_calls_plain_http_and_is_told_what_https_needs() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let paths = ["server.pem", "server.key"].map(|name| folder.path().join(name).display().to_string());
+    let [certificate, key] = paths.each_ref().map(String::as_str);
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    fs::write(certificate, cert.pem())?;
+    fs::write(key, signing_key.serialize_pem())?;
+    let on_a_bare_machine = |args: &[&str]| -> Result<Run> {
+        let mut command = annex(args);
+        let output = command.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent").output()?;
+        let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        Ok(Run { code: output.status.code(), out, err })
+    };
+
+    let plain = Server::start(&template_agent("Be short.", ""))?;
+    let card = on_a_bare_machine(&["card", &plain.url])?;
+    assert_eq!(card.code, Some(0), "{}", card.err);
+    let sent = on_a_bare_machine(&["send", &plain.url, "hello"])?;
+    assert_eq!(sent.code, Some(0), "{}", sent.err);
+
+    let tls = format!("[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    let server = Server::start(&format!("{}\n{tls}", template_agent("Be short.", "")))?;
+    let refused = on_a_bare_machine(&["card", &server.url])?;
+    assert_eq!(refused.code, Some(4), "{}", refused.err);
+    let names_remedy =
+        refused.err.contains("the Debian package ca-certificates") && refused.err.contains("SSL_CERT_FILE");
+    assert!(names_remedy, "{}", refused.err);
+    let trusting = on_a_bare_machine(&["card", &server.url, "--ca-file", certificate])?;
+    assert_eq!(trusting.code, Some(0), "{}", trusting.err);
     Ok(())
 }
 

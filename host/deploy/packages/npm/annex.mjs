@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
 
-const platform = `annex-a2a-${process.platform}-${process.arch}`;
+const platform = `@annex-a2a/${process.platform}-${process.arch}`;
 let program;
 try {
   program = createRequire(import.meta.url).resolve(`${platform}/annex`);

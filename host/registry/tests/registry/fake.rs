@@ -46,6 +46,10 @@ pub(crate) enum Lie {
     ReferrersAreNoJson,
     SignatureOfAnother,
     SignaturesTwice,
+    /// Each page of a list has a next page.
+    EndlessPages,
+    /// The tags are on a second page, which the second of two `Link` fields names.
+    TagsOnSecondPage,
 }
 
 #[derive(Clone)]
@@ -214,7 +218,11 @@ impl FakeRegistry {
         if contents.lie == Some(Lie::SignaturesTwice) {
             found.extend(found.clone());
         }
-        axum::Json(json!({"schemaVersion": 2, "manifests": found})).into_response()
+        let mut answer = axum::Json(json!({"schemaVersion": 2, "manifests": found})).into_response();
+        if contents.lie == Some(Lie::EndlessPages) {
+            link(&mut answer, &format!("/v2/{repository}/referrers/{subject}"), "next");
+        }
+        answer
     }
 
     fn store(&self, repository: &str, target: &str, body: Bytes) -> Response {
@@ -228,6 +236,11 @@ impl FakeRegistry {
             false => StatusCode::CREATED.into_response(),
         }
     }
+}
+
+fn link(answer: &mut Response, target: &str, relation: &str) {
+    let field = format!("<{target}>; rel=\"{relation}\"").parse().expect("a field");
+    answer.headers_mut().append(header::LINK, field);
 }
 
 /// Each byte comes so late that the connection is not quite broken off. The clock stands still from now on.
@@ -287,7 +300,17 @@ async fn answer(State(registry): State<FakeRegistry>, request: Request) -> Respo
         let contents = registry.lock();
         let is_tag = |(of, target): &&(String, String)| of == repository && !target.contains("sha256");
         let tags: Vec<&String> = contents.manifests.keys().filter(is_tag).map(|(_, target)| target).collect();
-        return axum::Json(json!({"name": repository, "tags": tags})).into_response();
+        let lie = contents.lie;
+        let is_first = lie == Some(Lie::TagsOnSecondPage) && query.is_empty();
+        let shown = if is_first { Vec::new() } else { tags };
+        let mut answer = axum::Json(json!({"name": repository, "tags": shown})).into_response();
+        if is_first {
+            link(&mut answer, &path, "first");
+            link(&mut answer, &format!("{path}?last=1"), "next");
+        } else if lie == Some(Lie::EndlessPages) {
+            link(&mut answer, &path, "next");
+        }
+        return answer;
     }
     match rest.split_once("/manifests/") {
         Some((repository, target)) if method == Method::PUT => registry.store(repository, target, body),

@@ -6,7 +6,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use annex_registry::{Cache, Client, ClientConfig, Digest, Login, Progress, Pulled, Reference, RegistryError};
+use annex_registry::{
+    Cache, Client, ClientConfig, Digest, Login, MAX_SIGNATURES, Progress, Pulled, Reference, RegistryError,
+};
 
 use crate::fake::{FakeRegistry, Lie};
 
@@ -110,6 +112,20 @@ async fn signatures_are_found_with_and_without_lists_of_referrers() {
         registry.lie(Lie::SignaturesTwice);
         assert_eq!(client.signatures(&reference, &resolved.digest).await.expect("signatures").len(), 2);
     }
+}
+
+#[tokio::test]
+async fn a_list_is_read_to_its_last_page_or_refused() {
+    let registry = FakeRegistry::start().await;
+    let (client, reference) = (client(), reference(&registry));
+    let digest = push(&client, &reference).await;
+    registry.lie(Lie::TagsOnSecondPage);
+    assert_eq!(client.tags(&reference).await.expect("tags"), ["1.2"]);
+    registry.lie(Lie::EndlessPages);
+    let tags = client.tags(&reference).await.expect_err("refused").to_string();
+    assert!(tags.contains("more than 10 pages for the list of tags"), "{tags}");
+    let signatures = client.signatures(&reference, &digest).await.expect_err("refused").to_string();
+    assert!(signatures.contains("more than 10 pages for the list of signatures"), "{signatures}");
 }
 
 #[tokio::test]
@@ -283,6 +299,24 @@ fn the_cache_gives_back_the_bytes_that_were_stored_or_none() {
     let signature = folder.path().join("cache/signatures").join(pulled.manifest_digest.hex());
     std::fs::write(signature.join(Digest::of(BUNDLE).hex()), b"{}").expect("written");
     assert!(cache.get(&pulled.manifest_digest).is_err());
+}
+
+#[test]
+fn the_signatures_of_the_last_pull_are_read_however_many_were_stored_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(folder.path().join("cache"));
+    let pulled = pulled();
+    let signatures = || cache.get(&pulled.manifest_digest).expect("no error").expect("a component").signatures;
+    cache.put(&pulled, &[BUNDLE.to_vec()]).expect("stored");
+    cache.put(&pulled, &[b"{}".to_vec()]).expect("stored");
+    assert_eq!(signatures().len(), 2, "the signature of the earlier pull stays");
+    for pull in 0..3 {
+        let junk: Vec<Vec<u8>> = (0..MAX_SIGNATURES).map(|number| format!("{pull} {number}").into_bytes()).collect();
+        cache.put(&pulled, &junk).expect("stored");
+        assert_eq!(signatures().len(), MAX_SIGNATURES);
+    }
+    cache.put(&pulled, &[BUNDLE.to_vec()]).expect("stored");
+    assert_eq!(signatures(), [BUNDLE]);
 }
 
 #[test]

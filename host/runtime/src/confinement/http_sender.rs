@@ -38,13 +38,11 @@ impl Sender {
     /// # Errors
     /// The client cannot be created.
     pub(crate) fn new(grant: HttpGrant, resolver: Arc<dyn Resolver>) -> Result<Self, Source> {
-        // The process has one crypto provider. Installing fails if another part of the process did so before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let config = ScreenConfig { allow: grant.allow_private.clone(), https_only: false };
         let screen = Screen::with_resolver(config, resolver);
         // One request per connection: a second request would go to the address that the name had when the first was
         // sent.
-        let client = Client::builder().pool_max_idle_per_host(0).timeout(grant.timeout);
+        let client = annex_egress::client_builder(Vec::new()).pool_max_idle_per_host(0).timeout(grant.timeout);
         // Encodings that the guest does not request are not offered to the peer, regardless of enabled features.
         let client = client.no_gzip().no_brotli().no_zstd().no_deflate();
         Ok(Self { client: screen.guard(client).build()?, grant, screen })

@@ -132,6 +132,25 @@ fn the_rule_with_the_longest_prefix_applies() {
 }
 
 #[test]
+fn a_rule_for_docker_hub_is_for_each_of_its_names() {
+    let keys = Keys::new();
+    let names = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+    for rule in names {
+        let text = format!("default = 'allow'\n[[rule]]\nprefix = '{rule}/acme'\nall_of = [{{ key = 'a.pub' }}]");
+        let policy = keys.policy(&text);
+        for name in names {
+            let refused = policy.verify(&format!("{name}/acme/redact"), &digest('1'), &[]);
+            assert!(refused.is_err(), "{name} escapes the rule for {rule}");
+            policy.verify(&format!("{name}/other"), &digest('1'), &[]).expect("the rule is for acme alone");
+        }
+        policy.verify("x.docker.io/acme/redact", &digest('1'), &[]).expect("another registry");
+    }
+    let twice = "[[rule]]\nprefix = 'docker.io'\n[[rule]]\nprefix = 'registry-1.docker.io'";
+    let error = keys.try_policy(twice).expect_err("one rule for each registry").to_string();
+    assert!(error.contains("\"registry-1.docker.io\" has a rule already"), "{error}");
+}
+
+#[test]
 fn another_spelling_of_a_registry_does_not_escape_its_rule() {
     let keys = Keys::new();
     let policy = keys.policy(
