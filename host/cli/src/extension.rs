@@ -44,7 +44,10 @@ enum Command {
     /// Install a component, or replace the installed one of the same name
     #[command(
         after_help = "Examples:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n  annex extension add \
-                            oci://registry.example/acme/redact:1.2 --key acme.pub\n\nThe \
+                            oci://registry.example/acme/redact:1.2 --key acme.pub\n  annex extension add --locked \
+                            oci://registry.example/acme/redact:1.2\n\nWith --locked the server's folder has the reference \
+                            in annex.lock (`annex lock`), and the component is lost at a restart: for one that stays, \
+                            write an [[extension]] with the reference. The \
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
                             --settings the current settings stay. With tasks in PostgreSQL either all replicas install and \
                             keep the component, or none does. With runtime.extensions_dir the component is kept in that \
@@ -56,6 +59,9 @@ enum Command {
     Add {
         #[command(flatten)]
         component: UploadArgs,
+        /// Let the server take the component from its annex.lock and cache, and verify it by its `[trust]`
+        #[arg(long, conflicts_with = "shadow")]
+        locked: bool,
         /// A TOML file with grants, limits and parameters
         #[arg(long, value_name = "FILE")]
         settings: Option<PathBuf>,
@@ -120,8 +126,9 @@ impl Extension {
                 self.admin.print(&answer, shown::details)
             }
             Command::Add { component, settings, shadow: Some(extension), share, .. } => {
-                let Addition { component, settings, .. } = addition(component, settings.as_deref(), None).await?;
-                let body = ShadowAddition { component, settings, share: *share };
+                let Upload { bytes, .. } = component.read().await?;
+                let settings = settings_text(settings.as_deref())?;
+                let body = ShadowAddition { component: admin::base64(&bytes), settings, share: *share };
                 let answer = client.call(Method::POST, &["extensions", extension, "shadow"], Some(&body)).await?;
                 self.admin.print(&answer, |began: &Shadow| shadow::began(began))
             }
@@ -134,8 +141,14 @@ impl Extension {
                 let answer = client.call(Method::DELETE, &["extensions", extension, "shadow"], None::<&()>).await?;
                 self.admin.print(&answer, |dropped: &Shadow| shadow::dropped(dropped))
             }
-            Command::Add { component, settings, name, shadow: None, force, .. } => {
-                let addition = addition(component, settings.as_deref(), name.as_deref()).await?;
+            Command::Add { component, locked, settings, name, shadow: None, force, .. } => {
+                let settings = settings_text(settings.as_deref())?;
+                let addition = if *locked {
+                    let reference = Some(component.locked()?);
+                    Addition { name: name.clone(), component: None, reference, settings }
+                } else {
+                    addition(component, settings, name.as_deref()).await?
+                };
                 let answer = client.call_with(Method::POST, &["extensions"], forced(*force), Some(&addition)).await?;
                 self.admin.print(&answer, |details: &Details| shown::changed(details, "installed"))
             }
@@ -166,15 +179,18 @@ fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
     if force { &[("force", "true")] } else { &[] }
 }
 
-async fn addition(component: &UploadArgs, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {
+async fn addition(component: &UploadArgs, settings: Option<String>, name: Option<&str>) -> anyhow::Result<Addition> {
     let Upload { name: own, bytes } = component.read().await?;
+    let name = name.map_or(own, str::to_owned);
+    ensure!(!name.is_empty(), "the file has no name; give one with --name");
+    Ok(Addition { name: Some(name), component: Some(admin::base64(&bytes)), reference: None, settings })
+}
+
+fn settings_text(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let read = |file: &Path| {
         fs::read_to_string(file)
             .map(annex_files::without_mark)
             .with_context(|| format!("cannot read {}", file.display()))
     };
-    let settings = settings.map(read).transpose()?;
-    let name = name.map_or(own, str::to_owned);
-    ensure!(!name.is_empty(), "the file has no name; give one with --name");
-    Ok(Addition { name, component: admin::base64(&bytes), settings })
+    file.map(read).transpose()
 }

@@ -1,6 +1,10 @@
 """Runs the commands of host/docs/registries.md against Debian's docker-registry, then changes each part that they made.
 
     python3 host/deploy/registries/check.py target/release/annex
+
+With --bench it compares `annex pull` with `skopeo copy` instead, and checks nothing:
+
+    python3 host/deploy/registries/check.py target/release/annex --bench
 """
 
 import base64
@@ -32,6 +36,8 @@ LIMIT = 60  # seconds
 LARGE, PAIRS = 18_000_000, 9
 REGISTRY, SERVER = "127.0.0.1:5000", "127.0.0.1:9999"
 REPOSITORY = "acme/timestamp"
+# The comparison with skopeo: the size of the component in bytes, and the number of pairs.
+SIZE, PAIRS = 18_000_000, 10
 
 
 class Place:
@@ -257,6 +263,8 @@ def changes_of_the_operator(operator: Place) -> None:
     def other(digit: str) -> str:
         return "0" if digit != "0" else "1"
 
+    with changed(lock, lambda data: data.replace(b'grants = ["clock"]', b"grants = []")):
+        operator.refuses_to_serve("does not list as accepted: clock", "annex lock")
     for key, text in (("manifest", "is not in the cache"), ("component", "component"), ("size", "size")):
         value = locked(operator, key)
         with changed(lock, lambda data: data.replace(value.encode(), f"{value[:-1]}{other(value[-1])}".encode())):
@@ -470,9 +478,47 @@ def throughput(annex: Path, folder: Path) -> str:
     return f"{LARGE // 1_000_000} MB with {statistics.median(ratios):.1f} times the throughput of skopeo copy"
 
 
+def bench(annex: Path, folder: Path) -> None:
+    """Pulls a component of 18 MB with each client in turn, and prints the throughput of each pair."""
+    address = free_address()
+    place = Place(folder / "place", annex, address, free_address())
+    component = bytearray((annex.parent / "components/timestamp.wasm").read_bytes())
+    filling = b"\x00" + os.urandom(SIZE - len(component) - 6)
+    # A custom section without a name: its length in LEB128 with four digits of seven bits, then the bytes.
+    length = len(filling)
+    component += bytes([0, *(length >> shift & 0x7F | 0x80 for shift in (0, 7, 14)), length >> 21]) + filling
+    (place.folder / "large.wasm").write_bytes(component)
+    clients = {
+        "annex": "annex pull oci://{0}/a/large:1 -o pulled.wasm",
+        "skopeo": "skopeo --insecure-policy copy --src-tls-verify=false docker://{0}/a/large:1 dir:copied",
+    }
+    ratios = []
+    with registry(folder / "files", address):
+        place.does(f"annex push ./large.wasm oci://{REGISTRY}/a/large:1")
+        for number in range(PAIRS):
+            speeds = {}
+            # The order alternates, so that neither client always finds the files warm.
+            for name in sorted(clients, reverse=bool(number % 2)):
+                (place.folder / "pulled.wasm").unlink(missing_ok=True)
+                shutil.rmtree(place.folder / "copied", ignore_errors=True)
+                started = time.monotonic()
+                subprocess.run(
+                    clients[name].format(address).split(), cwd=place.folder, env=place.environment, check=True,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=LIMIT,
+                )
+                speeds[name] = len(component) / (time.monotonic() - started) / 1e6
+            ratios.append(speeds["annex"] / speeds["skopeo"])
+            print(f"annex {speeds['annex']:6.1f} MB/s   skopeo {speeds['skopeo']:6.1f} MB/s   ratio {ratios[-1]:.2f}", flush=True)
+    print(f"median ratio of {PAIRS} pairs: {statistics.median(ratios):.2f}")
+
+
 def main() -> None:
     annex = Path(sys.argv[1]).absolute()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    if "--bench" in sys.argv[2:]:
+        with TemporaryDirectory() as folder:
+            bench(annex, Path(folder))
+        return
     failed = passed = 0
     for check in (story, skopeo, password_and_tls, proxy, throughput):
         with TemporaryDirectory() as folder:

@@ -90,6 +90,15 @@ pub enum LoadError {
         /// The grant in the config's syntax.
         grant: GrantNeeded,
     },
+    /// The component needs grants that the operator has not accepted for it.
+    #[error(
+        "the component needs grants that annex.lock does not list as accepted: {grants}; to accept them, run: annex lock \
+         CONFIG --accept {grants}"
+    )]
+    NotAccepted {
+        /// The names of the grants, separated by commas.
+        grants: String,
+    },
     /// Instances of the component cannot be kept, although `instances = "kept"` asks for it.
     #[error("instances of the component cannot be kept: {reason}; leave out instances = \"kept\"")]
     Unkeepable {

@@ -15,7 +15,7 @@ use crate::confinement::profile::Profile;
 use crate::confinement::slots::Slots;
 use crate::contract::Events;
 use crate::digest::Digest;
-use crate::error::Fault;
+use crate::error::{Fault, LoadError};
 use crate::hook::{Hook, HookSet};
 use crate::load::descriptor::Descriptor;
 use crate::load::installation::OnFailure;
@@ -122,6 +122,14 @@ impl Extension {
             Some(reason) => Err(Fault::Revoked { uri: self.uri().clone(), reason }),
             None => Ok(()),
         }
+    }
+
+    /// Checks that the operator has accepted the grants that the component declares. `accepted` has their names.
+    ///
+    /// # Errors
+    /// [`LoadError::NotAccepted`].
+    pub fn check_accepted(&self, accepted: &[String]) -> Result<(), LoadError> {
+        self.program.code.inspection.check_accepted(accepted)
     }
 
     /// The methods that the extension adds to the methods of A2A.

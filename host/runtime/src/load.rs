@@ -180,6 +180,21 @@ impl Runtime {
         bytes: Vec<u8>,
         installation: Installation,
     ) -> BoxFuture<'a, Result<Extension, LoadError>> {
+        self.load_accepted(name, bytes, installation, None)
+    }
+
+    /// Like [`load_named`](Self::load_named), but refuses a component that declares a need for another grant than those in
+    /// `accepted`. None of the component's code has run then. `None` accepts all grants of `installation`.
+    ///
+    /// # Errors
+    /// A step of the load fails. The error names the step, and a remedy for the operator or the author.
+    pub fn load_accepted<'a>(
+        &'a self,
+        name: &'a str,
+        bytes: Vec<u8>,
+        installation: Installation,
+        accepted: Option<&'a [String]>,
+    ) -> BoxFuture<'a, Result<Extension, LoadError>> {
         Box::pin(async move {
             let started = Instant::now();
             let component = ComponentFile::of(&self.tenant, name, bytes).await?;
@@ -193,6 +208,7 @@ impl Runtime {
             }
             let (code, compiled) = self.compiler.code(component, keep, &installation.grants).await?;
             code.inspection.check_manifest()?;
+            accepted.map_or(Ok(()), |accepted| code.inspection.check_accepted(accepted))?;
             // Cached code may have been compiled for an installation with other grants.
             code.inspection.check_grants(&installation.grants)?;
             let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();

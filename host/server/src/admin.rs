@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use annex_registry::is_reference;
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::StatusCode;
@@ -19,7 +20,7 @@ use crate::access_log::AccessLog;
 use crate::admin_api::extensions::{Details, List, Log, ReloadResult, RemovedExtension};
 use crate::admin_api::{Addition, Rollback};
 use crate::connections::network::Network;
-use crate::installation::installer::{ReloadOutcome, Version};
+use crate::installation::installer::{AddedComponent, ReloadOutcome, Version};
 use crate::process::listeners_tls::ListenersTls;
 
 pub(crate) mod access;
@@ -167,12 +168,29 @@ async fn add(
     let (of, consent) = change.parts();
     // The tenant is checked before the body is read, because the body may be large.
     let here = admin.changeable(&of).await?;
-    let Addition { name, component, settings } = read(body).await?;
-    let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
+    let (name, component, settings) = added_component(read(body).await?)?;
     let installer = Arc::clone(&here);
     let change = async move { installer.add(&name, component, settings.as_deref(), consent).await };
     let added = whole(caller, change, move |added| was("installed", added, &of)).await?;
     Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
+}
+
+/// The name, the component and the settings of an addition.
+fn added_component(addition: Addition) -> Result<(String, AddedComponent, Option<String>), AdminError> {
+    match addition {
+        Addition { name: Some(name), component: Some(component), reference: None, settings } => {
+            let bytes = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
+            Ok((name, AddedComponent::Bytes(bytes), settings))
+        }
+        Addition { name, component: None, reference: Some(reference), settings } if is_reference(&reference) => {
+            let own = AddedComponent::name_of(&reference).map_err(|error| AdminError::invalid(error.to_string()))?;
+            Ok((name.unwrap_or(own), AddedComponent::Reference(reference), settings))
+        }
+        _ => Err(AdminError::invalid(
+            "send `component` with the file in base64 and `name`, or `reference` with a reference of annex.lock \
+             (`oci://…`)",
+        )),
+    }
 }
 
 /// The log line that says that a version was changed. `done` is the participle in this line, such as `installed`.

@@ -19,10 +19,16 @@ pub mod usage;
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Addition {
-    /// The file name in the managed folder. An extension with this name is replaced.
-    pub name: String,
-    /// The component file in base64.
-    pub component: String,
+    /// The file name in the managed folder. An extension with this name is replaced. Absent for a reference: the last part
+    /// of its path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The component file in base64. Either this field or `reference` is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// A reference in the server's `annex.lock`, such as `oci://registry.example/acme/redact:1.2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
     /// The keys of an `[[extension]]` as TOML, without `component`. Absent: the current settings, or the defaults for a
     /// new extension.
     #[serde(skip_serializing_if = "Option::is_none")]

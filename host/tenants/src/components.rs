@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use crate::TenantStoreError;
 
-/// The bounds on the stored components.
+/// The bounds on the stored components: uploaded and pulled ones together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadBounds {
     /// The maximum number of components.
@@ -23,6 +23,25 @@ pub struct ListedComponent {
     pub size: u64,
     /// The time of the first upload of the component.
     pub uploaded_at: Timestamp,
+}
+
+/// A component of a registry, with everything that a replica needs to verify it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PulledComponent {
+    /// The manifest as the registry has sent it.
+    pub manifest: Vec<u8>,
+    /// The component.
+    pub component: Vec<u8>,
+    /// The signatures of the manifest.
+    pub signatures: Vec<Vec<u8>>,
+}
+
+impl PulledComponent {
+    /// The size of all parts together, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let signatures: usize = self.signatures.iter().map(Vec::len).sum();
+        self.manifest.len() + self.component.len() + signatures
+    }
 }
 
 /// The outcome of an upload.
@@ -57,6 +76,38 @@ pub trait ComponentStore: Send + Sync {
     /// # Errors
     /// [`TenantStoreError::Database`].
     async fn has(&self, digest: &str) -> Result<bool, TenantStoreError>;
+
+    /// Stores a component that was pulled for a tenant, unless the stored components would then exceed the bounds.
+    /// `digest` is that of its manifest. The parts replace those of an earlier pull.
+    ///
+    /// # Errors
+    /// [`TenantStoreError::InvalidKey`] for the tenant or the digest, [`TenantStoreError::Database`].
+    async fn put_pulled(
+        &self,
+        tenant: &str,
+        digest: &str,
+        pulled: &PulledComponent,
+        bounds: UploadBounds,
+    ) -> Result<Upload, TenantStoreError>;
+
+    /// Notes that a tenant has a pulled component. Returns false if the component is not stored.
+    ///
+    /// # Errors
+    /// [`TenantStoreError::Database`].
+    async fn claim_pulled(&self, tenant: &str, digest: &str) -> Result<bool, TenantStoreError>;
+
+    /// A pulled component by the digest of its manifest; `None` if it is not stored.
+    ///
+    /// # Errors
+    /// [`TenantStoreError::Database`].
+    async fn find_pulled(&self, digest: &str) -> Result<Option<PulledComponent>, TenantStoreError>;
+
+    /// Takes from a tenant the pulled components whose digests are not in `text`, the text of the tenant. Removes those
+    /// that no tenant has any more.
+    ///
+    /// # Errors
+    /// [`TenantStoreError::Database`].
+    async fn release_pulled(&self, tenant: &str, text: &str) -> Result<(), TenantStoreError>;
 
     /// All uploaded components, in the order of their digests. The bounds of uploads limit the number of components.
     ///

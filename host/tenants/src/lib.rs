@@ -1,5 +1,5 @@
 //! Stores three kinds of data: the texts of the tenants that operators add while servers run, the components that operators
-//! upload for such tenants, and the usage of all tenants.
+//! upload for such tenants or that are pulled from registries for them, and the usage of all tenants.
 //!
 //! This crate interprets neither the texts nor the components. Other crates load tenants, authorize access to them and enforce
 //! their quotas. Each of the three stores has two implementations: one in memory, and one for SQLite and PostgreSQL.
@@ -16,7 +16,7 @@ mod stores;
 mod tenants;
 mod usage;
 
-pub use components::{ComponentStore, ListedComponent, Upload, UploadBounds};
+pub use components::{ComponentStore, ListedComponent, PulledComponent, Upload, UploadBounds};
 pub use error::TenantStoreError;
 pub use key::MAX_KEY_BYTES;
 pub use stores::{POSTGRES_MIGRATIONS, TenantStores};

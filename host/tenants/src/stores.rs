@@ -26,12 +26,22 @@ pub struct TenantStores {
 /// The table in which a database lists the migrations of this crate.
 const TABLE: &str = "_tenant_migrations";
 
-const SQLITE_MIGRATIONS: Migrations =
-    Migrations { table: TABLE, files: &[(1, "tenants", include_str!("../migrations/sqlite/1_tenants.sql"))] };
+const SQLITE_MIGRATIONS: Migrations = Migrations {
+    table: TABLE,
+    files: &[
+        (1, "tenants", include_str!("../migrations/sqlite/1_tenants.sql")),
+        (2, "pulled", include_str!("../migrations/sqlite/2_pulled.sql")),
+    ],
+};
 
 /// The migrations of a PostgreSQL database.
-pub const POSTGRES_MIGRATIONS: Migrations =
-    Migrations { table: TABLE, files: &[(1, "tenants", include_str!("../migrations/postgres/1_tenants.sql"))] };
+pub const POSTGRES_MIGRATIONS: Migrations = Migrations {
+    table: TABLE,
+    files: &[
+        (1, "tenants", include_str!("../migrations/postgres/1_tenants.sql")),
+        (2, "pulled", include_str!("../migrations/postgres/2_pulled.sql")),
+    ],
+};
 
 impl TenantStores {
     /// Empty stores in memory.

@@ -146,7 +146,10 @@ pub(super) fn changed(details: &Details, what: &str) -> String {
         // The server has no file of an added extension. With `runtime.extensions_dir` in its config, the server writes
         // one.
         Some(until) if &*source.kind == "added" => {
-            format!("It is gone after a {until}; set runtime.extensions_dir to keep what is added.\n")
+            format!(
+                "It is gone after a {until}. To keep what is added, set runtime.extensions_dir; to keep a component of a \
+                 registry, write an [[extension]] with its reference.\n"
+            )
         }
         Some(until) => format!("It stays until the {until}: {} {:?} gives another.\n", source.kind, &*source.name),
         None => String::new(),

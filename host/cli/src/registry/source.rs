@@ -176,11 +176,7 @@ impl InspectedComponent {
     /// The needed grants, sorted by name: those of the imports and hooks, and those of the descriptor, which only the manifest
     /// names before the component runs.
     pub(super) fn needs(&self) -> Vec<GrantNeeded> {
-        let mut needs = self.inspection.needs();
-        needs.extend(GrantNeeded::ALL.into_iter().filter(|grant| self.reason(*grant).is_some()));
-        needs.sort_unstable_by_key(|grant| grant.name());
-        needs.dedup();
-        needs
+        self.inspection.declared_needs()
     }
 
     /// The author's reason for a grant.

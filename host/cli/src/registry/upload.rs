@@ -29,13 +29,27 @@ pub(crate) struct Upload {
 }
 
 impl UploadArgs {
+    /// The reference, for a server that has the component in its `annex.lock`.
+    ///
+    /// # Errors
+    /// When the argument is a file, or when a key is given, because the server verifies the signatures.
+    pub(crate) fn locked(&self) -> anyhow::Result<String> {
+        match reference_of(&self.component) {
+            Some(reference) if self.keys.is_empty() => Ok(reference.to_owned()),
+            Some(_) => Err(Failure::Usage.error("with --locked the server verifies by its [trust]; leave out --key")),
+            None => {
+                Err(Failure::Usage.error("--locked is for components of registries, such as oci://registry.example/a"))
+            }
+        }
+    }
+
     /// Reads the file, or pulls and verifies the component.
     ///
     /// # Errors
     /// When the component cannot be read, or when a key has not signed it.
     pub(crate) async fn read(&self) -> anyhow::Result<Upload> {
         let Self { component, keys } = self;
-        match component.to_str().filter(|component| is_reference(component)) {
+        match reference_of(component) {
             Some(reference) => pull(reference, keys).await,
             None if keys.is_empty() => file(component),
             None => {
@@ -43,6 +57,11 @@ impl UploadArgs {
             }
         }
     }
+}
+
+/// The argument as a reference. `None` if it is a file.
+fn reference_of(component: &Path) -> Option<&str> {
+    component.to_str().filter(|component| is_reference(component))
 }
 
 async fn pull(reference: &str, keys: &[String]) -> anyhow::Result<Upload> {

@@ -78,6 +78,16 @@ fn a_component_of_a_registry_is_added_if_its_keys_have_signed_it() -> Result<()>
 }
 
 #[test]
+fn a_reference_is_added_without_a_pull_only_if_the_server_has_it_locked() -> Result<()> {
+    let managed = ManagedServer::start()?;
+    let reference = "oci://registry.invalid/acme/passport:1";
+    check(&managed.extension(&["add", reference, "--locked"])?, 3, &["is not in annex.lock; run: annex lock CONFIG"]);
+    check(&managed.extension(&["add", reference, "--locked", "--key", "acme.pub"])?, 2, &["leave out --key"]);
+    check(&managed.extension(&["add", HELLO, "--locked"])?, 2, &["--locked is for components of registries"]);
+    Ok(())
+}
+
+#[test]
 fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result<()> {
     let managed = ManagedServer::start()?;
     let added = managed.extension(&["add", HELLO])?;

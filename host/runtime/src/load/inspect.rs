@@ -89,6 +89,26 @@ impl Inspection {
         needs
     }
 
+    /// The grants of [`needs`](Self::needs), and those for which the manifest has a reason, sorted by name, each once. An
+    /// operator who adds a component by reference accepts these grants.
+    #[must_use]
+    pub fn declared_needs(&self) -> Vec<GrantNeeded> {
+        let mut needs = self.needs();
+        if let Some(manifest) = &self.manifest {
+            needs.extend(GrantNeeded::ALL.into_iter().filter(|grant| manifest.reason(*grant).is_some()));
+        }
+        needs.sort_unstable_by_key(|grant| grant.name());
+        needs.dedup();
+        needs
+    }
+
+    /// Checks that the operator has accepted the declared needs. `accepted` has the names of grants.
+    pub(crate) fn check_accepted(&self, accepted: &[String]) -> Result<(), LoadError> {
+        let is_new = |grant: &GrantNeeded| !accepted.iter().any(|name| name == grant.name());
+        let further: Vec<&str> = self.declared_needs().into_iter().filter(is_new).map(GrantNeeded::name).collect();
+        if further.is_empty() { Ok(()) } else { Err(LoadError::NotAccepted { grants: further.join(",") }) }
+    }
+
     /// Checks that the manifest names each grant that the imports and hooks need, and no other grant. Grants without an
     /// import and a hook, such as `rewrite-message`, may be named: whether the component needs them is known only after it
     /// has run. A component without a manifest is accepted.

@@ -146,7 +146,7 @@ fn full(there: UploadBounds, bounds: UploadBounds) -> AdminError {
     let UploadBounds { count, bytes } = there;
     let UploadBounds { count: most, bytes: most_bytes } = bounds;
     let message = format!(
-        "{count} components with {bytes} bytes were uploaded, of at most {most} (tenants.max_uploads) with {most_bytes} \
+        "{count} components with {bytes} bytes were uploaded or pulled for tenants, of at most {most} (tenants.max_uploads) with {most_bytes} \
          (tenants.max_upload_bytes); remove some that no tenant names"
     );
     AdminError::new(StatusCode::INSUFFICIENT_STORAGE, "full", message)

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use annex_telemetry::fault;
 use annex_tenants::{
-    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError,
+    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError, TenantStores,
 };
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
@@ -13,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
+use tokio::runtime::Handle;
 
 use super::caller::AdminCaller;
 use super::error::AdminError;
@@ -108,6 +110,7 @@ async fn put(
     };
     let state = state.or(before.as_ref().map(|before| before.state)).unwrap_or(TenantState::Active);
     let is_new_text = config.is_some();
+    let releasing = PulledRelease::new(&added, &name);
     let config = match (config, before) {
         (Some(config), _) => {
             let refused = |reason| AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", reason);
@@ -121,7 +124,11 @@ async fn put(
     let told = told(&name, expectation, is_new_text, state);
     let changed = change((name.clone(), Some(state)), added, (caller, told), {
         let (name, config) = (name.clone(), config.clone());
-        async move { store.put(&name, expectation, state, &config).await }
+        async move {
+            let changed = store.put(&name, expectation, state, &config).await;
+            drop(releasing);
+            changed
+        }
     });
     let rev = changed.await?;
     let status = if expectation == Expectation::Absent { StatusCode::CREATED } else { StatusCode::OK };
@@ -139,12 +146,47 @@ async fn remove(
         return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
     };
     let store = Arc::clone(&added.stores().tenants);
+    let releasing = PulledRelease::new(&added, &name);
     let told = format!("tenant {name} was removed");
     let removed = change((name.clone(), None), added, (caller, told), {
         let name = name.clone();
-        async move { store.remove(&name, rev).await }
+        async move {
+            let removed = store.remove(&name, rev).await;
+            drop(releasing);
+            removed
+        }
     });
     Ok(Json(RemovedTenant { rev: removed.await?, removed: name }))
+}
+
+/// Takes pulled components that the stored text of a tenant does not name from the tenant, when the request ends: also
+/// when the text is refused, and when the client hangs up.
+struct PulledRelease {
+    stores: TenantStores,
+    tenant: String,
+}
+
+impl PulledRelease {
+    fn new(added: &AddedTenants<Serving>, tenant: &str) -> Self {
+        Self { stores: added.stores().clone(), tenant: tenant.to_owned() }
+    }
+}
+
+impl Drop for PulledRelease {
+    fn drop(&mut self) {
+        let (stores, tenant) = (self.stores.clone(), std::mem::take(&mut self.tenant));
+        let releasing = async move {
+            let stored = stores.tenants.find(&tenant).await?;
+            let text = stored.map(|stored| stored.config).unwrap_or_default();
+            stores.components.release_pulled(&tenant, &text).await
+        };
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let released: Result<(), TenantStoreError> = releasing.await;
+            // The next change of the tenant tries again.
+            released.unwrap_or_else(|error| fault::log(&error));
+        });
+    }
 }
 
 /// The log line for a change of a tenant, such as `tenant acme was added, and is active`.

@@ -80,6 +80,7 @@ fn answers_about_replicas_and_uploads_are_read_as_they_are_written() {
 fn requests_and_refusals_are_read_as_they_are_written() {
     check::<Addition>(r#"{"name":"n","component":"AA==","settings":"[grants]"}"#);
     check::<Addition>(r#"{"name":"n","component":"AA=="}"#);
+    check::<Addition>(r#"{"reference":"oci://registry.example/a:1","settings":"[grants]"}"#);
     check::<Rollback>(r#"{"to":2}"#);
     check::<Rollback>(r#"{"to":null}"#);
     check::<Refusal>(r#"{"error":{"code":"no_tenant","message":"m"}}"#);

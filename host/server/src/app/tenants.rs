@@ -22,6 +22,7 @@ use crate::installation::allowed::AllowedComponents;
 use crate::installation::installer::Installer;
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
+use crate::installation::pulling::Puller;
 use crate::locations::Locations;
 use crate::settings::Settings;
 use crate::stores::tenant_store::TenantStoreOpenError;
@@ -41,6 +42,7 @@ struct Loader {
     shared: Arc<SharedParts>,
     components: Arc<Mutex<ComponentsOf>>,
     places: LoadPlaces,
+    puller: Puller,
 }
 
 /// The components that the texts of tenants may name under `config`.
@@ -69,6 +71,12 @@ pub(super) async fn open(
         shared: Arc::clone(shared),
         components: Arc::new(Mutex::new(ComponentsOf::new(Arc::clone(&config), locations))),
         places: LoadPlaces::new(),
+        puller: Puller {
+            components: Arc::clone(&shared.tenants.components),
+            denied: Arc::clone(&shared.denied),
+            locations: locations.clone(),
+            turn: Arc::default(),
+        },
     };
     let of_files = loader.clone();
     let load = move |tenant: Arc<TenantConfig>, attempt| -> BoxFuture<'static, _> {
@@ -191,6 +199,8 @@ impl Loader {
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
         // The card is checked before components are compiled, which takes longest.
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
+        let pulled = self.puller.pull(&name, &served.extensions, &served.process).await;
+        pulled.map_err(|(key, reason)| TenantTextError::new(key_in_text(&key), reason))?;
         let runtime = self.shared.runtime.of_tenant(&name);
         let uploads = Arc::clone(&self.shared.tenants.components);
         let denied = Arc::clone(&self.shared.denied);

@@ -23,6 +23,10 @@ pub struct ExtensionConfig {
     /// The digest that the component must have. Only set for added tenants.
     #[serde(skip)]
     pub(crate) digest: Option<String>,
+    /// True for a reference in the text of an added tenant whose component was pulled for the tenant, and is not in
+    /// `annex.lock`.
+    #[serde(skip)]
+    pub(crate) is_pulled: bool,
     /// The position of the `[[extension]]` in the config.
     #[serde(skip)]
     pub(crate) place: ExtensionPlace,

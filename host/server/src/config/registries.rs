@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer};
 /// The maximum size of a file with certificates in bytes.
 const MAX_CA_BYTES: usize = 1 << 20;
 
-/// The table `[registries."HOST"]`: how a registry is called. A server calls no registry, only commands such as
-/// `annex lock` do.
+/// The table `[registries."HOST"]`: how a registry is called. Commands such as `annex lock` call
+/// registries. A server does so only for the texts of tenants that `tenants.registries` allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistryConfig {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use annex_egress::AllowedDestination;
+use annex_registry::Reference;
 use annex_runtime::{HostPattern, LiveCardGrant};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -17,6 +18,10 @@ pub struct StoredTenantsConfig {
     /// digest, and references of registries, which texts name as they are here. Files of `[[extension]]` in this config
     /// are always allowed. Default: none.
     pub components: Vec<String>,
+    /// Registries, or the beginnings of paths in them, such as `registry.example/acme`. A text may name the components
+    /// there by digest. The server pulls such a component when it gets the text. Default: none.
+    #[serde(deserialize_with = "places")]
+    pub registries: Vec<String>,
     /// Secrets that texts may name. The author of such a text can learn the secret. Default: none.
     pub secrets: BTreeMap<String, SecretConfig>,
     /// Hosts that the agents of added tenants may call. These agents may send the secrets in `secrets` to these hosts.
@@ -49,6 +54,7 @@ impl Default for StoredTenantsConfig {
     fn default() -> Self {
         Self {
             components: Vec::new(),
+            registries: Vec::new(),
             secrets: BTreeMap::new(),
             hosts: Vec::new(),
             allow_private: Vec::new(),
@@ -64,6 +70,14 @@ impl Default for StoredTenantsConfig {
 }
 
 impl StoredTenantsConfig {
+    /// True if texts may name components of this place, such as `registry.example/acme/redact`.
+    pub(super) fn has_registry(&self, place: &str) -> bool {
+        let is_within = |registry: &String| {
+            place.strip_prefix(registry.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.registries.iter().any(is_within)
+    }
+
     /// The keys that are 0 although their values must be at least 1.
     pub(super) fn zeros(&self) -> Vec<&'static str> {
         let bounds = [
@@ -75,7 +89,45 @@ impl StoredTenantsConfig {
     }
 }
 
+/// Reads registries with or without the beginning of a path.
+fn places<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    for text in &texts {
+        let within = format!("{text}/x");
+        if !within.parse::<Reference>().is_ok_and(|reference| reference.place() == within) {
+            let reason = format!(
+                "{text:?} is no registry and no beginning of a path in one; write it as in references, such as \
+                 registry.example/acme"
+            );
+            return Err(D::Error::custom(reason));
+        }
+    }
+    Ok(texts)
+}
+
 fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HostPattern>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StoredTenantsConfig;
+
+    #[test]
+    fn registries_of_tenants_are_compared_by_whole_parts_of_a_path() {
+        let config: StoredTenantsConfig =
+            toml::from_str("registries = [\"registry.example/acme\", \"localhost:5000\"]").expect("a table");
+        for place in ["registry.example/acme/redact", "registry.example/acme", "localhost:5000/a/b"] {
+            assert!(config.has_registry(place), "{place}");
+        }
+        for place in ["registry.example/acmex/redact", "registry.example/other", "localhost:50001/a"] {
+            assert!(!config.has_registry(place), "{place}");
+        }
+        for wrong in ["oci://registry.example/acme", "registry.example/acme/", "registry.example/Acme", "", "a/b:1"] {
+            let text = format!("registries = [{wrong:?}]");
+            let refused = toml::from_str::<StoredTenantsConfig>(&text).expect_err(wrong).to_string();
+            assert!(refused.contains("registry.example/acme"), "{refused}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use annex_leases::editions::Consent;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
 use annex_registry::is_reference;
-use annex_runtime::{Digest, Installed, Runtime};
+use annex_runtime::{Installed, Runtime};
 use annex_telemetry::fault;
 use annex_tenants::ComponentStore;
 use tokio::sync::Notify;
@@ -28,6 +28,7 @@ use crate::installation::watch::{FileWatcher, Watch, WatchedFiles};
 use crate::locations::Locations;
 use crate::lock::LOCK_FILE;
 
+mod additions;
 mod agreed;
 mod agreement;
 mod arrange;
@@ -50,6 +51,7 @@ pub use error::InstallError;
 pub(crate) use folder::Folder;
 pub(crate) use history::{Action, Change, History};
 pub(crate) use loader::Failure;
+pub(crate) use sources::AddedComponent;
 pub use version::Origin;
 pub(crate) use version::Version;
 
@@ -286,68 +288,6 @@ impl Installer {
         // The config may name other files now, which must be watched.
         self.moved.notify_one();
         Ok(changed)
-    }
-
-    /// Installs a component under the name `name`, and replaces the extension that has this name. The component is
-    /// stored in the managed folder. Without such a folder, the extension lasts until the restart. `settings` are the
-    /// keys of an `[[extension]]` as TOML. If `settings` is `None`, the current settings stay.
-    pub(crate) async fn add(
-        &self,
-        name: &str,
-        component: Vec<u8>,
-        settings: Option<&str>,
-        consent: Consent,
-    ) -> Result<Version, InstallError> {
-        if !folder::is_name(name) {
-            return Err(InstallError::Name { name: name.to_owned() });
-        }
-        let _door = self.door.lock().await;
-        let added = self.try_add(name, component, settings, consent).await;
-        // The caller gets the error. It is logged but not kept as a failure, because no source has become worse.
-        added.inspect_err(|error| drop(loader::failed(error)))
-    }
-
-    async fn try_add(
-        &self,
-        name: &str,
-        component: Vec<u8>,
-        settings: Option<&str>,
-        consent: Consent,
-    ) -> Result<Version, InstallError> {
-        let basis = self.basis(consent);
-        let folder = self.loader.folder.as_ref();
-        let origin = match folder {
-            Some(_) => Origin::Folder { name: name.to_owned() },
-            None => Origin::Added { name: name.to_owned() },
-        };
-        let mut versions = self.lock().versions.clone();
-        let place = versions.iter().position(|version| version.origin == origin);
-        let there = place.and_then(|place| versions.get(place)).cloned();
-        let read = match (settings, folder, &there) {
-            (Some(text), _, _) => ExtensionConfig::from_settings(name, text),
-            (None, Some(folder), _) => folder.settings(name),
-            (None, None, Some(there)) => Ok(there.settings.clone()),
-            (None, None, None) => ExtensionConfig::from_settings(name, ""),
-        };
-        let wrong = |reason| InstallError::Setting { origin: origin.clone(), key: "settings", reason };
-        let read = read.map_err(wrong)?;
-        let digest = Digest::of(&component);
-        let version = self.loader.load(origin.clone(), read, digest, component.clone(), there.as_slice()).await?;
-        version.check_in_service()?;
-        match place {
-            Some(place) => drop(versions.splice(place..=place, [version.clone()])),
-            None => versions.push(version.clone()),
-        }
-        // All checks run before the folder changes, because the next start installs the files in it.
-        let prepared = self.prepare_in_order(versions)?;
-        // The watch sees the new file and starts a rescan, which waits for `door`. The rescan then finds this version
-        // installed.
-        self.write(name, component, settings.map(str::to_owned)).await?;
-        self.forgive(&origin);
-        // Earlier decisions about this source, such as a rollback, no longer apply.
-        self.lock().overruled.retain(|decision| decision.origin != origin);
-        self.put_in_force(prepared, Action::Loaded, basis).await?;
-        Ok(version)
     }
 
     /// Removes an extension. If its file is in the managed folder, deletes the file. An extension that the config names

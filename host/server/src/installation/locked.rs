@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use annex_registry::{Cache, Cached, Digest, ManifestError, Reference, ReferenceError, component_layer};
 use annex_telemetry::fault;
+use annex_tenants::PulledComponent;
 use annex_trust::{Policy, Refusal, TrustConfig, TrustError};
 
 use crate::config::{Config, registries};
@@ -20,6 +21,15 @@ pub(crate) struct LockedComponents {
     /// The folder of the cache. `None` without a cache.
     cache: Option<PathBuf>,
     policy: Result<Policy, String>,
+}
+
+/// A component of a registry whose signatures satisfy the policy.
+pub(crate) struct VerifiedComponent {
+    pub(crate) bytes: Vec<u8>,
+    /// The digest of its manifest.
+    pub(crate) manifest: Digest,
+    /// The names of the grants that the operator has accepted for it. `None` if `annex.lock` does not have it.
+    pub(crate) accepted: Option<Vec<String>>,
 }
 
 /// The reasons why a component of a registry is not installed.
@@ -53,6 +63,8 @@ pub(crate) enum LockedError {
     },
     #[error("annex.lock has the {what} {locked} for {reference}, but its manifest has {found}; run: annex lock CONFIG")]
     OtherComponent { reference: String, what: &'static str, locked: String, found: String },
+    #[error("the stored component of {0} has been changed; send the text of the tenant again, which pulls it again")]
+    Changed(String),
     #[error(transparent)]
     Untrusted(#[from] Refusal),
 }
@@ -70,7 +82,7 @@ impl LockedComponents {
     ///
     /// # Errors
     /// [`LockedError`]
-    pub(crate) fn read(&self, reference: &str) -> Result<Vec<u8>, LockedError> {
+    pub(crate) fn read(&self, reference: &str) -> Result<VerifiedComponent, LockedError> {
         let reference: Reference = reference.parse()?;
         let locked = self.find(&reference)?;
         let Cached { manifest, component_digest, component, signatures } = self.cached(&reference, locked)?;
@@ -87,9 +99,30 @@ impl LockedComponents {
         if locked.size != size || u64::try_from(component.len()) != Ok(size) {
             return other("size", locked.size.to_string(), size.to_string());
         }
-        let policy = self.policy.as_ref().map_err(|reason| LockedError::Unusable(reason.clone()))?;
-        policy.verify(&reference.place(), locked.manifest.as_str(), &signatures)?;
-        Ok(component)
+        self.policy()?.verify(&reference.place(), locked.manifest.as_str(), &signatures)?;
+        let LockedComponent { manifest, grants, .. } = locked.clone();
+        Ok(VerifiedComponent { bytes: component, manifest, accepted: Some(grants) })
+    }
+
+    /// Verifies a component that was pulled for a tenant. Returns the digest of its manifest, which is that in the reference.
+    ///
+    /// # Errors
+    /// [`LockedError`]
+    pub(crate) fn verify_pulled(&self, reference: &Reference, pulled: &PulledComponent) -> Result<Digest, LockedError> {
+        let PulledComponent { manifest, component, signatures } = pulled;
+        let digest = Digest::of(manifest);
+        let layer = component_layer(manifest)
+            .map_err(|source| LockedError::Manifest { reference: reference.to_string(), source })?;
+        let is_whole = layer.digest == Digest::of(component) && u64::try_from(component.len()) == Ok(layer.size);
+        if reference.digest() != Some(&digest) || !is_whole {
+            return Err(LockedError::Changed(reference.to_string()));
+        }
+        self.policy()?.verify(&reference.place(), digest.as_str(), signatures)?;
+        Ok(digest)
+    }
+
+    fn policy(&self) -> Result<&Policy, LockedError> {
+        self.policy.as_ref().map_err(|reason| LockedError::Unusable(reason.clone()))
     }
 
     fn find(&self, reference: &Reference) -> Result<&LockedComponent, LockedError> {

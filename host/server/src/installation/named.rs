@@ -26,8 +26,9 @@ pub(crate) fn wrong(
     let components = NamedComponents { locations, process, trust, locked: OnceCell::new() };
     for (number, extension) in extensions.iter().enumerate() {
         let mut add = |inner: &str, reason| wrong.push((format!("extension[{number}].{inner}"), reason));
-        // An uploaded component is neither a file nor locked.
+        // An uploaded or pulled component is neither a file nor locked.
         if extension.uploaded().is_none()
+            && !extension.is_pulled
             && let Some(reason) = components.unusable(&extension.component)
         {
             add("component", reason);

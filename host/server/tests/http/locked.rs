@@ -45,9 +45,11 @@ impl LockedInstallation {
     }
 
     fn config(&self, trust: &str, reference: &str) {
-        let admin = "[admin]\ntoken_file = \"token\"\n";
-        let extension = format!("[[extension]]\ncomponent = {reference:?}\n");
-        self.files.config(&format!("{admin}{trust}{extension}"));
+        self.config_with(trust, &format!("[[extension]]\ncomponent = {reference:?}\n"));
+    }
+
+    fn config_with(&self, trust: &str, more: &str) {
+        self.files.config(&format!("[admin]\ntoken_file = \"token\"\n{trust}{more}"));
     }
 
     /// Puts a component with its signature into the cache.
@@ -242,4 +244,60 @@ async fn a_new_lock_is_put_in_force_while_the_server_runs() {
         }
     };
     tokio::time::timeout(TIMEOUT, look).await.expect("it is installed some time");
+}
+
+#[tokio::test]
+async fn a_component_that_needs_more_grants_than_the_lock_lists_is_refused_with_the_difference() {
+    const DIFFERENCE: &str = "does not list as accepted: clock; to accept them, run: annex lock CONFIG --accept clock";
+    let installation = LockedInstallation::new();
+    let clock = pulled(fs::read(annex_components::TIMESTAMP).expect("a component"));
+    installation.cache(&clock);
+    let extension = format!("[[extension]]\ncomponent = {REFERENCE:?}\n[extension.grants]\nclock = true\n");
+    installation.config_with(TRUST, &extension);
+    let fewer = locked(REFERENCE.parse().expect("a reference"), &clock);
+    installation.lock(&fewer);
+    let Err(error) = installation.serve().await else { panic!("it is served") };
+    assert!(format!("{error:#}").contains(DIFFERENCE), "{error:#}");
+
+    installation.lock(&LockedComponent { grants: vec!["clock".to_owned()], ..fewer.clone() });
+    let server = installation.serve().await.expect("a server");
+    installation.lock(&fewer);
+    let error = anyhow::Error::new(server.installer().reload().await.expect_err("a refusal"));
+    assert!(format!("{error:#}").contains(DIFFERENCE), "{error:#}");
+    assert_eq!(on_card(&server).await.len(), 1, "the version that was accepted stays");
+}
+
+#[tokio::test]
+async fn a_reference_in_a_request_is_installed_only_as_it_is_locked_cached_and_signed() {
+    let installation = LockedInstallation::new();
+    installation.config_with(TRUST, "[runtime]\nextensions_dir = \"installed\"\n");
+    let server = installation.serve().await.expect("a server");
+    let add = async |body: Value| admin(&server, "POST", "extensions", body).await;
+
+    let (status, refused) = add(json!({"reference": "oci://registry.invalid/acme/redact:1.3"})).await;
+    assert_eq!((status, &refused["error"]["code"]), (422, &json!("invalid_settings")), "{refused}");
+    assert!(refused.to_string().contains("redact:1.3 is not in annex.lock; run: annex lock CONFIG"), "{refused}");
+    for body in [
+        json!({}),
+        json!({"reference": "oci://registry.invalid/Acme:1"}),
+        json!({"reference": "registry.invalid/acme/redact:1.2"}),
+        json!({"reference": REFERENCE, "name": "redact", "component": "AA=="}),
+        json!({"component": "AA=="}),
+    ] {
+        let (status, refused) = add(body).await;
+        assert_eq!((status, &refused["error"]["code"]), (400, &json!("invalid_request")), "{refused}");
+    }
+
+    let (status, added) = add(json!({"reference": REFERENCE})).await;
+    assert_eq!(status, 201, "{added}");
+    assert_eq!(added["source"], json!({"kind": "added", "name": "redact", "until": "restart"}), "{added}");
+    assert_eq!(added["digest"], json!(installation.locked.component.as_str()));
+    assert_eq!(on_card(&server).await, [TEST_EXTENSION]);
+    let copies = fs::read_dir(installation.files.path("installed")).expect("a folder").count();
+    assert_eq!(copies, 0, "a copy would not be verified again");
+
+    installation.change_key();
+    let (status, refused) = add(json!({"reference": REFERENCE})).await;
+    assert!(status == 422 && refused.to_string().contains("has not signed it"), "{status} {refused}");
+    assert_eq!(on_card(&server).await, [TEST_EXTENSION], "the version that was verified stays");
 }

@@ -26,6 +26,7 @@ mod fair;
 mod locked;
 mod many;
 mod outliving;
+mod pulled;
 mod quotas;
 
 const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";

@@ -19,7 +19,8 @@ const DIGEST: usize = "sha256:".len() + 64;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextExtension {
-    /// A digest, the bare name of a component that ships with Annex, or a reference of `tenants.components`.
+    /// A digest, the bare name of a component that ships with Annex, a reference of `tenants.components`, or a reference
+    /// with a digest to a registry of `tenants.registries`.
     component: String,
     #[serde(default)]
     required: bool,
@@ -98,9 +99,8 @@ impl TextExtension {
         let component = self.component;
         let is_name = is_bare_name(&component);
         let is_reference = is_reference(&component);
-        if is_reference {
-            admission.check_reference(&format!("{table}.component"), &component);
-        } else if !is_name && !is_digest(&component) {
+        let is_pulled = is_reference && admission.check_reference(&format!("{table}.component"), &component);
+        if !is_reference && !is_name && !is_digest(&component) {
             let reason = format!(
                 "{component:?} is neither a digest nor a component that ships; name a component that was uploaded, or one \
                  of tenants.components, by its digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"
@@ -111,6 +111,7 @@ impl TextExtension {
             // Everything but a name of a shipped component and a reference of the operator must have the digest of this
             // text, so no path is opened.
             digest: (!is_name && !is_reference).then(|| component.clone()),
+            is_pulled,
             component,
             place: ExtensionPlace::default(),
             required: self.required,

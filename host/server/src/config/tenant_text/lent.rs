@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use annex_egress::{AllowedDestination, Screen, ScreenConfig, SystemResolver};
+use annex_registry::Reference;
 use annex_runtime::HostPattern;
 use axum::http::Uri;
 
@@ -48,16 +49,27 @@ impl<'a> Admission<'a> {
         self.wrong.push((key.into(), reason.into()));
     }
 
-    /// Checks that the operator lets texts name a component of a registry.
-    pub(super) fn check_reference(&mut self, key: &str, reference: &str) {
-        let Some(allowed) = self.allowed else { return };
-        if !allowed.components.iter().any(|component| component == reference) {
-            let reason = format!(
-                "{reference:?} is not one of the operator's components; ask the operator to add it to tenants.components \
-                 of the config and to run `annex lock`"
-            );
-            self.refuse(key, reason);
+    /// Checks that the operator lets texts name a component of a registry. Returns true if the component is pulled for the
+    /// tenant, and false if it is in the operator's `annex.lock` or is refused.
+    pub(super) fn check_reference(&mut self, key: &str, reference: &str) -> bool {
+        let Some(allowed) = self.allowed else { return false };
+        if allowed.components.iter().any(|component| component == reference) {
+            return false;
         }
+        let refusal = match reference.parse::<Reference>() {
+            Err(error) => error.to_string(),
+            Ok(parsed) if !allowed.has_registry(&parsed.place()) => format!(
+                "{reference:?} is not one of the operator's components, and not in a registry of tenants.registries; ask \
+                 the operator to add it to tenants.components of the config and to run `annex lock`"
+            ),
+            Ok(parsed) if parsed.digest().is_none() => format!(
+                "{reference:?} has no digest, and no tag is looked up for a tenant; write the digest of its manifest after \
+                 it, as `annex inspect` shows it (`@sha256:…`)"
+            ),
+            Ok(_) => return true,
+        };
+        self.refuse(key, refusal);
+        false
     }
 
     /// The maximum number of tenants that are loaded at the same time.

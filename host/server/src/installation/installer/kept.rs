@@ -28,6 +28,9 @@ struct WrittenVersion {
     /// True if the settings require the component to have this digest.
     #[serde(default)]
     is_named: bool,
+    /// True if the component was pulled for a tenant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_pulled: bool,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -52,6 +55,7 @@ pub(super) fn write(versions: &[Version]) -> Result<String, String> {
             settings: settings_text(&version.settings)?,
             digest: version.extension.digest().to_string(),
             is_named: version.settings.digest.is_some(),
+            is_pulled: version.settings.is_pulled,
         })
     });
     let written = written.collect::<Result<Vec<_>, String>>()?;
@@ -83,12 +87,13 @@ pub(super) fn config_digest(
 }
 
 fn kept(written: WrittenVersion) -> Result<KeptVersion, String> {
-    let WrittenVersion { origin, name, component, settings, digest, is_named } = written;
+    let WrittenVersion { origin, name, component, settings, digest, is_named, is_pulled } = written;
     let wrong = |error: toml::de::Error| format!("the settings of {name}: {}", error.message());
     let mut table: toml::Table = toml::from_str(&settings).map_err(wrong)?;
     table.insert("component".to_owned(), component.into());
     let mut settings: ExtensionConfig = table.try_into().map_err(wrong)?;
     settings.digest = is_named.then(|| digest.clone());
+    settings.is_pulled = is_pulled;
     let origin = match origin {
         WrittenOrigin::Config => Origin::Config { component: name, place: ExtensionPlace::default() },
         WrittenOrigin::Added => Origin::Added { name },
@@ -134,6 +139,7 @@ mod tests {
                 settings: settings_text(&settings).expect("a text"),
                 digest: "sha256:1".to_owned(),
                 is_named: false,
+                is_pulled: false,
             };
             assert_eq!(kept(written).expect("what was written").settings, settings, "{text}");
         }

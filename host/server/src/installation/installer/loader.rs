@@ -16,7 +16,7 @@ use super::arrange::{self, Arrangement, Candidate};
 use super::error::InstallError;
 use super::folder::Folder;
 use super::kept::KeptVersion;
-use super::sources::SourceEntry;
+use super::sources::{ComponentBytes, Provenance, SourceEntry};
 use super::version::{Origin, Version};
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config, ExtensionConfig};
@@ -187,7 +187,8 @@ impl Loader {
         let wrong =
             |reason: &String| InstallError::Setting { origin: origin.clone(), key: "settings", reason: reason.clone() };
         let settings = settings.as_ref().map_err(wrong)?;
-        let (digest, bytes) = self.read(wanted).await?;
+        let component = self.read(wanted).await?;
+        let digest = component.digest;
         if settings.digest.as_ref().is_some_and(|named| *named != digest.to_string()) {
             let reason = format!("is another file by now, {digest}; put back the one that is named");
             return Err(InstallError::Setting { origin: origin.clone(), key: "component", reason });
@@ -201,7 +202,7 @@ impl Loader {
             overruled.push(decision.clone());
             return Ok(decision.instead.clone().map(Candidate::unchanged));
         }
-        let version = self.load(origin.clone(), settings.clone(), digest, bytes, present.versions).await?;
+        let version = self.load(origin.clone(), settings.clone(), component, present.versions).await?;
         let is_new = present.versions.iter().all(|earlier| earlier.number != version.number);
         Ok(Some(Candidate { version, fallback: installed_from(wanted, present), is_new }))
     }
@@ -212,18 +213,20 @@ impl Loader {
         &self,
         origin: Origin,
         settings: ExtensionConfig,
-        digest: Digest,
-        component: Vec<u8>,
+        component: ComponentBytes,
         there: &[Version],
     ) -> Result<Version, InstallError> {
         let installation = self.installation(&origin, &settings)?;
-        if let Some(same) = same(&origin, &settings, digest, &installation, there) {
+        if let Some(same) = same(&origin, &settings, component.digest, &installation, there) {
+            // The lock may list fewer grants by now.
+            check_accepted(&same, component.provenance.as_ref())?;
             return Ok(same);
         }
-        let kept = self.editions.as_ref().map(|editions| (editions, component.clone()));
-        let version = self.compile((origin, settings), (component, &digest.to_string()), installation).await?;
+        let digest = component.digest.to_string();
+        let kept = self.editions.as_ref().map(|editions| (editions, component.bytes.clone()));
+        let version = self.compile((origin, settings), component, installation).await?;
         if let Some((editions, component)) = kept {
-            editions.keep(&digest.to_string(), &component).await?;
+            editions.keep(&digest, &component).await?;
         }
         Ok(version)
     }
@@ -245,14 +248,14 @@ impl Loader {
             return Ok(same);
         }
         if is_reference(&settings.component) {
-            let component = self.read_kept(&origin, &settings.component, &digest).await?;
-            return self.compile((origin, settings), (component, &digest), installation).await;
+            let component = self.read_kept(&origin, &settings, &digest).await?;
+            return self.compile((origin, settings), component, installation).await;
         }
         let component = editions.component(&digest).await?;
         // A stored component whose bytes do not match the digest counts as missing.
-        let component = component.filter(|component| Digest::of(component).to_string() == digest);
+        let component = component.map(ComponentBytes::plain).filter(|component| component.digest.to_string() == digest);
         let component = component.ok_or_else(|| InstallError::NotKept { digest: digest.clone() })?;
-        self.compile((origin, settings), (component, &digest), installation).await
+        self.compile((origin, settings), component, installation).await
     }
 
     /// The current config of the process.
@@ -270,37 +273,38 @@ impl Loader {
     async fn compile(
         &self,
         (origin, settings): (Origin, ExtensionConfig),
-        (component, digest): (Vec<u8>, &str),
+        component: ComponentBytes,
         installation: Installation,
     ) -> Result<Version, InstallError> {
-        let manifest = self.check_denied(&origin, &settings, digest).await?;
+        let ComponentBytes { digest, bytes, provenance } = component;
+        let digest = digest.to_string();
+        let manifest = match &provenance {
+            Some(provenance) => Some(provenance.manifest.clone()),
+            // The component of a shadow may be the one that its reference stands for.
+            None => self.manifest_of(&origin, &settings, &digest).await?,
+        };
+        self.check_denied(&origin, &digest, manifest.as_deref())?;
         let refuse = |source: LoadError| {
             self.refused.fetch_add(1, Ordering::Relaxed);
             InstallError::Load { origin: origin.clone(), source }
         };
-        let extension =
-            Arc::new(self.runtime.load_named(origin.name(), component, installation).await.map_err(refuse)?);
+        let accepted = provenance.as_ref().and_then(|provenance| provenance.accepted.as_deref());
+        let loaded = self.runtime.load_accepted(origin.name(), bytes, installation, accepted).await;
+        let extension = Arc::new(loaded.map_err(refuse)?);
         self.denied.add(&extension, manifest);
         self.check_steering(&origin, &extension)?;
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
 
-    /// Checks that the operator denies neither the component nor its manifest. Returns the digest of the manifest if the
-    /// component has one.
-    async fn check_denied(
-        &self,
-        origin: &Origin,
-        settings: &ExtensionConfig,
-        digest: &str,
-    ) -> Result<Option<String>, InstallError> {
-        let manifest = self.manifest_of(origin, settings, digest).await?;
-        match self.denied.denial(digest, manifest.as_deref()) {
+    /// Checks that the operator denies neither the component nor its manifest.
+    fn check_denied(&self, origin: &Origin, digest: &str, manifest: Option<&str>) -> Result<(), InstallError> {
+        match self.denied.denial(digest, manifest) {
             Some(denial) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 Err(InstallError::Denied { origin: origin.clone(), denial })
             }
-            None => Ok(manifest),
+            None => Ok(()),
         }
     }
 
@@ -335,6 +339,13 @@ impl Loader {
     }
 }
 
+/// Checks an installed version against the grants that the operator has accepted for its component.
+fn check_accepted(version: &Version, provenance: Option<&Provenance>) -> Result<(), InstallError> {
+    let Some(Provenance { accepted: Some(accepted), .. }) = provenance else { return Ok(()) };
+    let checked = version.extension.check_accepted(accepted);
+    checked.map_err(|source| InstallError::Load { origin: version.origin.clone(), source })
+}
+
 /// Finds the version in `there` that has this source, these settings, this digest and these grants.
 fn same(
     origin: &Origin,
@@ -366,7 +377,8 @@ impl Loader {
             InstallError::Setting { origin, key: "component", reason }
         };
         let (digest, component) = blocking(read).await.map_err(unreadable)?;
-        let manifest = self.check_denied(origin, settings, &digest).await?;
+        let manifest = self.manifest_of(origin, settings, &digest).await?;
+        self.check_denied(origin, &digest, manifest.as_deref())?;
         let loaded = self.runtime.aside().load_named(origin.name(), component, installation).await;
         let loaded = Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?);
         self.denied.add(&loaded, manifest);

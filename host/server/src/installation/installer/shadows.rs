@@ -8,6 +8,7 @@ use annex_runtime::LoadError;
 
 use super::history::Action;
 use super::loader;
+use super::sources::ComponentBytes;
 use super::version::{Origin, Version};
 use super::{InstallError, Installer};
 use crate::config::ExtensionConfig;
@@ -71,8 +72,9 @@ impl Installer {
         let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
         let (origin, settings) = (replaced.origin.clone(), shadow.settings.clone());
         // The component is loaded again, from the cache, so that its calls count for the URI.
-        let digest = shadow.candidate.digest();
-        let version = self.loader.load(origin.clone(), settings, digest, shadow.component.clone(), &[]).await?;
+        let component =
+            ComponentBytes { digest: shadow.candidate.digest(), bytes: shadow.component.clone(), provenance: None };
+        let version = self.loader.load(origin.clone(), settings, component, &[]).await?;
         if version.uri() != uri {
             let (uri, found) = (uri.to_string(), version.uri().to_string());
             return Err(InstallError::OtherExtension { uri, found });

@@ -1,4 +1,4 @@
-//! The places of components: files, `annex.lock` with the cache, and uploads. Each component is read once, and its digest is
+//! The places of components: files, `annex.lock` with the cache, uploads, and components that were pulled for tenants. Each component is read once, and its digest is
 //! that of the bytes that were read.
 
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_files::Purpose;
-use annex_registry::is_reference;
+use annex_registry::{Reference, ReferenceError, is_reference};
 use annex_runtime::{Digest, MAX_COMPONENT_BYTES};
 use annex_telemetry::fault;
 
@@ -15,7 +15,7 @@ use super::folder::FolderEntry;
 use super::loader::{Loader, blocking};
 use super::version::Origin;
 use crate::config::ExtensionConfig;
-use crate::installation::locked::LockedComponents;
+use crate::installation::locked::{LockedComponents, VerifiedComponent};
 use crate::installation::named;
 use crate::locations::Locations;
 use crate::lock::LOCK_FILE;
@@ -33,8 +33,54 @@ pub(super) enum ComponentSource {
     File(PathBuf),
     /// A reference, and the lock and the cache in which its component is found.
     Locked(String, Arc<LockedComponents>),
+    /// A reference whose component was pulled for a tenant, and the policy that verifies it.
+    Pulled(String, Arc<LockedComponents>),
     /// The digest of an uploaded component.
     Uploaded(String),
+}
+
+/// The component of a request to install an extension.
+pub(crate) enum AddedComponent {
+    /// The bytes of the component.
+    Bytes(Vec<u8>),
+    /// A reference, whose component is in `annex.lock` and in the cache.
+    Reference(String),
+}
+
+impl AddedComponent {
+    /// The last part of the path of a reference.
+    ///
+    /// # Errors
+    /// The text is no reference.
+    pub(crate) fn name_of(reference: &str) -> Result<String, ReferenceError> {
+        let reference: Reference = reference.parse()?;
+        Ok(reference.repository().rsplit('/').next().unwrap_or_default().to_owned())
+    }
+}
+
+/// A component that was read and not compiled yet.
+pub(super) struct ComponentBytes {
+    /// The digest of `bytes`.
+    pub(super) digest: Digest,
+    pub(super) bytes: Vec<u8>,
+    /// `None` for a component that no reference names.
+    pub(super) provenance: Option<Provenance>,
+}
+
+/// What a registry and `annex.lock` say of a component.
+#[derive(Clone)]
+pub(super) struct Provenance {
+    /// The digest of the manifest.
+    pub(super) manifest: String,
+    /// The names of the grants that the operator has accepted in `annex.lock`. `None` if the component is not there.
+    pub(super) accepted: Option<Vec<String>>,
+}
+
+impl ComponentBytes {
+    /// A component that no reference names. Computes the digest of up to 32 MiB.
+    pub(super) fn plain(bytes: Vec<u8>) -> Self {
+        Self { digest: Digest::of(&bytes), bytes, provenance: None }
+    }
 }
 
 impl Loader {
@@ -46,6 +92,9 @@ impl Loader {
             let component = &extension.component;
             let source = match (extension.uploaded(), &locked) {
                 (Some(digest), _) => ComponentSource::Uploaded(digest.to_owned()),
+                (None, Some(locked)) if extension.is_pulled => {
+                    ComponentSource::Pulled(component.clone(), Arc::clone(locked))
+                }
                 (None, Some(locked)) if is_reference(component) => {
                     ComponentSource::Locked(component.clone(), Arc::clone(locked))
                 }
@@ -95,10 +144,16 @@ impl Loader {
     pub(super) async fn read_kept(
         &self,
         origin: &Origin,
-        reference: &str,
+        settings: &ExtensionConfig,
         digest: &str,
-    ) -> Result<Vec<u8>, InstallError> {
-        let (found, component) = read_locked(origin, reference, &self.locked().await?).await?;
+    ) -> Result<ComponentBytes, InstallError> {
+        let reference = &settings.component;
+        let component = if settings.is_pulled {
+            self.read_pulled(origin, reference, &self.locked().await?).await?
+        } else {
+            self.read_reference(origin, reference).await?
+        };
+        let found = component.digest;
         if found.to_string() == digest {
             return Ok(component);
         }
@@ -107,35 +162,41 @@ impl Loader {
         Err(InstallError::Setting { origin: origin.clone(), key: "component", reason })
     }
 
+    /// Reads and verifies the component of a reference from the lock and the cache.
+    pub(super) async fn read_reference(
+        &self,
+        origin: &Origin,
+        reference: &str,
+    ) -> Result<ComponentBytes, InstallError> {
+        read_locked(origin, reference, &self.locked().await?).await
+    }
+
     /// Reads the components of the config and returns their digests, in the order of the config.
     pub(super) async fn digests(&self, config: &[ExtensionConfig]) -> Result<Vec<Digest>, InstallError> {
         let mut digests = Vec::new();
         for wanted in self.named(config).await? {
-            let (digest, _) = self.read(&wanted).await?;
-            digests.push(digest);
+            digests.push(self.read(&wanted).await?.digest);
         }
         Ok(digests)
     }
 
     /// Reads a component and computes the digest of its bytes. Both come from one read, because the file may change
     /// between two reads.
-    pub(super) async fn read(&self, wanted: &SourceEntry) -> Result<(Digest, Vec<u8>), InstallError> {
+    pub(super) async fn read(&self, wanted: &SourceEntry) -> Result<ComponentBytes, InstallError> {
         let SourceEntry { origin, component, .. } = wanted;
         match component {
             ComponentSource::File(file) => self.read_file(origin, file).await,
             ComponentSource::Locked(reference, locked) => read_locked(origin, reference, locked).await,
+            ComponentSource::Pulled(reference, locked) => self.read_pulled(origin, reference, locked).await,
             ComponentSource::Uploaded(digest) => self.read_uploaded(origin, digest).await,
         }
     }
 
     /// Reads the file of a component. Files have up to 32 MiB, so the work runs on a blocking thread.
-    async fn read_file(&self, origin: &Origin, component: &Path) -> Result<(Digest, Vec<u8>), InstallError> {
+    async fn read_file(&self, origin: &Origin, component: &Path) -> Result<ComponentBytes, InstallError> {
         let file = component.to_owned();
         let purpose = purpose(origin);
-        let read = move || {
-            let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
-            Ok((Digest::of(&bytes), bytes))
-        };
+        let read = move || Ok(ComponentBytes::plain(annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?));
         // The error names the absolute path, so that operators see which file was tried.
         let whole_path = || std::path::absolute(component).unwrap_or_else(|_| component.to_owned());
         let unreadable = |source| InstallError::Read {
@@ -146,8 +207,35 @@ impl Loader {
         blocking(read).await.map_err(unreadable)
     }
 
+    /// Reads a component that was pulled for a tenant, and verifies it by the policy of this process.
+    async fn read_pulled(
+        &self,
+        origin: &Origin,
+        reference: &str,
+        locked: &Arc<LockedComponents>,
+    ) -> Result<ComponentBytes, InstallError> {
+        let wrong = |reason: String| InstallError::Setting { origin: origin.clone(), key: "component", reason };
+        let gone = || wrong(format!("{reference} is not stored for the tenant; send the text of the tenant again"));
+        let parsed: Reference = reference.parse().map_err(|error: ReferenceError| wrong(error.to_string()))?;
+        let digest = parsed.digest().ok_or_else(gone)?.clone();
+        let found = self.uploads.as_ref().ok_or_else(gone)?.find_pulled(digest.as_str()).await.map_err(|error| {
+            fault::log(&error);
+            wrong("the components of tenants cannot be read now".to_owned())
+        })?;
+        let pulled = found.ok_or_else(gone)?;
+        let locked = Arc::clone(locked);
+        let verify = move || {
+            Ok(locked.verify_pulled(&parsed, &pulled).map(|manifest| {
+                let provenance = Provenance { manifest: manifest.to_string(), accepted: None };
+                ComponentBytes { provenance: Some(provenance), ..ComponentBytes::plain(pulled.component) }
+            }))
+        };
+        let verified = blocking(verify).await.map_err(|error| wrong(fault::text(&error)))?;
+        verified.map_err(|error| wrong(fault::text(&error)))
+    }
+
     /// Reads an uploaded component.
-    async fn read_uploaded(&self, origin: &Origin, digest: &str) -> Result<(Digest, Vec<u8>), InstallError> {
+    async fn read_uploaded(&self, origin: &Origin, digest: &str) -> Result<ComponentBytes, InstallError> {
         let wrong = |reason: &str| {
             let (origin, reason) = (origin.clone(), reason.to_owned());
             InstallError::Setting { origin, key: "component", reason }
@@ -159,8 +247,7 @@ impl Loader {
         })?;
         let bytes = found.ok_or_else(gone)?;
         // Components have up to 32 MiB, so the digest is computed on a blocking thread.
-        let read = move || Ok((Digest::of(&bytes), bytes));
-        blocking(read).await.map_err(|_| wrong("reading it broke off"))
+        blocking(move || Ok(ComponentBytes::plain(bytes))).await.map_err(|_| wrong("reading it broke off"))
     }
 }
 
@@ -169,12 +256,19 @@ async fn read_locked(
     origin: &Origin,
     reference: &str,
     locked: &Arc<LockedComponents>,
-) -> Result<(Digest, Vec<u8>), InstallError> {
+) -> Result<ComponentBytes, InstallError> {
     let wrong = |reason: String| InstallError::Setting { origin: origin.clone(), key: "component", reason };
     let (named, locked) = (reference.to_owned(), Arc::clone(locked));
-    let read = move || Ok(locked.read(&named).map(|bytes| (Digest::of(&bytes), bytes)));
+    let read = move || Ok(locked.read(&named).map(ComponentBytes::from));
     let read = blocking(read).await.map_err(|error| wrong(fault::text(&error)))?;
     read.map_err(|error| wrong(fault::text(&error)))
+}
+
+impl From<VerifiedComponent> for ComponentBytes {
+    fn from(VerifiedComponent { bytes, manifest, accepted }: VerifiedComponent) -> Self {
+        let provenance = Provenance { manifest: manifest.to_string(), accepted };
+        Self { provenance: Some(provenance), ..Self::plain(bytes) }
+    }
 }
 
 /// The purpose for which a component's file is opened: as a file that the operator has named, or as a file of the
