@@ -29,7 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 PAGE = (HERE.parents[1] / "docs/registries.md").read_text()
 LIMIT = 60  # seconds
 # The size in bytes of the component whose pull is measured, and how often.
