@@ -1,9 +1,9 @@
-//! Authentication of callers, and signatures of Agent Cards.
+//! Authentication of callers, signatures of Agent Cards, and receipts of turns.
 //!
 //! [`Authenticator`] maps the headers and the client certificate of a request to a [`Principal`], by API key, JSON Web
 //! Token, opaque token or certificate (specification sections 4.5 and 7). [`TokenSource`] gets access tokens for other
-//! servers. [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided by other
-//! crates.
+//! servers. [`signature`] signs and verifies Agent Cards (section 8.4). [`receipt`] makes and verifies receipts of turns. What
+//! a principal may do is decided by other crates.
 //!
 //! All cryptography is from ring, which TLS uses as well.
 
@@ -27,6 +27,7 @@ mod oauth_config;
 mod pem;
 mod principal;
 mod provider;
+pub mod receipt;
 pub mod signature;
 mod token_cache;
 mod token_source;

@@ -12,7 +12,7 @@
 //!
 //! **Keys** come from the caller, who trusts them. A `jku` in a header is ignored.
 
-mod canonical;
+pub(crate) mod canonical;
 mod defaults;
 mod signer;
 mod verifier;

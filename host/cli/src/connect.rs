@@ -79,7 +79,8 @@ impl CallArgs {
     }
 }
 
-fn read_keys(file: &Path) -> anyhow::Result<Jwks> {
+/// Reads public keys: a JSON Web Key Set, or one key as PEM.
+pub(crate) fn read_keys(file: &Path) -> anyhow::Result<Jwks> {
     let shown = file.display();
     let keys =
         fs::read_to_string(file).map(annex_files::without_mark).with_context(|| format!("cannot read {shown}"))?;

@@ -11,7 +11,7 @@ pub(crate) const HELP: &str = "Exit codes:
   0  done
   1  another failure, such as a task that failed or was canceled
   2  wrong usage
-  3  refused: by the agent or the server, or this program refused a component
+  3  refused: by the agent or the server, or this program refused a component or a receipt
   4  not reachable: no server listens there, or no answer came in time
   5  different: a case of `annex test`, or a turn of `annex replay`";
 

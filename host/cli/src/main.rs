@@ -50,6 +50,7 @@ mod output;
 mod pretty;
 mod progress;
 mod proxy;
+mod receipt;
 mod record;
 mod registry;
 mod replay;
@@ -103,6 +104,7 @@ enum Command {
     #[command(name = "component")]
     Uploads(uploads::Uploads),
     Replica(replica::Replica),
+    Receipt(receipt::Receipt),
     Push(registry::push::Push),
     Pull(registry::pull::Pull),
     Sign(registry::sign::Sign),
@@ -171,6 +173,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Tenant(tenant) => tenant.run().await,
             Command::Uploads(uploads) => uploads.run().await,
             Command::Replica(replica) => replica.run().await,
+            Command::Receipt(receipt) => receipt.run(),
             Command::Push(push) => Box::pin(push.run()).await,
             Command::Pull(pull) => Box::pin(pull.run()).await,
             Command::Sign(sign) => Box::pin(sign.run()).await,

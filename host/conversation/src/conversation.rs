@@ -169,6 +169,12 @@ impl Conversation {
         self.inner.view().upstream.clone()
     }
 
+    /// The number and the digest of the conversation's last receipt.
+    #[must_use]
+    pub fn receipt(&self) -> Option<Arc<str>> {
+        self.inner.view().receipt.clone()
+    }
+
     /// The state that this turn can read: the conversation's own keys, then `app:`, `user:` and `temp:` keys with their
     /// prefixes.
     #[must_use]

@@ -68,6 +68,7 @@ enum StoredNote<'a> {
     Pins(Cow<'a, str>),
     UpstreamTask(Cow<'a, str>),
     UpstreamContext(Cow<'a, str>),
+    Receipt(Cow<'a, str>),
 }
 
 fn parts_are_empty(parts: &Parts) -> bool {
@@ -111,6 +112,7 @@ impl EncodedEntry {
                     Note::Pins(text) => StoredNote::Pins(Cow::Borrowed(text)),
                     Note::UpstreamTask(text) => StoredNote::UpstreamTask(Cow::Borrowed(text)),
                     Note::UpstreamContext(text) => StoredNote::UpstreamContext(Cow::Borrowed(text)),
+                    Note::Receipt(text) => StoredNote::Receipt(Cow::Borrowed(text)),
                 };
                 (Kind::Note, serde_json::to_string(&stored)?)
             }
@@ -166,6 +168,7 @@ pub(crate) fn decode(kind: Kind, json: &str) -> Result<Entry, serde_json::Error>
             StoredNote::Pins(text) => Note::Pins(text.into()),
             StoredNote::UpstreamTask(text) => Note::UpstreamTask(text.into()),
             StoredNote::UpstreamContext(text) => Note::UpstreamContext(text.into()),
+            StoredNote::Receipt(text) => Note::Receipt(text.into()),
         }),
     })
 }

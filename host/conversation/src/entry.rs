@@ -54,6 +54,8 @@ pub enum Note {
     UpstreamTask(Arc<str>),
     /// The ids of the conversation at the upstream agent.
     UpstreamContext(Arc<str>),
+    /// The number and the digest of the last receipt of the conversation.
+    Receipt(Arc<str>),
 }
 
 /// A part of the history: words of the user or the agent, a tool call, a result, or an error. Models see the history.

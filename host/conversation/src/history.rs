@@ -35,6 +35,8 @@ pub struct ConversationSnapshot {
     pub history: Vec<Arc<Event>>,
     /// The ids of the conversation at the upstream agent ([`Note::UpstreamContext`](crate::Note::UpstreamContext)).
     pub upstream: Option<Arc<str>>,
+    /// The number and the digest of the last receipt ([`Note::Receipt`](crate::Note::Receipt)).
+    pub receipt: Option<Arc<str>>,
 }
 
 /// A position in a list of conversations.

@@ -15,6 +15,7 @@ pub const MIGRATIONS: Migrations = Migrations {
     files: &[
         (1, "conversations", include_str!("../migrations/postgres/1_conversations.sql")),
         (2, "retention", include_str!("../migrations/postgres/2_retention.sql")),
+        (3, "receipts", include_str!("../migrations/postgres/3_receipts.sql")),
     ],
 };
 

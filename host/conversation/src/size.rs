@@ -20,7 +20,9 @@ pub(crate) fn of_entry(entry: &Entry) -> usize {
     match entry {
         Entry::Message(message) => of_message(&message.message),
         Entry::Event(_) => 0,
-        Entry::Note(Note::Pins(text) | Note::UpstreamTask(text) | Note::UpstreamContext(text)) => text.len(),
+        Entry::Note(
+            Note::Pins(text) | Note::UpstreamTask(text) | Note::UpstreamContext(text) | Note::Receipt(text),
+        ) => text.len(),
         Entry::Update(update) => match update.as_ref() {
             StreamResponse::Task(task) => of_task(task),
             StreamResponse::Message(message) => of_message(message),

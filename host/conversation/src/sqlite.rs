@@ -16,6 +16,7 @@ const MIGRATIONS: Migrations = Migrations {
     files: &[
         (1, "conversations", include_str!("../migrations/sqlite/1_conversations.sql")),
         (2, "retention", include_str!("../migrations/sqlite/2_retention.sql")),
+        (3, "receipts", include_str!("../migrations/sqlite/3_receipts.sql")),
     ],
 };
 

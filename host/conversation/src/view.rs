@@ -18,6 +18,8 @@ pub(crate) struct View {
     pub(crate) is_unanswered: bool,
     /// The ids of the conversation at the upstream agent.
     pub(crate) upstream: Option<Arc<str>>,
+    /// The number and the digest of the last receipt.
+    pub(crate) receipt: Option<Arc<str>>,
     /// The events that were read with the conversation, and the later events of the turn. `None` once a reader has
     /// taken them, or once an append has failed.
     pub(crate) history: Option<KnownHistory>,
@@ -46,6 +48,7 @@ impl View {
             temp: JsonObject::new(),
             is_unanswered,
             upstream: found.upstream,
+            receipt: found.receipt,
         }
     }
 
@@ -61,6 +64,9 @@ impl View {
     pub(crate) fn apply(&mut self, entry: &Entry, null_removes: bool) {
         if let Entry::Note(Note::UpstreamContext(ids)) = entry {
             self.upstream = Some(Arc::clone(ids));
+        }
+        if let Entry::Note(Note::Receipt(last)) = entry {
+            self.receipt = Some(Arc::clone(last));
         }
         let Some(event) = entry.event() else { return };
         self.exists = true;

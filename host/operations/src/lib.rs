@@ -8,6 +8,7 @@
 //! - `upstream_ids` stores the ids that a remote agent uses.
 //! - `lost_turn` continues turns of processes that have ended.
 //! - [`push`] sends notifications.
+//! - [`receipts`] signs receipts of turns.
 //!
 //! This crate does not depend on HTTP servers, configs, files or databases. `annex-server` provides them.
 
@@ -25,6 +26,7 @@ pub mod process;
 pub mod process_parts;
 pub mod push;
 pub mod quota;
+pub mod receipts;
 pub mod request_handler;
 pub mod send_message;
 pub mod service_parameters;

@@ -18,6 +18,7 @@ use crate::on_lost_turn::OnLostTurn;
 use crate::permits::TurnLimiter;
 use crate::process_parts::ProcessParts;
 use crate::quota::TenantUse;
+use crate::receipts::Receipts;
 use crate::send_message::input_modes::InputModes;
 use crate::tasks::log::{LogReader, LoggedEvent};
 
@@ -45,6 +46,8 @@ pub struct RequestHandler {
     pub turn_limiter: Arc<TurnLimiter>,
     /// The tenant's usage and quota. `None` for the agent of the config itself, which has no quota.
     pub used: Option<Arc<TenantUse>>,
+    /// Signs a receipt of each turn. `None` if the config asks for none.
+    pub receipts: Option<Arc<Receipts>>,
     /// True once the tenant has been removed.
     pub removed: AtomicBool,
 }

@@ -35,6 +35,7 @@ mod events;
 mod leave;
 mod output;
 mod questions;
+mod receipt;
 mod refusal;
 mod remote;
 mod reply;

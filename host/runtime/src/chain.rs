@@ -9,6 +9,7 @@ use annex_protocol::{
 use uuid::Uuid;
 
 use crate::bindings::SeenRequest;
+use crate::chain::participation::PartInTurn;
 use crate::chain::reply::ReadyAnswer;
 use crate::chain::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict, TurnBeginning};
 use crate::contract::Request;
@@ -28,6 +29,8 @@ pub(crate) mod model_parameters;
 pub(crate) mod outgoing;
 pub(crate) mod output;
 pub(crate) mod owned_metadata;
+pub(crate) mod participation;
+mod parts;
 pub(crate) mod read_call;
 pub(crate) mod replay;
 pub(crate) mod reply;
@@ -72,6 +75,8 @@ pub struct TurnRequest<'a> {
 #[derive(Default)]
 pub struct Chain {
     members: Vec<Member>,
+    /// The extensions that the request activated and that are no members.
+    absent: Vec<(Arc<Extension>, PartInTurn)>,
     /// The hooks that any member takes part in. A hook that is not among them costs the turn one bit test.
     wanted: HookSet,
     /// The request, kept for the hooks `transition` and `reply` at the beginning of the turn.
@@ -112,6 +117,7 @@ impl Chain {
         for extension in extensions {
             if !outcome.chain.has_all(&extension.descriptor.depends_on) {
                 Self::check_optional(extension)?;
+                outcome.chain.leave_out(extension, PartInTurn::Skipped);
                 continue;
             }
             // Each extension checks the message as rewritten by the extensions before it.
@@ -123,14 +129,22 @@ impl Chain {
                     outcome.chain.wanted.extend(member.hooks());
                     outcome.chain.members.push(member);
                 }
-                Ok(None) => {}
+                Ok(None) => outcome.chain.leave_out(extension, PartInTurn::Skipped),
                 // The delta and parts were dropped with the error, so a skipped extension leaves no changes.
-                Err(HookError::Fault(fault)) if extension.may_be_skipped() => log_skipped(extension, &fault),
+                Err(HookError::Fault(fault)) if extension.may_be_skipped() => {
+                    log_skipped(extension, &fault);
+                    outcome.chain.leave_out(extension, PartInTurn::Failed);
+                }
                 Err(error) => return Err(error),
             }
         }
         outcome.chain.seen = Some(seen);
         Ok(outcome)
+    }
+
+    /// Notes that an extension of the request does not become a member.
+    fn leave_out(&mut self, extension: &Arc<Extension>, part: PartInTurn) {
+        self.absent.push((Arc::clone(extension), part));
     }
 
     /// Asks each extension in order whether the agent may run. The first interruption or veto decides, and later
@@ -167,11 +181,13 @@ impl Chain {
                 TransitionVerdict::Agrees => {}
                 // Extensions after the objecting one are not asked.
                 TransitionVerdict::Interrupts(interruption) => {
+                    member.part = PartInTurn::Interrupted;
                     outcome = BeginOutcome::Interrupted(interruption);
                     break;
                 }
                 TransitionVerdict::Vetoes(reason) => {
                     note_veto(&member.extension);
+                    member.part = PartInTurn::Refused;
                     outcome = BeginOutcome::Vetoed(reason);
                     break;
                 }
@@ -199,6 +215,7 @@ impl Chain {
             match member.reply(&seen, message).await {
                 Ok(None) => {}
                 Ok(Some(ready)) => {
+                    member.part = PartInTurn::Answered;
                     answer = Some(ready);
                     break;
                 }
@@ -241,6 +258,7 @@ impl Chain {
             match Self::or_skipped(member.change(current, update).await, member)? {
                 TransitionVerdict::Agrees => {}
                 TransitionVerdict::Interrupts(interruption) => {
+                    member.part = PartInTurn::Interrupted;
                     outcome = ChangeOutcome::Interrupted(interruption.by.clone());
                     // The extensions after this one are asked about the new state. No extension is asked twice about
                     // a change, so the host cannot loop.
@@ -248,6 +266,7 @@ impl Chain {
                 }
                 TransitionVerdict::Vetoes(reason) => {
                     note_veto(&member.extension);
+                    member.part = PartInTurn::Refused;
                     outcome = ChangeOutcome::Vetoed;
                     // FAILED is final. The extensions after this one can annotate the change, not stop it.
                     update.status.state = TaskState::Failed;

@@ -42,6 +42,7 @@ pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::model_parameters::ModelParameters;
 pub use chain::outgoing::apply_patch;
 pub use chain::output::OutputOutcome;
+pub use chain::participation::{PartInTurn, Participation};
 pub use chain::read_call::{ShownTasks, show_tasks};
 pub use chain::replay::{ReplayResult, replay};
 pub use chain::reply::ReadyAnswer;

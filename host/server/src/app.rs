@@ -47,6 +47,7 @@ use crate::connections::peer::Peer;
 use crate::installation::denied::{DeniedComponents, DenyFileError};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
+use crate::installation::receipts::receipts;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
 use crate::metrics_sender::MetricsSender;
@@ -385,6 +386,7 @@ impl SharedParts {
         let authenticator = self.authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&config, &name, &self.base_url, authenticator.as_deref(), &locations)?;
         let issuer = issuer.with_remote(remote_card.clone());
+        let receipts = receipts(&config, &issuer, (&self.base_url, &name, agent.name()));
         let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let folder = folder.map(open_folder).transpose()?;
         // Tenants share engine, instances and compiler, and have their own extension keys and call counters.
@@ -422,6 +424,7 @@ impl SharedParts {
             // Each tenant has its own permits, so a tenant at its limit takes none from others.
             turn_limiter: TurnLimiter::new(bounds, used.clone(), Arc::clone(&self.process.places)),
             used,
+            receipts,
             removed: AtomicBool::new(false),
         });
         Ok(Serving::new(handler, installer))

@@ -31,6 +31,7 @@ mod live;
 mod log;
 mod postgres;
 mod problems;
+mod receipts;
 pub(crate) mod registries;
 mod replica;
 mod runtime;
@@ -63,6 +64,8 @@ pub(crate) use log::AtomicShare;
 pub use log::{LogConfig, RequestShare};
 pub use postgres::PostgresConfig;
 pub use problems::{ConfigError, Problem};
+pub use receipts::ReceiptsConfig;
+pub(crate) use receipts::are_wanted as wants_receipts;
 pub use registries::RegistryConfig;
 pub use replica::ReplicaConfig;
 pub use runtime::RuntimeSection;
@@ -91,6 +94,8 @@ pub struct Config {
     /// The authentication of callers. Without this table callers are anonymous. The server then listens only on
     /// loopback addresses, unless `server.allow_anonymous` is set.
     pub auth: Option<AuthConfig>,
+    /// Receipts of turns. Without this table no receipt is signed.
+    pub receipts: Option<ReceiptsConfig>,
     /// Push notifications. Without this table the server sends none.
     pub push: Option<PushConfig>,
     /// The store of sessions, and its limits.
@@ -299,6 +304,9 @@ impl Config {
             wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
         for (key, reason) in self.check_card(&self.card, self.agent.as_ref()) {
+            wrong(key, reason);
+        }
+        if let Err((key, reason)) = receipts::check(self.receipts.as_ref(), &self.card) {
             wrong(key, reason);
         }
         let checks =

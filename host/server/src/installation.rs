@@ -14,6 +14,7 @@ pub(crate) mod locked;
 pub(crate) mod named;
 pub(crate) mod published;
 pub(crate) mod pulling;
+pub(crate) mod receipts;
 pub(crate) mod shadow;
 pub(crate) mod signing;
 pub(crate) mod watch;

@@ -79,7 +79,7 @@ fn read_object(object: &JsonObject) -> Result<Value, CanonicalError> {
     entries.collect::<Result<_, CanonicalError>>().map(Value::Object)
 }
 
-fn read_number(text: &str) -> Result<Value, CanonicalError> {
+pub(crate) fn read_number(text: &str) -> Result<Value, CanonicalError> {
     let digits = text.trim_start_matches('-');
     let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_integer && !digits.parse::<u64>().is_ok_and(|integer| integer <= MAX_SAFE_INTEGER) {

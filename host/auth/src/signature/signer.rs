@@ -103,11 +103,29 @@ impl Signer {
     pub fn sign_json(&self, card_json: &str, form: CanonicalForm) -> Result<AgentCardSignature, SignError> {
         let payload = canonical_bytes(read_card(card_json)?, form)?;
         // Section 8.4 wants `alg` and `kid`, and recommends this `typ`.
-        let header = ProtectedHeader { alg: self.algorithm().name(), typ: "JOSE", kid: &self.kid };
-        let protected = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header).map_err(SignError::Encoding)?);
+        let protected = self.protected("JOSE")?;
         let message = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
+        let signature = self.signature_of(&message)?;
+        Ok(AgentCardSignature { protected, signature, header: None })
+    }
+
+    /// Signs a payload of the type `typ` as a JWS in compact form (RFC 7515 section 7.1).
+    pub(crate) fn sign_compact(&self, typ: &'static str, payload: &[u8]) -> Result<String, SignError> {
+        let message = format!("{}.{}", self.protected(typ)?, URL_SAFE_NO_PAD.encode(payload));
+        let signature = self.signature_of(&message)?;
+        Ok(format!("{message}.{signature}"))
+    }
+
+    /// The protected header in base64url.
+    fn protected(&self, typ: &'static str) -> Result<String, SignError> {
+        let header = ProtectedHeader { alg: self.algorithm().name(), typ, kid: &self.kid };
+        Ok(URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header).map_err(SignError::Encoding)?))
+    }
+
+    /// The signature over a text, in base64url.
+    fn signature_of(&self, message: &str) -> Result<String, SignError> {
         let signature = self.key.sign(message.as_bytes(), &self.random).ok_or(SignError::Key)?;
-        Ok(AgentCardSignature { protected, signature: URL_SAFE_NO_PAD.encode(signature), header: None })
+        Ok(URL_SAFE_NO_PAD.encode(signature))
     }
 }
 

@@ -9,6 +9,7 @@ mod declared;
 mod hostile_tokens;
 mod introspection;
 mod jwks_url;
+mod receipts;
 mod support;
 mod token_source;
 mod tokens;

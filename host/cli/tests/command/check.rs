@@ -36,7 +36,7 @@ fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
 }
 
 /// One header of each kind of table in a config.
-const TABLES: [&str; 52] = [
+const TABLES: [&str; 53] = [
     "[server]",
     "[server.tls]",
     "[auth]",
@@ -50,6 +50,7 @@ const TABLES: [&str; 52] = [
     "[auth.declare.client_credentials]",
     "[auth.declare.device_code]",
     "[card]",
+    "[receipts]",
     "[card.provider]",
     "[[card.skill]]",
     "[card.extended]",

@@ -21,6 +21,7 @@ fn each_help_text_shows_an_example() -> Result<()> {
         "tenant",
         "component",
         "replica",
+        "receipt",
         "push",
         "pull",
         "sign",

@@ -36,6 +36,7 @@ mod push;
 mod quotas;
 #[cfg(target_os = "linux")]
 mod read_only;
+mod receipts;
 mod record;
 mod registry;
 mod replicas;

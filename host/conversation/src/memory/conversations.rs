@@ -61,6 +61,7 @@ impl Conversations {
             updated_at: slot.map_or_else(Timestamp::now, |slot| slot.updated_at),
             history: slot.map(|slot| slot.history.read(window)).unwrap_or_default(),
             upstream: slot.and_then(|slot| slot.upstream.clone()),
+            receipt: slot.and_then(|slot| slot.receipt.clone()),
         }
     }
 
@@ -111,6 +112,10 @@ impl Conversations {
                 && self.slots.contains(&keys.own)
             {
                 self.update(&keys, Scope::Conversation, |slot| slot.upstream = Some(ids.clone()));
+            } else if let Entry::Note(Note::Receipt(last)) = entry
+                && self.slots.contains(&keys.own)
+            {
+                self.update(&keys, Scope::Conversation, |slot| slot.receipt = Some(last.clone()));
             }
         }
         if is_changed {

@@ -25,6 +25,8 @@ pub(super) struct Slot {
     pub(super) artifacts: Artifacts,
     /// The ids of the conversation at the upstream agent.
     pub(super) upstream: Option<Arc<str>>,
+    /// The number and the digest of the last receipt.
+    pub(super) receipt: Option<Arc<str>>,
 }
 
 impl Slot {
@@ -43,12 +45,13 @@ impl Slot {
             history: History::default(),
             artifacts: Artifacts::default(),
             upstream: None,
+            receipt: None,
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let upstream = self.upstream.as_ref().map_or(0, |ids| ids.len());
-        Self::OVERHEAD + self.key_bytes + self.state_bytes + self.history.bytes() + self.artifacts.bytes() + upstream
+        let notes: usize = self.upstream.iter().chain(&self.receipt).map(|text| text.len()).sum();
+        Self::OVERHEAD + self.key_bytes + self.state_bytes + self.history.bytes() + self.artifacts.bytes() + notes
     }
 
     /// Adds an event to the history of a conversation, with its artifacts. The change of state is stored by

@@ -145,7 +145,7 @@ impl TaskSlot {
             match entry {
                 Entry::Note(Note::Pins(text)) => self.pins = Some(text.clone()),
                 Entry::Note(Note::UpstreamTask(text)) => self.upstream = Some(text.clone()),
-                Entry::Event(_) | Entry::Note(Note::UpstreamContext(_)) => {}
+                Entry::Event(_) | Entry::Note(Note::UpstreamContext(_) | Note::Receipt(_)) => {}
                 Entry::Message(_) | Entry::Update(_) => self.entries.push((number, entry.clone())),
             }
         }

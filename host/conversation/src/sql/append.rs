@@ -56,6 +56,7 @@ pub(super) struct Write {
     delta: StateDelta,
     artifacts: Vec<EncodedArtifact>,
     upstream: Option<Arc<str>>,
+    receipt: Option<Arc<str>>,
     message: Option<MessageKey>,
     resume: Option<Arc<str>>,
     answer: Option<String>,
@@ -130,6 +131,7 @@ impl Write {
             delta,
             artifacts: artifacts_of(&events).map_err(StoreError::from)?,
             upstream: note(|note| if let Note::UpstreamContext(text) = note { Some(text) } else { None }),
+            receipt: note(|note| if let Note::Receipt(text) = note { Some(text) } else { None }),
             message: append
                 .submission
                 .filter(|_| append.outcome != Outcome::Refusal)
@@ -298,6 +300,7 @@ impl Change for Write {
             Value::count(self.artifacts.len()),
             Value::count(self.limits.artifact_bytes.checked_sub(of_artifacts)?),
             Value::count(self.limits.artifacts.checked_sub(self.artifacts.len())?),
+            Value::MaybeText(self.receipt.as_deref()),
         ];
         let mut steps = vec![Step::new(self.advance, values)];
         steps.extend(self.common_steps());
@@ -332,6 +335,7 @@ impl Change for Write {
             Value::Int(Timestamp::now().as_millis()),
             Value::MaybeText(self.upstream.as_deref().filter(|_| number > 0)),
             Value::Text(member),
+            Value::MaybeText(self.receipt.as_deref().filter(|_| number > 0)),
         ];
         D::execute(transaction, statements::CHANGE_CONVERSATION, &values).await?;
         if let Some(task) = self.task.as_ref().filter(|_| self.deletes_task()) {

@@ -81,7 +81,7 @@ macro_rules! advance {
         concat!(
             "
     UPDATE conversation SET number = number + $1, updated_at = coalesce($2, updated_at), changed_at = $3,
-        upstream = coalesce($4, upstream), turns = ",
+        upstream = coalesce($4, upstream), receipt = coalesce($23, receipt), turns = ",
             $turns,
             "
     WHERE tenant = $6 AND app = $7 AND user_id = $8 AND context_id = $9 AND substr(turns, 1, length($10)) = $11

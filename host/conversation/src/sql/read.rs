@@ -44,6 +44,7 @@ pub(super) fn snapshot<R: Row>(key: &ConversationKey, rows: &[R]) -> Result<Conv
         updated_at: Timestamp::now(),
         history: Vec::new(),
         upstream: None,
+        receipt: None,
     };
     let mut scopes: [Vec<(i64, String, Json)>; 3] = Default::default();
     let mut events = Vec::new();
@@ -52,6 +53,7 @@ pub(super) fn snapshot<R: Row>(key: &ConversationKey, rows: &[R]) -> Result<Conv
             statements::CONVERSATION_ROW => {
                 (found.number, found.updated_at) = (from_sql(row.int(3)?), Timestamp::from_millis(row.int(4)?));
                 found.upstream = Some(row.text(1)?).filter(|ids| !ids.is_empty()).map(Arc::from);
+                found.receipt = Some(row.text(2)?).filter(|last| !last.is_empty()).map(Arc::from);
             }
             statements::ENTERED_ROW => {}
             statements::ENTRY_ROW => {

@@ -106,9 +106,9 @@ macro_rules! select_conversation {
             $before,
             "
     found AS (
-        SELECT id, number, updated_at, cleared, upstream FROM conversation
+        SELECT id, number, updated_at, cleared, upstream, receipt FROM conversation
         WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4)
-    SELECT CAST(3 AS BIGINT), coalesce(upstream, ''), '', number, updated_at FROM found",
+    SELECT CAST(3 AS BIGINT), coalesce(upstream, ''), coalesce(receipt, ''), number, updated_at FROM found",
             $after,
             "
     UNION ALL
@@ -164,7 +164,8 @@ pub(super) const INSERT_CONVERSATION: &str = "
 /// Changes the row of a conversation in an append. All checks were made before.
 pub(super) const CHANGE_CONVERSATION: &str = "
     UPDATE conversation SET number = $2, updated_at = coalesce($3, updated_at), changed_at = $4,
-        upstream = coalesce($5, upstream), turns = replace(turns, $6, ''), orphan = CASE WHEN $6 = '' THEN orphan END
+        upstream = coalesce($5, upstream), receipt = coalesce($7, receipt),
+        turns = replace(turns, $6, ''), orphan = CASE WHEN $6 = '' THEN orphan END
     WHERE id = $1";
 
 /// Removes a turn from the queue of its conversation.

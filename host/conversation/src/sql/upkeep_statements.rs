@@ -19,7 +19,7 @@ macro_rules! clear {
     ($more:literal) => {
         concat!(
             "
-    UPDATE conversation SET number = 0, upstream = NULL,
+    UPDATE conversation SET number = 0, upstream = NULL, receipt = NULL,
         cleared = coalesce((SELECT max(seq) FROM log_entry WHERE log_entry.conversation_id = conversation.id), 0)
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND number > 0",
             $more,

@@ -39,7 +39,8 @@ async fn everything_outlives_the_store(backend: Backend) {
     let artifacts = [("file".to_owned(), vec![Part::text("content")].into())].into();
     let said = Event { artifacts, ..event("e", change) };
     let note = |note: fn(Arc<str>) -> Note| Entry::Note(note("a note".into()));
-    turn.write(&[said.into(), note(Note::Pins), note(Note::UpstreamContext)], false).await.unwrap();
+    let notes = [note(Note::Pins), note(Note::UpstreamContext), note(Note::Receipt)];
+    turn.write(&[vec![said.into()], notes.into()].concat(), false).await.unwrap();
     turn.end(TaskState::InputRequired, at(2_000)).await.unwrap();
     store.put_config(&"t-1".into(), &config).await.unwrap();
     store.claim(&ada, &message, &"t-1".into(), &holder("one")).await.unwrap();
@@ -61,6 +62,7 @@ async fn everything_outlives_the_store(backend: Backend) {
     let expected = r#"{"a":9007199254740993,"app:c":3,"user:b":2}"#;
     assert_eq!((found.number, found.state.merged().to_json_string()), (1, expected.to_owned()));
     assert_eq!((ids(&found.history), found.upstream.as_deref()), (vec!["e"], Some("a note")));
+    assert_eq!(found.receipt.as_deref(), Some("a note"));
     let artifact = store.artifact(&turn.key, "file").await.unwrap().unwrap();
     assert_eq!((artifact.version, artifact.parts), (1, vec![Part::text("content")].into()));
     let stored = (store.task(&"t-1".into()).await.unwrap(), store.task(&"t-3".into()).await.unwrap());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use annex_conversation::{
-    AppendError, Arrival, Limits, OpenError, SqliteStore, StoreError, TaskSnapshot, end_lost_turn,
+    AppendError, Arrival, Limits, OpenError, SqliteStore, StoreError, TaskSnapshot, Window, end_lost_turn,
 };
 use annex_protocol::{Message, StreamResponse, TaskState};
 use rusqlite::Connection;
@@ -92,7 +92,8 @@ async fn a_file_of_the_first_migration_gets_the_indexes_of_retention() {
     store.close().await;
     let back = "DROP INDEX conversation_kept; DROP INDEX conversation_empty; DROP INDEX task_ended;
         DROP INDEX conversation_of_tenant; CREATE INDEX conversation_changed ON conversation (tenant, changed_at, id);
-        DELETE FROM _sqlx_conversation_migrations WHERE version = 2";
+        ALTER TABLE conversation DROP COLUMN receipt;
+        DELETE FROM _sqlx_conversation_migrations WHERE version > 1";
     folder.backend().execute(back).await;
     let store = folder.open(Some("two")).await.unwrap();
     assert_eq!(state_of(&store, "s").await, r#"{"a":1}"#);
@@ -100,6 +101,7 @@ async fn a_file_of_the_first_migration_gets_the_indexes_of_retention() {
         WHERE type = 'index' AND tbl_name = 'conversation' AND sql IS NOT NULL ORDER BY name";
     let expected = ["conversation_empty", "conversation_kept", "conversation_of_tenant"];
     assert_eq!(folder.backend().rows(indexes).await, expected);
+    assert_eq!(store.conversation(&key("s"), Window::NONE).await.unwrap().receipt, None);
 }
 
 #[tokio::test]

@@ -295,11 +295,14 @@ async fn notes_are_kept_with_their_task_and_their_conversation(backend: Backend)
     turn.write(&[event("e", "{}").into(), note(Note::UpstreamContext, "c"), note(Note::UpstreamTask, "t")], false)
         .await
         .unwrap();
-    turn.write(&[note(Note::Pins, "old"), note(Note::Pins, "new")], true).await.unwrap();
+    turn.write(&[note(Note::Receipt, "1 first")], false).await.unwrap();
+    turn.write(&[note(Note::Pins, "old"), note(Note::Pins, "new"), note(Note::Receipt, "2 second")], true)
+        .await
+        .unwrap();
     let stored = store.task(&"t-1".into()).await.unwrap().unwrap();
     assert_eq!((stored.pins.as_deref(), stored.upstream.as_deref()), (Some("new"), Some("t")));
     let found = store.conversation(&turn.key, Window::NONE).await.unwrap();
-    assert_eq!(found.upstream.as_deref(), Some("c"));
+    assert_eq!((found.upstream.as_deref(), found.receipt.as_deref()), (Some("c"), Some("2 second")));
 }
 
 /// Numbers that look random and are the same each time.

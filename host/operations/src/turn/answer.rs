@@ -58,9 +58,10 @@ impl Turn {
     }
 
     /// Ends the turn with a message. The task is deleted, and a repeated message gets the same answer.
-    pub(super) async fn end_with_answer(mut self, message: Message) -> TurnResult {
+    pub(super) async fn end_with_answer(mut self, mut message: Message) -> TurnResult {
         self.drop_task_metadata();
-        let entries = self.closing(None);
+        let mut entries = self.closing(None);
+        entries.extend(self.sign_answer(&mut message));
         self.amend_session().await;
         let stored = self.context.conversation.answer(&entries, &message).await.map(drop);
         let active = self.active();

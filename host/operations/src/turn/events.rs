@@ -25,6 +25,10 @@ impl Turn {
         waiting: &mut mpsc::Receiver<AgentEvent>,
     ) -> Result<Progress, A2aError> {
         let taken = self.take(Some(event), waiting).await;
+        if self.handler.receipts.is_some() && matches!(&taken, Ok(Progress::Ends(Ending::Returned(_, Some(_))))) {
+            // The receipt covers the whole answer and is in its last status, which is stored with the end of the turn.
+            return taken;
+        }
         // Events from before a fault are stored anyway.
         let stored = self.store().await;
         let progress = taken?;

@@ -39,8 +39,29 @@ impl Turn {
         Ok(())
     }
 
-    /// Stores the last entries, with which the turn leaves the queue.
+    /// Stores the last entries, with which the turn leaves the queue. The last status has the receipt of the turn, if the config
+    /// asks for receipts.
     pub(super) async fn append_last(&mut self, entries: &[Entry]) -> Result<(), AppendError> {
+        let with_receipt = match self.handler.receipts {
+            // Boxed, so that the future of a turn without receipts stays small.
+            Some(_) => Box::pin(self.with_receipt(entries)).await,
+            None => None,
+        };
+        let Some(with_receipt) = with_receipt else { return self.append_end(entries).await };
+        match self.append_end(&with_receipt).await {
+            // The task ends in any case, also if it has no room for its receipt.
+            Err(error @ AppendError::TooLarge(_)) => {
+                let ended = self.append_end(entries).await;
+                if ended.is_ok() {
+                    self.log_unsigned(&error);
+                }
+                ended
+            }
+            other => other,
+        }
+    }
+
+    async fn append_end(&mut self, entries: &[Entry]) -> Result<(), AppendError> {
         let conversation = &self.context.conversation;
         let appended = conversation.end(entries).await?;
         self.record.show(entries, appended.number, conversation.task().await);

@@ -25,6 +25,7 @@ use annex_operations::process::Process;
 use annex_operations::process_parts::ProcessParts;
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores, TenantQuota};
+use annex_operations::receipts::Receipts;
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::send_message::input_modes::InputModes;
 use annex_operations::service_parameters::ServiceParameters;
@@ -63,6 +64,7 @@ pub(crate) struct Settings {
     pub(crate) shows_all_anonymous: bool,
     pub(crate) on_lost_turn: OnLostTurn,
     pub(crate) agent_is_remote: bool,
+    pub(crate) receipts: Option<Arc<Receipts>>,
 }
 
 impl Default for Settings {
@@ -80,6 +82,7 @@ impl Default for Settings {
             shows_all_anonymous: false,
             on_lost_turn: OnLostTurn::Fail,
             agent_is_remote: false,
+            receipts: None,
         }
     }
 }
@@ -113,9 +116,14 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
 
 /// A handler with the default settings over a file.
 pub(crate) async fn door_in_file(file: &Path) -> Door {
+    door_in_file_with(file, Settings::default()).await
+}
+
+/// A handler with these settings over a file.
+pub(crate) async fn door_in_file_with(file: &Path, settings: Settings) -> Door {
     let process = Process::with_file("one".into());
     let store = SqliteStore::open(file, Some(&process.replica()), Limits::default()).await.expect("a file");
-    door_on(Arc::new(store), process, Settings::default()).await
+    door_on(Arc::new(store), process, settings).await
 }
 
 /// Completes a card that is not signed.
@@ -183,6 +191,7 @@ pub(crate) async fn door_on(store: Arc<dyn Store>, process: Process, settings: S
         input_modes: InputModes::new(&settings.input_modes),
         turn_limiter: TurnLimiter::new(settings.turns, used.clone(), places),
         used,
+        receipts: settings.receipts,
         removed: AtomicBool::new(false),
     });
     Door { handler, agent, store }

@@ -19,6 +19,7 @@ mod permits;
 mod push_configs;
 mod queue;
 mod quotas;
+mod receipts;
 mod repeats;
 mod sending;
 mod streaming;

@@ -13,6 +13,7 @@ use wasmtime::Store;
 use wasmtime::component::Instance;
 
 use crate::chain::output::HeldChunks;
+use crate::chain::participation::PartInTurn;
 use crate::confinement::breaker::Admission;
 use crate::confinement::instance::GuestInstance;
 use crate::confinement::limits::LimitReached;
@@ -50,6 +51,8 @@ const MAX_ERROR_DATA: usize = 64 << 10;
 pub(crate) struct Member {
     pub(crate) extension: Arc<Extension>,
     instance: Slot,
+    /// The part in the turn until now.
+    pub(in crate::chain) part: PartInTurn,
     /// The chunks that the extension holds back in the hook `output`.
     pub(in crate::chain) held: HeldChunks,
     /// The number of remarks of the hook `steering`.
@@ -98,8 +101,20 @@ impl Member {
         };
         let log = Log::new(Arc::clone(profile), Some(Arc::clone(&view)));
         let held = HeldChunks::default();
-        let instance = Slot::Idle;
-        Ok(Self { extension, instance, held, remarks: 0, view, log, admission, watch: None, recorder, _turn: turn })
+        let (instance, part) = (Slot::Idle, PartInTurn::Active);
+        Ok(Self {
+            extension,
+            instance,
+            part,
+            held,
+            remarks: 0,
+            view,
+            log,
+            admission,
+            watch: None,
+            recorder,
+            _turn: turn,
+        })
     }
 
     /// Records `result` in the metrics as the result of the last call. If the host refused the request without calling
@@ -136,6 +151,9 @@ impl Member {
 
     /// Leaves the turn without a fault. If a hook has run, the turn counts as a success of the extension.
     pub(crate) fn leave(&mut self) {
+        if !self.is_out() && self.part == PartInTurn::Active {
+            self.part = PartInTurn::Skipped;
+        }
         if let Slot::Running(instance) = mem::replace(&mut self.instance, Slot::Out) {
             self.extension.breaker.succeeded(self.admission);
             instance.end();
@@ -152,6 +170,7 @@ impl Member {
     /// Drops the instance. The member takes no further part in the turn.
     fn fail(&mut self, fault: &Fault) {
         self.instance = Slot::Out;
+        self.part = PartInTurn::Failed;
         // Only faults of the guest count towards a quarantine.
         if fault.is_of_guest() {
             self.extension.breaker.failed(self.admission, fault);

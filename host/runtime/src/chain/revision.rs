@@ -4,6 +4,7 @@ use annex_protocol::{ArtifactId, StreamResponse};
 
 use super::{Chain, Member, log_skipped, note_veto};
 use crate::chain::output::{HeldChunks, OutputOutcome, Revision, completed};
+use crate::chain::participation::PartInTurn;
 use crate::error::Fault;
 use crate::hook::Hook;
 
@@ -83,6 +84,7 @@ impl Chain {
                 Ok(Revision::Refuses(reason)) => {
                     let by = member.extension.uri().clone();
                     note_veto(&member.extension);
+                    member.part = PartInTurn::Refused;
                     stopped = Some(OutputOutcome::Refused { by, reason });
                 }
                 Err(fault) if member.extension.may_be_skipped() => {

@@ -4,6 +4,7 @@ use annex_protocol::ExtensionUri;
 
 use super::{Chain, Member, log_skipped, note_veto};
 use crate::chain::interruption::Interruption;
+use crate::chain::participation::PartInTurn;
 use crate::chain::steering::{
     MadeToolCall, ModelOutcome, PlannedModelCall, PlannedToolCall, Steered, SteeringVerdict, StepVerdict, ToolOutcome,
 };
@@ -33,6 +34,7 @@ impl Chain {
             match verdict.verdict {
                 SteeringVerdict::Refuses { reason } => {
                     note_veto(&member.extension);
+                    member.part = PartInTurn::Refused;
                     outcome = ModelOutcome::Refused { by: member.extension.uri().clone(), reason };
                     break;
                 }
@@ -67,10 +69,12 @@ impl Chain {
             match verdict.verdict {
                 SteeringVerdict::ChangesArguments(arguments) => call.arguments = arguments,
                 SteeringVerdict::Denies { text } => {
+                    member.part = PartInTurn::Refused;
                     outcome = ToolOutcome::Denied(text);
                     break;
                 }
                 SteeringVerdict::Waits { state, text, metadata } => {
+                    member.part = PartInTurn::Interrupted;
                     let by = member.extension.uri().clone();
                     outcome = ToolOutcome::Waits(Interruption { by, state, text, metadata });
                     break;

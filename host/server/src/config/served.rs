@@ -11,7 +11,8 @@ use annex_trust::TrustConfig;
 use super::tenant::{self, TenantFile};
 use super::tenant_text::AdmittedTenant;
 use super::{
-    AgentConfig, CardConfig, Config, ConfigError, ConfigFile, Document, ExtensionConfig, TenantConfig, credentials,
+    AgentConfig, CardConfig, Config, ConfigError, ConfigFile, Document, ExtensionConfig, ReceiptsConfig, TenantConfig,
+    credentials, receipts,
 };
 
 /// The tables of one agent, and the config of the process. All agents share the config of the process, so an agent
@@ -23,6 +24,7 @@ pub(crate) struct ServedConfig {
     /// The agent. Always set for a tenant.
     pub(super) agent: Option<AgentConfig>,
     pub(crate) extensions: Vec<ExtensionConfig>,
+    pub(crate) receipts: Option<ReceiptsConfig>,
     /// The table `[trust]` of a tenant's file, which adds to that of the process.
     pub(crate) trust: Option<TrustConfig>,
     pub(crate) file: Option<ConfigFile>,
@@ -38,6 +40,7 @@ impl ServedConfig {
             card: process.card.clone(),
             agent: process.agent.clone(),
             extensions: process.extensions.clone(),
+            receipts: process.receipts,
             trust: None,
             file: process.file.clone(),
             quota: None,
@@ -66,11 +69,15 @@ impl ServedConfig {
         process: &Arc<Config>,
         document: &mut Document<'_>,
     ) -> Option<Self> {
-        let TenantFile { card, agent, extensions, trust } = tenant::decode(document)?;
+        let TenantFile { card, agent, extensions, receipts, trust } = tenant::decode(document)?;
         for (key, reason) in process.check_card(&card, Some(&agent)) {
             document.wrong(key, reason);
         }
-        let checks = [agent.check_lost_turn(&process.tasks), agent.check_exchange(process.auth.as_ref())];
+        let checks = [
+            agent.check_lost_turn(&process.tasks),
+            agent.check_exchange(process.auth.as_ref()),
+            receipts::check(receipts.as_ref(), &card),
+        ];
         for (key, reason) in checks.into_iter().filter_map(Result::err) {
             document.wrong(key, reason);
         }
@@ -79,6 +86,7 @@ impl ServedConfig {
             card,
             agent: Some(agent),
             extensions,
+            receipts,
             trust,
             file: None,
             quota: Some(tenant.quota.clone()),
@@ -88,12 +96,13 @@ impl ServedConfig {
 
     /// The config of an added tenant. [`wrong_as_added`](Self::wrong_as_added) must check it before use.
     pub(crate) fn of_added(tenant: AdmittedTenant, process: &Arc<Config>) -> Self {
-        let AdmittedTenant { quota, card, agent, extensions } = tenant;
+        let AdmittedTenant { quota, card, agent, extensions, receipts } = tenant;
         Self {
             process: Arc::clone(process),
             card,
             agent: Some(agent),
             extensions,
+            receipts,
             trust: None,
             file: None,
             quota: Some(quota),
@@ -104,6 +113,7 @@ impl ServedConfig {
     /// Checks an added tenant against the config of the process. Returns each mistake as a pair of key and reason.
     pub(crate) fn wrong_as_added(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = self.process.check_card(&self.card, self.agent.as_ref());
+        wrong.extend(receipts::check(self.receipts.as_ref(), &self.card).err());
         if let Some(agent) = &self.agent {
             wrong.extend(agent.check_lost_turn(&self.process.tasks).err());
             wrong.extend(check_exchanged(agent).err());

@@ -11,7 +11,7 @@ use annex_trust::{Policy, TrustConfig, TrustError};
 use serde::Deserialize;
 
 use super::document::Document;
-use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, Problem, extension, registries};
+use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, Problem, ReceiptsConfig, extension, registries};
 
 /// The maximum size of a tenant's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -27,7 +27,8 @@ const TAKEN: [&str; 7] = ["a2a", "extendedAgentCard", "extensions", "livez", "re
 pub struct TenantConfig {
     /// The name in requests: lower-case letters, digits, `-` and `_`.
     pub name: String,
-    /// A file with `[card]`, `[agent]`, `[[extension]]` and `[trust]`. Relative paths in the file start at the folder of the file.
+    /// A file with `[card]`, `[agent]`, `[[extension]]`, `[receipts]` and `[trust]`. Relative paths in the file start at the
+    /// folder of the file.
     pub config: PathBuf,
     /// Ids of the principals that may call the tenant. Default: all authenticated principals.
     pub callers: Option<Vec<String>>,
@@ -74,6 +75,7 @@ pub(super) struct TenantFile {
     pub(super) agent: AgentConfig,
     #[serde(default, rename = "extension")]
     pub(super) extensions: Vec<ExtensionConfig>,
+    pub(super) receipts: Option<ReceiptsConfig>,
     #[serde(default, deserialize_with = "registries::of_tenant")]
     pub(super) trust: Option<TrustConfig>,
 }

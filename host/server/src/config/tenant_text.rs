@@ -6,7 +6,7 @@
 use annex_operations::quota::TenantQuota;
 use serde::Deserialize;
 
-use super::{AgentConfig, BindingConfig, ExtendedCardConfig};
+use super::{AgentConfig, BindingConfig, ExtendedCardConfig, ReceiptsConfig};
 use super::{CardConfig, ExtensionConfig, ProviderConfig, SigningConfig, SkillConfig, StoredTenantsConfig};
 
 mod agent;
@@ -72,6 +72,7 @@ pub(crate) struct TenantText {
     agent: TextAgent,
     #[serde(default, rename = "extension")]
     extensions: Vec<TextExtension>,
+    receipts: Option<ReceiptsConfig>,
 }
 
 /// The tables of a text in which each name of a secret is replaced by the secret's environment variable or file. The
@@ -81,6 +82,7 @@ pub(crate) struct AdmittedTenant {
     pub(crate) card: CardConfig,
     pub(crate) agent: AgentConfig,
     pub(crate) extensions: Vec<ExtensionConfig>,
+    pub(crate) receipts: Option<ReceiptsConfig>,
 }
 
 /// The usable tables of a text after its check. The mistakes that the check found are returned separately.
@@ -90,6 +92,7 @@ pub(crate) struct CheckedText {
     /// The agent. `None` if the table `[agent]` cannot be used.
     agent: Option<AgentConfig>,
     pub(crate) extensions: Vec<ExtensionConfig>,
+    receipts: Option<ReceiptsConfig>,
 }
 
 impl CheckedText {
@@ -98,9 +101,9 @@ impl CheckedText {
     /// # Errors
     /// When the text has no usable agent. The error has the extensions of the text, which the caller can still check.
     pub(crate) fn complete(self) -> Result<AdmittedTenant, Vec<ExtensionConfig>> {
-        let Self { quota, card, agent, extensions } = self;
+        let Self { quota, card, agent, extensions, receipts } = self;
         match agent {
-            Some(agent) => Ok(AdmittedTenant { quota, card, agent, extensions }),
+            Some(agent) => Ok(AdmittedTenant { quota, card, agent, extensions, receipts }),
             None => Err(extensions),
         }
     }
@@ -161,7 +164,7 @@ impl TenantText {
     /// Like [`admit`](Self::admit), but returns the mistakes as pairs of key and reason. Without `allowed` every name
     /// of a secret or host is accepted, and no secret is looked up.
     pub(crate) fn check(self, allowed: Option<&StoredTenantsConfig>) -> (CheckedText, Vec<Wrong>) {
-        let Self { quota, card, agent, extensions, .. } = self;
+        let Self { quota, card, agent, extensions, receipts, .. } = self;
         let mut admission = Admission::new(allowed);
         for key in quota.zeros() {
             admission.refuse(format!("quota.{key}"), "must be at least 1");
@@ -175,7 +178,7 @@ impl TenantText {
         let extensions =
             extensions.map(|(number, extension)| extension.admit(&format!("extension[{number}]"), &mut admission));
         let extensions = extensions.collect();
-        (CheckedText { quota, card, agent, extensions }, admission.into_wrong())
+        (CheckedText { quota, card, agent, extensions, receipts }, admission.into_wrong())
     }
 }
 

@@ -103,6 +103,11 @@ impl Issuer {
         })
     }
 
+    /// The key that signs the cards. `None` if the cards are not signed.
+    pub(crate) fn signer(&self) -> Option<&Arc<Signer>> {
+        self.signer.as_ref()
+    }
+
     /// Sets the card of the remote agent. `None` for an agent in this process.
     pub(crate) fn with_remote(self, remote: Option<watch::Receiver<Arc<AgentCard>>>) -> Self {
         Self { remote, ..self }

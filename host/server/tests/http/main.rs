@@ -47,6 +47,7 @@ mod prometheus;
 mod push;
 mod readable;
 mod reads;
+mod receipts;
 mod receivers;
 mod recordings;
 mod references;
