@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use annex_protocol::Timestamp;
+use annex_telemetry::timeline::{Measurement, Work};
 use annex_telemetry::traces::{Span, SpanKind};
 use serde::Serialize;
 
@@ -84,6 +85,8 @@ pub struct OpenStep {
     uncounted: AtomicUsize,
     /// The span of the step in the trace of the turn.
     span: Span,
+    /// The step in the timeline of the request.
+    measured: Measurement,
 }
 
 /// The number of bytes that count as one token. Used if a call is broken off before its model has counted.
@@ -197,6 +200,7 @@ impl Steps {
             counted: Mutex::default(),
             uncounted: AtomicUsize::new(0),
             span,
+            measured: annex_telemetry::measure(work_of(kind), name),
         }
     }
 
@@ -240,7 +244,7 @@ impl Steps {
 impl OpenStep {
     /// Records the model's token counts so far. A `None` leaves the earlier count unchanged.
     pub fn count(&self, tokens: Tokens) {
-        if self.steps.tokens.is_some() || self.span.is_recording() {
+        if self.steps.tokens.is_some() || self.span.is_recording() || self.measured.is_kept() {
             let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
             counted.input = tokens.input.or(counted.input);
             counted.output = tokens.output.or(counted.output);
@@ -303,6 +307,14 @@ impl OpenStep {
     }
 }
 
+fn work_of(kind: StepKind) -> Work {
+    match kind {
+        StepKind::Model => Work::Model,
+        StepKind::Agent => Work::OtherAgent,
+        StepKind::Tool => Work::Tool,
+    }
+}
+
 /// Begins the span of a step, with the attributes that OpenTelemetry defines for generative AI.
 fn begin_span(kind: StepKind, name: &str) -> Span {
     let (span_kind, operation, attribute) = match kind {
@@ -347,6 +359,11 @@ impl Drop for OpenStep {
         let tokens = mem::take(self.counted.get_mut().unwrap_or_else(PoisonError::into_inner));
         if self.span.is_recording() {
             self.end_span(tokens);
+        }
+        if self.measured.is_kept() {
+            let end = self.end();
+            self.measured.counts(tokens.input.unwrap_or(0), tokens.output.unwrap_or(0));
+            self.measured.ends_as(end.name());
         }
         if let Some(count) = &self.steps.tokens {
             let Tokens { input, output } = tokens;

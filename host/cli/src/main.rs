@@ -25,6 +25,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
 mod admin;
+mod audit;
 mod bench;
 mod build;
 mod card;
@@ -105,6 +106,7 @@ enum Command {
     Uploads(uploads::Uploads),
     Replica(replica::Replica),
     Receipt(receipt::Receipt),
+    Audit(audit::Audit),
     Push(registry::push::Push),
     Pull(registry::pull::Pull),
     Sign(registry::sign::Sign),
@@ -174,6 +176,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Uploads(uploads) => uploads.run().await,
             Command::Replica(replica) => replica.run().await,
             Command::Receipt(receipt) => receipt.run(),
+            Command::Audit(audit) => audit.run(),
             Command::Push(push) => Box::pin(push.run()).await,
             Command::Pull(pull) => Box::pin(pull.run()).await,
             Command::Sign(sign) => Box::pin(sign.run()).await,

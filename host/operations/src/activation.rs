@@ -10,6 +10,7 @@ use std::sync::Arc;
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, SendMessageRequest};
 use annex_runtime::{Activate, Extension, Hook, Installed};
+use annex_telemetry::timeline::Work;
 use annex_telemetry::traces::SpanKind;
 
 use crate::service_parameters::ServiceParameters;
@@ -143,6 +144,7 @@ pub(crate) fn negotiate(
     occasion: &Occasion<'_>,
 ) -> Result<Vec<Arc<Extension>>, A2aError> {
     let mut span = annex_telemetry::span(SpanKind::Internal, "activation");
+    let mut measured = annex_telemetry::measure(Work::Activation, "");
     let negotiated = active_for(installed, passed_on, occasion);
     match &negotiated {
         Ok(active) if span.is_recording() => {
@@ -150,7 +152,10 @@ pub(crate) fn negotiate(
             span.set_text("annex.extensions.active", &format_extensions(active.iter().map(|active| active.uri())));
         }
         Ok(_) => {}
-        Err(_) => span.fail("required_extension"),
+        Err(_) => {
+            span.fail("required_extension");
+            measured.ends_as("required_extension");
+        }
     }
     negotiated
 }
@@ -218,7 +223,7 @@ pub(crate) fn for_read(installed: &Installed, occasion: &Occasion<'_>, hook: Hoo
 /// Adds the active extensions to the request's log line.
 fn tell(active: &[Arc<Extension>]) {
     annex_telemetry::with(|request| {
-        if request.is_logged() && !active.is_empty() {
+        if request.is_measured() && !active.is_empty() {
             let _ = request.extensions.set(format_extensions(active.iter().map(|extension| extension.uri())).into());
         }
     });

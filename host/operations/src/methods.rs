@@ -139,7 +139,7 @@ impl RequestHandler {
 fn tell(extension: &Extension, method: &str) {
     annex_telemetry::with(|request| {
         let _ = request.method.set(method.into());
-        if request.is_logged() {
+        if request.is_measured() {
             let _ = request.extensions.set(extension.uri().as_str().into());
         }
     });

@@ -17,6 +17,7 @@ use axum::response::Response;
 use hyper::body::Body as HttpBody;
 
 use crate::config::{AtomicShare, RequestShare};
+use crate::requests::{End, RecentRequests, RequestRecord};
 
 mod body;
 mod numbers;
@@ -60,11 +61,15 @@ pub(crate) struct AccessLog {
     pub(crate) numbers: RequestNumbers,
     /// Begins the traces of requests. Empty if the server has no traces, and until the app is loaded.
     tracer: OnceLock<Tracer>,
+    /// The last requests, for the admin API.
+    pub(crate) recent: Arc<RecentRequests>,
 }
 
 impl AccessLog {
-    pub(crate) fn new(share: RequestShare) -> Arc<Self> {
-        Arc::new(Self { share: share.into(), numbers: RequestNumbers::default(), tracer: OnceLock::new() })
+    /// `recent` is the number of requests that the admin API can show.
+    pub(crate) fn new(share: RequestShare, recent: usize) -> Arc<Self> {
+        let (numbers, tracer) = (RequestNumbers::default(), OnceLock::new());
+        Arc::new(Self { share: share.into(), numbers, tracer, recent: RecentRequests::new(recent) })
     }
 
     /// Changes the share of requests that get a line.
@@ -80,7 +85,12 @@ impl AccessLog {
     /// Starts the measurement and the log entry of a request from `peer`.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Exchange {
         let is_logged = tracing::enabled!(target: ACCESS_TARGET, tracing::Level::INFO) && self.share.get().takes_one();
-        let request = Request::begin_traced(is_logged, self.tracer.get().cloned().map(RequestTrace::served));
+        let trace = self.tracer.get().cloned().map(RequestTrace::served);
+        let request = if self.recent.is_on() {
+            Request::begin_with_timeline(is_logged, trace)
+        } else {
+            Request::begin_traced(is_logged, trace)
+        };
         Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0 }
     }
 
@@ -173,6 +183,12 @@ impl Exchange {
         }
         if request.is_logged() {
             self.write_line(operation, (outcome, reason), all, spent);
+        }
+        if self.log.recent.is_on() {
+            let (address, status) = (self.peer, self.status.map(|status| status.as_u16()));
+            let (bytes_out, took, stages) = (self.sent, all, spent);
+            let end = End { operation, outcome, reason, address, status, bytes_out, took, stages };
+            self.log.recent.add(RequestRecord::new(request, &end));
         }
     }
 
@@ -311,7 +327,7 @@ pub(crate) fn counts_in(counts: &Arc<OutcomeCounts>) {
 /// Notes the principal of the caller.
 pub(crate) fn is_of(principal: &str) {
     with(|request| {
-        if request.is_logged() && !principal.is_empty() {
+        if request.is_measured() && !principal.is_empty() {
             note(&request.caller, principal.into());
         }
     });
@@ -321,7 +337,7 @@ pub(crate) fn is_of(principal: &str) {
 pub(crate) fn note_error(error: &A2aError) {
     with(|request| {
         let blame = |uris: &[ExtensionUri]| {
-            if request.is_logged() {
+            if request.is_measured() {
                 request.blame(format_extensions(uris));
             }
         };

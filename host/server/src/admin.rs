@@ -20,30 +20,37 @@ use crate::access_log::AccessLog;
 use crate::admin_api::extensions::{Details, List, Log, ReloadResult, RemovedExtension};
 use crate::admin_api::{Addition, Rollback};
 use crate::connections::network::Network;
-use crate::installation::installer::{AddedComponent, ReloadOutcome, Version};
+use crate::installation::installer::AddedComponent;
 use crate::process::listeners_tls::ListenersTls;
 
 pub(crate) mod access;
-mod caller;
+pub(crate) mod action;
+pub(crate) mod caller;
 mod components;
-mod error;
+pub(crate) mod error;
 pub(crate) mod exposition;
+pub(crate) mod extensions;
 pub(crate) mod metrics;
 mod recording;
 pub(crate) mod replicas;
+pub(crate) mod requests;
+pub(crate) mod roles;
 mod sessions;
-mod shadow;
-mod shared;
+pub(crate) mod shadow;
+pub(crate) mod shared;
 mod strangers;
 mod tenants;
 mod token;
 mod usage;
 mod view;
 
-use caller::{AdminCaller, of_tenant};
+use action::Action;
+use caller::AdminCaller;
 use error::{AdminError, RefusalReason};
+use extensions::NewComponent;
+use roles::{Holder, Permission, tenant_of};
 pub(crate) use shared::{Admin, AdminParts};
-use shared::{AgreedChange, OfTenant, read, read_optional, whole};
+use shared::{AgreedChange, OfTenant, read, read_optional};
 pub use token::TokenError;
 pub(crate) use token::wrong_tokens;
 
@@ -61,6 +68,7 @@ pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>, tls: Listeners
         .merge(tenants::routes())
         .merge(usage::routes())
         .merge(replicas::routes())
+        .merge(requests::routes().layer(Extension(Arc::clone(&requests.recent))))
         .merge(components::routes())
         .route(METRICS, get(metrics).layer(Extension((requests, tls))))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
@@ -97,7 +105,7 @@ async fn guard_metrics(State(admin): State<Arc<Admin>>, request: Request, next: 
     next.run(request).await
 }
 
-fn wrong_host(foreign: &str) -> Response {
+pub(crate) fn wrong_host(foreign: &str) -> Response {
     let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
     AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response()
 }
@@ -118,28 +126,34 @@ async fn guard(
     if request.uri().path() == METRICS && rules.reads_metrics(request.headers()) {
         return next.run(request).await;
     }
-    let Some(name) = rules.tokens.name_of(request.headers()) else {
+    let Some(holder) = rules.tokens.holder_of(request.headers()) else {
         admin.strangers.were_refused(&network, &request, StatusCode::UNAUTHORIZED);
         return AdminError::unauthenticated().into_response();
     };
-    let caller = AdminCaller::new(name, network.address(), &request);
+    let refused = check_roles(&holder, &request);
+    let caller = AdminCaller::new(holder, network.address(), &request, admin.audit.clone());
     request.extensions_mut().insert(caller.clone());
-    let response = next.run(request).await;
+    let response = match refused {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
     // Successful changes are logged where they are made, even if the client has gone away.
     if !response.status().is_success() {
         let reason = response.extensions().get::<RefusalReason>().map(|RefusalReason(reason)| &**reason);
-        caller.was_refused(response.status(), reason);
+        caller.has_failed(response.status(), reason, None).await;
     }
     response
 }
 
+/// Checks that the holder of a token may send this request.
+fn check_roles(holder: &Holder, request: &Request) -> Result<(), AdminError> {
+    let action = Action::of(request.method(), request.uri().path());
+    let tenant = tenant_of(request.uri()).filter(|_| !action.is_some_and(Action::is_of_server));
+    holder.check(action.map_or(Permission::Read, Action::permission), tenant.as_deref())
+}
+
 async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<List>, AdminError> {
-    let installer = admin.installer(&of).await?;
-    let mut list = List::of(&installer);
-    if of.tenant.is_none() {
-        list.add_tenants(&admin.installers);
-    }
-    Ok(Json(list))
+    Ok(Json(admin.extensions(&of).await?))
 }
 
 async fn show(
@@ -147,8 +161,7 @@ async fn show(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Details>, AdminError> {
-    let installer = admin.installer(&of).await?;
-    Ok(Json(Details::of(&installer, &installer.find(&id)?)))
+    Ok(Json(admin.extension(&of, &id).await?))
 }
 
 async fn log(
@@ -156,7 +169,7 @@ async fn log(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Log>, AdminError> {
-    Ok(Json(Log::of(&admin.installer(&of).await?.find(&id)?)))
+    Ok(Json(admin.extension_log(&of, &id).await?))
 }
 
 async fn add(
@@ -167,36 +180,28 @@ async fn add(
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
     let (of, consent) = change.parts();
     // The tenant is checked before the body is read, because the body may be large.
-    let here = admin.changeable(&of).await?;
-    let (name, component, settings) = added_component(read(body).await?)?;
-    let installer = Arc::clone(&here);
-    let change = async move { installer.add(&name, component, settings.as_deref(), consent).await };
-    let added = whole(caller, change, move |added| was("installed", added, &of)).await?;
-    Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
+    admin.changeable(&of).await?;
+    let added = admin.add_extension(caller, of, new_component(read(body).await?)?, consent).await?;
+    Ok((StatusCode::CREATED, Json(added)))
 }
 
-/// The name, the component and the settings of an addition.
-fn added_component(addition: Addition) -> Result<(String, AddedComponent, Option<String>), AdminError> {
+/// The component that the body of a request brings or names.
+fn new_component(addition: Addition) -> Result<NewComponent, AdminError> {
     match addition {
         Addition { name: Some(name), component: Some(component), reference: None, settings } => {
             let bytes = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
-            Ok((name, AddedComponent::Bytes(bytes), settings))
+            Ok(NewComponent { name, component: AddedComponent::Bytes(bytes), settings })
         }
         Addition { name, component: None, reference: Some(reference), settings } if is_reference(&reference) => {
             let own = AddedComponent::name_of(&reference).map_err(|error| AdminError::invalid(error.to_string()))?;
-            Ok((name.unwrap_or(own), AddedComponent::Reference(reference), settings))
+            let component = AddedComponent::Reference { reference, approved: None };
+            Ok(NewComponent { name: name.unwrap_or(own), component, settings })
         }
         _ => Err(AdminError::invalid(
             "send `component` with the file in base64 and `name`, or `reference` with a reference of annex.lock \
              (`oci://…`)",
         )),
     }
-}
-
-/// The log line that says that a version was changed. `done` is the participle in this line, such as `installed`.
-fn was(done: &str, version: &Version, of: &OfTenant) -> String {
-    let digest = version.extension.digest();
-    format!("extension {}{} was {done}: {digest}", version.uri(), of_tenant(of.tenant.as_deref()))
 }
 
 async fn remove(
@@ -206,12 +211,7 @@ async fn remove(
     Path(id): Path<String>,
 ) -> Result<Json<RemovedExtension>, AdminError> {
     let (of, consent) = change.parts();
-    let here = admin.changeable(&of).await?;
-    let installer = Arc::clone(&here);
-    let uri = here.find(&id)?.uri().clone();
-    let change = async move { installer.remove(&uri, consent).await };
-    let removed = whole(caller, change, move |removed| was("removed", removed, &of)).await?;
-    Ok(Json(RemovedExtension::of(&here, &removed)))
+    Ok(Json(admin.remove_extension(caller, of, &id, consent).await?))
 }
 
 async fn roll_back(
@@ -221,13 +221,9 @@ async fn roll_back(
     Path(id): Path<String>,
     body: Body,
 ) -> Result<Json<Details>, AdminError> {
-    let here = admin.changeable(&of).await?;
-    let installer = Arc::clone(&here);
-    let uri = here.find(&id)?.uri().clone();
+    admin.changeable(&of).await?.find(&id)?;
     let Rollback { to } = read_optional(body).await?;
-    let change = async move { installer.roll_back(&uri, to).await };
-    let version = whole(caller, change, move |version| was("rolled back", version, &of)).await?;
-    Ok(Json(Details::of(&here, &version)))
+    Ok(Json(admin.roll_back_extension(caller, of, &id, to).await?))
 }
 
 /// Reads all configs again, or only the extensions of the tenant that the query names.
@@ -236,19 +232,7 @@ async fn reload(
     Extension(caller): Extension<AdminCaller>,
     Query(of): Query<OfTenant>,
 ) -> Result<Json<ReloadResult>, AdminError> {
-    let all = Arc::clone(&admin.installers);
-    let installer = admin.installer(&of).await?;
-    let reloaded = match of.tenant {
-        Some(tenant) => {
-            let told = move |_: &ReloadOutcome| format!("the config of tenant {tenant} was read again");
-            whole(caller, async move { installer.reload().await }, told).await?
-        }
-        None => {
-            let told = |_: &ReloadOutcome| "the config was read again".to_owned();
-            whole(caller, async move { all.reload().await }, told).await?
-        }
-    };
-    Ok(Json(ReloadResult::from(reloaded)))
+    Ok(Json(admin.reload(caller, of).await?))
 }
 
 async fn metrics(

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub mod components;
 pub mod extensions;
 pub mod replicas;
+pub mod requests;
 pub mod sessions;
 pub mod shadows;
 pub mod tenants;

@@ -1,5 +1,6 @@
 //! The composition root. Only this module connects all parts of the server.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -31,6 +32,7 @@ use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeErr
 use annex_tenants::TenantStores;
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +42,7 @@ use crate::admin::exposition::Family;
 use crate::admin::metrics::{self, Sources};
 use crate::admin::replicas::ThisProcess;
 use crate::admin::{Admin, AdminParts};
+use crate::audit::{Audit, AuditError};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::{Config, PushConfig};
@@ -149,6 +152,7 @@ impl App {
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
         let access = access.map(Access::new);
+        let audit = audit(&config, locations).await?;
         let settings = Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(access.clone())));
         let others = tenants::open(&settings, locations, &shared).await?;
         others.named.load_missing().await;
@@ -169,6 +173,7 @@ impl App {
                 agent: Arc::clone(&own.handler.agent),
                 peers: shared.peers.clone(),
                 this_process: ThisProcess { since, address: base_url.to_owned() },
+                audit: audit.clone(),
             })
         };
         let admin = access.map(admin).map(Arc::new);
@@ -271,6 +276,16 @@ impl App {
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
+}
+
+/// Opens the audit file. `None` if the config names none.
+async fn audit(config: &Config, locations: &Locations) -> Result<Option<Arc<Audit>>, AppError> {
+    let Some(file) = config.admin.as_ref().and_then(|admin| admin.audit_file.as_ref()) else { return Ok(None) };
+    let path = locations.config.join(file);
+    let opened = spawn_blocking(move || Audit::open(path)).await;
+    let audit =
+        opened.map_err(|panicked| AuditError::Write { path: file.clone(), source: io::Error::other(panicked) })?;
+    Ok(Some(Arc::new(audit?)))
 }
 
 fn describe(peers: &Peers, base_url: &str, phase: &str) {

@@ -46,6 +46,7 @@ mod tls;
 mod traces;
 mod wording;
 
+pub(crate) use admin::AdminRole;
 pub use admin::{AdminConfig, AdminTokenConfig};
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
 pub use card::{BindingConfig, CardConfig, ProviderConfig, SkillConfig};

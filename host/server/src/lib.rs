@@ -11,10 +11,12 @@ mod access_log;
 mod admin;
 pub mod admin_api;
 mod app;
+mod audit;
 mod authentication;
 mod bindings;
 mod config;
 mod connections;
+mod console;
 mod doctor;
 mod installation;
 mod locations;
@@ -24,6 +26,7 @@ mod operations;
 mod paths;
 mod process;
 mod redaction;
+mod requests;
 mod settings;
 mod stores;
 mod tenants;
@@ -32,14 +35,16 @@ mod traces;
 pub use admin::TokenError;
 pub use annex_agent::{end_programs, kill_programs};
 pub use app::{App, AppError, CheckReport, Counts, check, check_extensions, check_tenant_text};
+pub use audit::{AuditError, VerifiedChain, VerifyError, verify_audit};
 pub use config::{
     ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, AgentStepsGrantConfig, BindingConfig,
     CallerGrantConfig, CardConfig, ClientCertificatesConfig, Config, ConfigError, ConfigFile, CorsOrigins,
     ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
     KeyValueGrantConfig, LimitsConfig, LiveCardGrantConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig,
-    Problem, ProviderConfig, ReadsConfig, RegistryConfig, ReplicaConfig, RequestShare, RuntimeSection, SecretConfig,
-    ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig,
-    TasksConfig, TemplateConfig, TenantComponents, TenantConfig, TlsConfig, TracesConfig, TracesProtocol,
+    Problem, ProviderConfig, ReadsConfig, ReceiptsConfig, RegistryConfig, ReplicaConfig, RequestShare, RuntimeSection,
+    SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
+    StoredTenantsConfig, TasksConfig, TemplateConfig, TenantComponents, TenantConfig, TlsConfig, TracesConfig,
+    TracesProtocol,
 };
 pub use connections::tls::TlsError;
 pub use doctor::{Finding, Gravity, advisories, examine};

@@ -29,8 +29,9 @@ pub fn log_with_id(error_id: Uuid, fault: &(dyn Error + 'static)) {
     let ids = ids();
     let (tenant, context, task) = ids.all();
     let trace_id = ids.trace();
-    tracing::error!(target: LOG_TARGET, %error_id, tenant, context, task, trace_id, "{}", text(fault));
-    with(|request| drop(request.error_id.set(error_id.to_string().into())));
+    let text = text(fault);
+    tracing::error!(target: LOG_TARGET, %error_id, tenant, context, task, trace_id, "{text}");
+    with(|request| request.failed(&error_id.to_string(), &text));
 }
 
 /// Writes the error and its causes in one line. A guest may have written parts of the text, so the text is escaped and

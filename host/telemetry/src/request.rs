@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::outcome::{Outcome, OutcomeCounts};
 use crate::stages::{StageTimes, Stages};
+use crate::timeline::Timeline;
 use crate::traces::{ActiveSpan, RequestTrace, Span, SpanContext, TraceHandle};
 
 /// The facts about a request, or about a turn that continues without a request. The first code that learns a fact sets
@@ -15,6 +16,8 @@ pub struct Request {
     is_logged: bool,
     /// The trace of the request. `None` if the server has no tracer.
     trace: Option<Arc<RequestTrace>>,
+    /// The work for the request. `None` if no page shows the request.
+    timeline: Option<Arc<Timeline>>,
     received: AtomicU64,
     is_over: AtomicBool,
     /// The tenant that the request names, whether it exists or not.
@@ -62,21 +65,33 @@ impl Request {
     /// Begins a request as [`Self::begin`] does, with this trace.
     #[must_use]
     pub fn begin_traced(is_logged: bool, trace: Option<RequestTrace>) -> Arc<Self> {
-        Self::begin_in(is_logged, trace.map(Arc::new))
+        Self::begin_in(Instant::now(), is_logged, (trace.map(Arc::new), None))
+    }
+
+    /// Begins a request as [`Self::begin_traced`] does, with a timeline of the work for it.
+    #[must_use]
+    pub fn begin_with_timeline(is_logged: bool, trace: Option<RequestTrace>) -> Arc<Self> {
+        let began = Instant::now();
+        Self::begin_in(began, is_logged, (trace.map(Arc::new), Some(Timeline::new(began))))
     }
 
     /// Begins work in the trace of this request that the request does not wait for. It is not logged, and its spans count
     /// as spans of the request. `None` if there is no trace.
     pub(crate) fn begin_beside(&self) -> Option<Arc<Self>> {
         let trace = Arc::clone(self.trace.as_ref()?);
-        Some(Self::begin_in(false, Some(trace)))
+        Some(Self::begin_in(Instant::now(), false, (Some(trace), None)))
     }
 
-    fn begin_in(is_logged: bool, trace: Option<Arc<RequestTrace>>) -> Arc<Self> {
+    fn begin_in(
+        began: Instant,
+        is_logged: bool,
+        (trace, timeline): (Option<Arc<RequestTrace>>, Option<Arc<Timeline>>),
+    ) -> Arc<Self> {
         Arc::new(Self {
-            stages: Stages::new(Instant::now()),
+            stages: Stages::new(began),
             is_logged,
             trace,
+            timeline,
             received: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             tenant: OnceLock::new(),
@@ -101,6 +116,19 @@ impl Request {
     #[must_use]
     pub fn is_logged(&self) -> bool {
         self.is_logged
+    }
+
+    /// True if the request gets a log line or has a timeline. The times of stages, the caller and the extensions are noted
+    /// only then.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.is_logged || self.timeline.is_some()
+    }
+
+    /// The work that was done for the request. `None` if no page shows the request.
+    #[must_use]
+    pub fn timeline(&self) -> Option<&Arc<Timeline>> {
+        self.timeline.as_ref()
     }
 
     /// The trace of the request. `None` if the server has no tracer.
@@ -153,13 +181,13 @@ impl Request {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// The time since the beginning, and the time in each stage. If the request gets no log line, the times of stages
+    /// The time since the beginning, and the time in each stage. If the request is not measured, the times of stages
     /// are zero.
     #[must_use]
     pub fn spent(&self) -> (Duration, StageTimes) {
         let now = Instant::now();
         let all = now.saturating_duration_since(self.stages.began());
-        (all, if self.is_logged { self.stages.spent(now) } else { StageTimes::default() })
+        (all, if self.is_measured() { self.stages.spent(now) } else { StageTimes::default() })
     }
 
     /// Sets the ids of the conversation and of the task. `None` sets nothing.
@@ -181,6 +209,14 @@ impl Request {
     /// Sets the extensions that refused the request, failed in it, or were missing.
     pub fn blame(&self, extensions: impl Into<Box<str>>) {
         let _ = self.blamed.set(extensions.into());
+    }
+
+    /// Sets the error id of a fault that was logged. `cause` is the escaped text in the log.
+    pub(crate) fn failed(&self, error_id: &str, cause: &str) {
+        let _ = self.error_id.set(error_id.into());
+        if let Some(timeline) = &self.timeline {
+            timeline.failed(error_id, cause);
+        }
     }
 
     pub(crate) fn stages(&self) -> &Stages {

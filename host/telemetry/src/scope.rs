@@ -11,6 +11,7 @@ use opentelemetry::Value;
 
 use crate::request::Request;
 use crate::stages::{Stage, StageGuard};
+use crate::timeline::{Measurement, Work};
 use crate::traces::{ActiveSpan, Span, SpanContext, SpanKind, TraceFields, TraceHandle};
 
 tokio::task_local! {
@@ -47,8 +48,8 @@ impl Scope {
         trace.begin(self.active().as_ref(), kind, name)
     }
 
-    fn logged(&self) -> Option<Arc<Request>> {
-        self.request.is_logged().then(|| Arc::clone(&self.request))
+    fn measured(&self) -> Option<Arc<Request>> {
+        self.request.is_measured().then(|| Arc::clone(&self.request))
     }
 }
 
@@ -183,18 +184,25 @@ pub fn trace_handle() -> TraceHandle {
     CURRENT.try_with(handle).ok().flatten().unwrap_or_default()
 }
 
-/// Enters a stage of the current request, until the guard is dropped. If the request is not logged, this costs almost
+/// Begins a piece of work for the timeline of the current request. `name` names the worker. It may be empty.
+pub fn measure(work: Work, name: &str) -> Measurement {
+    let begin = |scope: &Scope| Measurement::begin(scope.request.timeline(), work, name);
+    CURRENT.try_with(begin).unwrap_or_else(|_| Measurement::off())
+}
+
+/// Enters a stage of the current request, until the guard is dropped. If the request is not measured, this costs almost
 /// nothing.
 pub fn enter(stage: Stage) -> StageGuard {
-    logged().map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
+    measured()
+        .map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
 }
 
 /// Enters [`Stage::Store`] as [`enter`] does, for a trip to a database. The trip gets a span. `system` is the name that
 /// OpenTelemetry has for the database system, and `operation` is one word.
 pub fn enter_store(system: &'static str, operation: &'static str) -> StageGuard {
     let enter = |scope: &Scope| {
-        let guard = match scope.logged() {
-            Some(request) => StageGuard::new(Some(request), Stage::Store, Instant::now()),
+        let guard = match scope.measured() {
+            Some(request) => StageGuard::new(Some(request), Stage::Store, Instant::now()).with_name(operation),
             None => StageGuard::nowhere(Stage::Store),
         };
         if scope.request.trace().is_none() {
@@ -211,11 +219,11 @@ pub fn enter_store(system: &'static str, operation: &'static str) -> StageGuard 
 
 /// Enters a stage as [`enter`] does. `at` is the current time, which the caller already knows.
 pub fn enter_at(stage: Stage, at: Instant) -> StageGuard {
-    StageGuard::new(logged(), stage, at)
+    StageGuard::new(measured(), stage, at)
 }
 
-fn logged() -> Option<Arc<Request>> {
-    CURRENT.try_with(Scope::logged).ok().flatten()
+fn measured() -> Option<Arc<Request>> {
+    CURRENT.try_with(Scope::measured).ok().flatten()
 }
 
 /// The ids of the current request, for a log line: tenant, conversation, task and trace.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::request::Request;
+use crate::timeline::{Part, Work};
 use crate::traces::Span;
 
 /// A stage of a request. If several stages are open at the same time, the stage that comes last in this list gets the
@@ -17,6 +18,17 @@ pub enum Stage {
     Hooks,
     /// The request waits for the database.
     Store,
+}
+
+impl Stage {
+    /// The kind of the stage in a timeline. `None` for hooks, which are added one by one with their verdicts.
+    const fn work(self) -> Option<Work> {
+        match self {
+            Self::Agent => Some(Work::Agent),
+            Self::Hooks => None,
+            Self::Store => Some(Work::Store),
+        }
+    }
 }
 
 const STAGES: usize = 3;
@@ -91,8 +103,11 @@ impl Stages {
 #[must_use = "the stage ends when this is dropped"]
 pub struct StageGuard {
     stage: Stage,
-    /// The request whose stage is open. `None` if the request is not logged, or if the stage was left.
-    request: Option<Arc<Request>>,
+    /// The request whose stage is open, and the beginning of the stage. `None` if the request is not measured, or if the
+    /// stage was left.
+    open: Option<(Arc<Request>, Instant)>,
+    /// The work in the stage in one word. May be empty.
+    what: &'static str,
     /// The span of the stage, which ends with the guard.
     _span: Span,
 }
@@ -102,15 +117,21 @@ impl StageGuard {
         if let Some(request) = &request {
             request.stages().enter(stage, at);
         }
-        Self { stage, request, _span: Span::off() }
+        Self { stage, open: request.map(|request| (request, at)), what: "", _span: Span::off() }
     }
 
     pub(crate) fn nowhere(stage: Stage) -> Self {
-        Self { stage, request: None, _span: Span::off() }
+        Self { stage, open: None, what: "", _span: Span::off() }
     }
 
     pub(crate) fn with_span(mut self, span: Span) -> Self {
         self._span = span;
+        self
+    }
+
+    /// Names the work in the stage, in one word.
+    pub(crate) fn with_name(mut self, what: &'static str) -> Self {
+        self.what = what;
         self
     }
 
@@ -120,8 +141,11 @@ impl StageGuard {
     }
 
     fn leave(&mut self, at: impl FnOnce() -> Instant) {
-        if let Some(request) = self.request.take() {
-            request.stages().leave(self.stage, at());
+        let Some((request, began)) = self.open.take() else { return };
+        let at = at();
+        request.stages().leave(self.stage, at);
+        if let (Some(timeline), Some(work)) = (request.timeline(), self.stage.work()) {
+            timeline.add("", &Part::new(work, self.what, began, at.saturating_duration_since(began)));
         }
     }
 }

@@ -22,6 +22,7 @@ fn each_help_text_shows_an_example() -> Result<()> {
         "component",
         "replica",
         "receipt",
+        "audit",
         "push",
         "pull",
         "sign",

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod approvals;
+mod audit;
 mod authoring;
 mod chat;
 mod check;

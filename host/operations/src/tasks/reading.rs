@@ -244,7 +244,7 @@ fn hidden_in(set: &ExtensionSet, occasion: &Occasion<'_>) -> HiddenMetadata {
 /// Adds the extensions to the request's log line.
 pub(crate) fn tell(active: &[ExtensionUri]) {
     annex_telemetry::with(|request| {
-        if request.is_logged() && !active.is_empty() {
+        if request.is_measured() && !active.is_empty() {
             let _ = request.extensions.set(format_extensions(active).into());
         }
     });

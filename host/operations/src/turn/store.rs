@@ -1,9 +1,11 @@
 //! Stores the entries of a turn, and answers its client when the first entries are stored.
 
 use std::mem;
+use std::time::{Duration, Instant};
 
 use annex_conversation::{AppendError, Entry};
-use annex_protocol::A2aError;
+use annex_protocol::{A2aError, StreamResponse};
+use annex_telemetry::timeline::{Part, Work};
 
 use super::{Outcome, TaskOutcome, Turn};
 use crate::fault;
@@ -34,6 +36,7 @@ impl Turn {
     pub(super) async fn append(&mut self, entries: &[Entry]) -> Result<(), AppendError> {
         let conversation = &self.context.conversation;
         let appended = conversation.append(entries).await?;
+        add_to_timeline(entries);
         self.record.show(entries, appended.number, conversation.task().await);
         self.handler.process.tasks.follow(&appended);
         Ok(())
@@ -64,6 +67,7 @@ impl Turn {
     async fn append_end(&mut self, entries: &[Entry]) -> Result<(), AppendError> {
         let conversation = &self.context.conversation;
         let appended = conversation.end(entries).await?;
+        add_to_timeline(entries);
         self.record.show(entries, appended.number, conversation.task().await);
         self.handler.process.tasks.tell_queue(self.record.key());
         self.handler.process.tasks.follow(&appended);
@@ -82,4 +86,22 @@ impl Turn {
         let _ = client.send(Ok(Outcome::Task(outcome)));
         self.record.decide();
     }
+}
+
+/// Adds the events that readers of the task got to the timeline of the request.
+fn add_to_timeline(entries: &[Entry]) {
+    annex_telemetry::with(|request| {
+        let Some(timeline) = request.timeline() else { return };
+        let at = Instant::now();
+        for entry in entries {
+            let Entry::Update(update) = entry else { continue };
+            let (what, state) = match &**update {
+                StreamResponse::Task(task) => ("task", task.status.state.name()),
+                StreamResponse::Message(_) => ("message", ""),
+                StreamResponse::StatusUpdate(update) => ("status", update.status.state.name()),
+                StreamResponse::ArtifactUpdate(_) => ("artifact", ""),
+            };
+            timeline.add("", &Part { verdict: state, ..Part::new(Work::Event, what, at, Duration::ZERO) });
+        }
+    });
 }

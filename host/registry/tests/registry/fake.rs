@@ -243,6 +243,24 @@ fn link(answer: &mut Response, target: &str, relation: &str) {
     answer.headers_mut().append(header::LINK, field);
 }
 
+/// A page of the list of tags.
+fn tags(registry: &FakeRegistry, repository: &str, path: &str, query: &str) -> Response {
+    let contents = registry.lock();
+    let is_tag = |(of, target): &&(String, String)| of == repository && !target.contains("sha256");
+    let tags: Vec<&String> = contents.manifests.keys().filter(is_tag).map(|(_, target)| target).collect();
+    let lie = contents.lie;
+    let is_first = lie == Some(Lie::TagsOnSecondPage) && query.is_empty();
+    let shown = if is_first { Vec::new() } else { tags };
+    let mut answer = axum::Json(json!({"name": repository, "tags": shown})).into_response();
+    if is_first {
+        link(&mut answer, path, "first");
+        link(&mut answer, &format!("{path}?last=1"), "next");
+    } else if lie == Some(Lie::EndlessPages) {
+        link(&mut answer, path, "next");
+    }
+    answer
+}
+
 /// Each byte comes so late that the connection is not quite broken off. The clock stands still from now on.
 fn dripping(content: Bytes) -> Response {
     tokio::time::pause();
@@ -297,20 +315,7 @@ async fn answer(State(registry): State<FakeRegistry>, request: Request) -> Respo
         return registry.referrers(repository, subject);
     }
     if let Some(repository) = rest.strip_suffix("/tags/list") {
-        let contents = registry.lock();
-        let is_tag = |(of, target): &&(String, String)| of == repository && !target.contains("sha256");
-        let tags: Vec<&String> = contents.manifests.keys().filter(is_tag).map(|(_, target)| target).collect();
-        let lie = contents.lie;
-        let is_first = lie == Some(Lie::TagsOnSecondPage) && query.is_empty();
-        let shown = if is_first { Vec::new() } else { tags };
-        let mut answer = axum::Json(json!({"name": repository, "tags": shown})).into_response();
-        if is_first {
-            link(&mut answer, &path, "first");
-            link(&mut answer, &format!("{path}?last=1"), "next");
-        } else if lie == Some(Lie::EndlessPages) {
-            link(&mut answer, &path, "next");
-        }
-        return answer;
+        return tags(&registry, repository, &path, &query);
     }
     match rest.split_once("/manifests/") {
         Some((repository, target)) if method == Method::PUT => registry.store(repository, target, body),

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::HeaderMap;
 
+use super::roles::Permission;
 use super::token::{TokenError, Tokens};
 use crate::config::AdminConfig;
 use crate::process::hosts::Hosts;
@@ -15,16 +16,20 @@ pub(crate) struct Access(Arc<RwLock<Arc<AccessRules>>>);
 
 /// The access rules from one reading of the config.
 pub(crate) struct AccessRules {
-    pub(super) tokens: Tokens,
+    pub(crate) tokens: Tokens,
     /// Tokens that open only `/metrics`.
     metrics: Option<Tokens>,
     /// True if requests on the listener of `/metrics` must name an allowed host. False if other machines can reach this
     /// listener, because such machines may use any name for this server.
     pub(super) checks_metrics_hosts: bool,
     /// The host names under which clients may call the listener.
-    pub(super) hosts: Hosts,
+    pub(crate) hosts: Hosts,
     /// The value of `admin.allow_recording`: true if holders of a token may record turns.
     pub(super) allow_recording: bool,
+    /// The value of `admin.console`: true if the listener serves the console.
+    pub(crate) has_console: bool,
+    /// True if cookies may travel over TLS only: beyond loopback, or with `[admin.tls]`.
+    pub(crate) secure_cookies: bool,
 }
 
 impl AccessRules {
@@ -40,6 +45,8 @@ impl AccessRules {
             checks_metrics_hosts: config.metrics_listen.is_none_or(|listen| listen.ip().is_loopback()),
             hosts: Hosts::of_admin(config),
             allow_recording: config.allow_recording,
+            has_console: config.console,
+            secure_cookies: config.tls.is_some() || !config.listen.ip().is_loopback(),
         })
     }
 }
@@ -47,13 +54,17 @@ impl AccessRules {
 impl AccessRules {
     /// True if the request has the token that opens only `/metrics`.
     pub(super) fn reads_metrics(&self, headers: &HeaderMap) -> bool {
-        self.metrics.as_ref().is_some_and(|metrics| metrics.name_of(headers).is_some())
+        self.metrics.as_ref().is_some_and(|metrics| metrics.holder_of(headers).is_some())
     }
 
     /// True if the request may read `/metrics` on the listener that serves only this page. If the config sets no token
     /// for `/metrics`, every request may read the page.
     pub(super) fn reads_metrics_alone(&self, headers: &HeaderMap) -> bool {
-        self.metrics.is_none() || self.reads_metrics(headers) || self.tokens.name_of(headers).is_some()
+        let may_read = |headers| {
+            let holder = self.tokens.holder_of(headers);
+            holder.is_some_and(|holder| holder.check(Permission::Read, None).is_ok())
+        };
+        self.metrics.is_none() || self.reads_metrics(headers) || may_read(headers)
     }
 }
 
@@ -63,7 +74,7 @@ impl Access {
     }
 
     /// The current rules.
-    pub(super) fn rules(&self) -> Arc<AccessRules> {
+    pub(crate) fn rules(&self) -> Arc<AccessRules> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -11,10 +11,12 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::task::spawn_blocking;
 
+use super::action::Action;
 use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::shared::{Admin, read_raw, whole};
 use crate::admin_api::components::{Component, List, RemovedComponent};
+use crate::audit::record::Subject;
 
 /// The first bytes of every component: the magic number, the version of the format, and the layer of components.
 const BEGINNING: [u8; 8] = [0, b'a', b's', b'm', 13, 0, 1, 0];
@@ -55,6 +57,7 @@ async fn upload(
             Upload::Known => Ok(StatusCode::OK),
         }
     };
+    let caller = caller.about(Action::UploadComponent, subject(&digest));
     let told = format!("component {digest} was uploaded");
     let status = whole(caller, uploading, |_| told).await?;
     Ok((status, Json(Component { digest, size, uploaded_at: None })))
@@ -85,9 +88,14 @@ async fn remove(
         let removed = stores.components.remove(&name).await.map_err(|error| AdminError::internal(&error))?;
         if removed { Ok(()) } else { Err(none(&name)) }
     };
+    let caller = caller.about(Action::RemoveComponent, subject(&digest));
     let told = format!("component {digest} was removed from those that were uploaded");
     whole(caller, removing, |()| told).await?;
     Ok(Json(RemovedComponent { removed: digest }))
+}
+
+fn subject(digest: &str) -> Subject {
+    Subject { component: Some(digest.to_owned()), ..Subject::default() }
 }
 
 /// Finds tenants whose text contains the digest of this component. Returns up to [`MAX_NAMED`] names. Searches at most

@@ -14,7 +14,7 @@ use crate::tenants::ReloadError;
 
 /// A refusal with its HTTP status and a code for programs.
 #[derive(Debug)]
-pub(super) struct AdminError {
+pub(crate) struct AdminError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -28,24 +28,29 @@ pub(super) struct RefusalReason(pub(super) Arc<str>);
 const MAX_REASON_BYTES: usize = 2 << 10;
 
 impl AdminError {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 
     /// The reason in one line, for the log.
-    pub(super) fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         annex_text::line_within(&self.message, MAX_REASON_BYTES)
     }
 
-    pub(super) fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 
-    pub(super) fn invalid(message: impl Into<String>) -> Self {
+    /// The reason as the client reads it. It may have several lines.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    pub(super) fn unauthenticated() -> Self {
+    pub(crate) fn unauthenticated() -> Self {
         let message = "the admin token is missing or wrong; send it as `Authorization: Bearer …`";
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)
     }
@@ -57,7 +62,7 @@ impl AdminError {
         Self::new(StatusCode::CONFLICT, "no_added_tenants", message)
     }
 
-    pub(super) fn internal(error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn internal(error: &(dyn Error + 'static)) -> Self {
         let message = format!("the server's log has the details under {}", fault::log_for_client(error));
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }

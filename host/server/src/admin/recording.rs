@@ -17,9 +17,11 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::action::Action;
 use super::caller::{AdminCaller, of_tenant};
 use super::error::AdminError;
-use super::shared::{Admin, OfTenant, read_optional};
+use super::extensions::subject;
+use super::shared::{Admin, OfTenant, read_optional, whole};
 use crate::admin_api::Recording;
 use crate::installation::hiding::RecordingRedactor;
 use crate::installation::installer::{Installer, Version};
@@ -62,18 +64,14 @@ pub(super) async fn record(
     };
     let (turns, noted) = channel(MAX_WAITING);
     let recorder = Arc::new(Recorder { turns, running: AtomicU64::new(0), left_out: AtomicU64::new(0) });
-    if !version.extension.observe(Arc::clone(&recorder) as _) {
-        let message = format!("{} is recorded already, or has a shadow, which has to be dropped first", version.uri());
-        return Err(AdminError::new(StatusCode::CONFLICT, "observed", message));
-    }
-    caller.has_changed(&format!(
-        "turns of extension {}{} are being recorded",
-        version.uri(),
-        of_tenant(of.tenant.as_deref())
-    ));
+    let uri = version.uri();
+    let told = format!("turns of extension {uri}{} are being recorded", of_tenant(of.tenant.as_deref()));
+    let caller = caller.about(Action::RecordTurns, subject(&of, uri));
+    let observing = observe(Arc::clone(&version.extension), Arc::clone(&recorder));
+    let observed = whole(caller, observing, |_| told).await?;
     let (lines, written) = channel(MAX_LINES);
     let writer = Writer {
-        _observed: ObservationGuard(Arc::clone(&version.extension)),
+        _observed: observed,
         installer,
         hiding: Arc::new(RecordingRedactor {
             redaction: admin.sessions.redaction.clone(),
@@ -90,6 +88,16 @@ pub(super) async fn record(
         written.recv().await.map(|line: Bytes| (Ok::<_, Infallible>(line), written))
     });
     Ok(([(header::CONTENT_TYPE, "application/jsonl")], Body::from_stream(written)).into_response())
+}
+
+/// Begins the observation of an extension. It ends when the guard is dropped.
+async fn observe(extension: Arc<Extension>, recorder: Arc<Recorder>) -> Result<ObservationGuard, AdminError> {
+    if !extension.observe(recorder) {
+        let uri = extension.uri();
+        let message = format!("{uri} is recorded already, or has a shadow, which has to be dropped first");
+        return Err(AdminError::new(StatusCode::CONFLICT, "observed", message));
+    }
+    Ok(ObservationGuard(extension))
 }
 
 fn bound(name: &str, asked: Option<u64>, (standard, most): (u64, u64)) -> Result<u64, AdminError> {

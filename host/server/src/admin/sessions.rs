@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use annex_operations::operation::Operation;
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::{CancelTaskRequest, Owner, TaskId};
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
@@ -9,12 +13,15 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 
+use super::action::Action;
 use super::caller::{AdminCaller, of_tenant};
 use super::error::AdminError;
 use super::shared::{Admin, OfTenant, read_small, whole};
 use crate::admin_api::sessions::{
     DeletedKeys, DeletedSession, DeletedUserState, Events, KeysToDelete, List, Session, SharedState,
 };
+use crate::audit::record::Subject;
+use crate::stores::sessions::tasks::SessionTask;
 use crate::stores::sessions::{SessionFilter, SessionName, SessionsError};
 use crate::stores::state::StateOwner;
 
@@ -60,9 +67,8 @@ impl Of {
 
 async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<ListQuery>) -> Result<Json<List>, AdminError> {
     let ListQuery { tenant, user, after, limit } = listing;
-    admin.know(tenant.as_deref()).await;
     let filter = SessionFilter { tenant, user, after, limit: limit.unwrap_or(SHOWN) };
-    Ok(Json(admin.sessions.list(filter).await?))
+    Ok(Json(admin.list_sessions(filter).await?))
 }
 
 async fn show(
@@ -70,8 +76,7 @@ async fn show(
     Path(context): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Session>, AdminError> {
-    admin.know(of.tenant.as_deref()).await;
-    Ok(Json(admin.sessions.show(&of.name(context)).await?))
+    Ok(Json(admin.session(&of.name(context)).await?))
 }
 
 async fn events(
@@ -79,9 +84,8 @@ async fn events(
     Path(context): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Events>, AdminError> {
-    admin.know(of.tenant.as_deref()).await;
     let last = of.last.unwrap_or(SHOWN);
-    Ok(Json(admin.sessions.events(&of.name(context), last).await?))
+    Ok(Json(admin.session_events(&of.name(context), last).await?))
 }
 
 async fn delete(
@@ -90,10 +94,76 @@ async fn delete(
     Path(context): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<DeletedSession>, AdminError> {
-    admin.know(of.tenant.as_deref()).await;
-    let told = format!("session {context:?}{} was deleted", of_tenant(of.tenant.as_deref()));
-    let name = of.name(context);
-    Ok(Json(whole(caller, async move { admin.sessions.delete(&name).await }, |_| told).await?))
+    Ok(Json(admin.delete_session(caller, of.name(context)).await?))
+}
+
+impl Admin {
+    /// Lists sessions without their values.
+    pub(crate) async fn list_sessions(&self, filter: SessionFilter) -> Result<List, AdminError> {
+        self.know(filter.tenant.as_deref()).await;
+        Ok(self.sessions.list(filter).await?)
+    }
+
+    /// One session with its state. Values that `sessions.hide` names are hidden.
+    pub(crate) async fn session(&self, name: &SessionName) -> Result<Session, AdminError> {
+        self.know(name.tenant.as_deref()).await;
+        Ok(self.sessions.show(name).await?)
+    }
+
+    /// The last events of a session.
+    pub(crate) async fn session_events(&self, name: &SessionName, last: usize) -> Result<Events, AdminError> {
+        self.know(name.tenant.as_deref()).await;
+        Ok(self.sessions.events(name, last).await?)
+    }
+
+    /// The newest tasks of a session. `name` must have the user of the session.
+    pub(crate) async fn session_tasks(&self, name: &SessionName) -> Result<Vec<SessionTask>, AdminError> {
+        self.know(name.tenant.as_deref()).await;
+        Ok(self.sessions.tasks(name).await?)
+    }
+
+    /// Cancels a task, as its owner does with CancelTask. `handler` serves the tenant of the owner.
+    pub(crate) async fn cancel_task(
+        &self,
+        caller: AdminCaller,
+        handler: Arc<RequestHandler>,
+        owner: Owner,
+        task: TaskId,
+    ) -> Result<(), AdminError> {
+        let told = format!("task {task} was cancelled");
+        let tenant = Some(owner.tenant.clone()).filter(|tenant| !tenant.is_empty());
+        let subject =
+            Subject { tenant, user: Some(owner.principal.clone()), task: Some(task.to_string()), ..Subject::default() };
+        let caller = caller.about(Action::CancelTask, subject);
+        let cancelling = async move {
+            let call = ServiceParameters { owner, ..ServiceParameters::default() };
+            let request = CancelTaskRequest { id: task, ..CancelTaskRequest::default() };
+            match handler.perform(&call, Operation::CancelTask(request)).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(AdminError::new(StatusCode::CONFLICT, "not_cancelled", error.to_string())),
+            }
+        };
+        whole(caller, cancelling, |()| told).await
+    }
+
+    /// The owner of a session and its tasks. `name` must have the user of the session.
+    pub(crate) fn session_owner(&self, name: &SessionName) -> Result<Owner, AdminError> {
+        Ok(self.sessions.key(name)?.owner().clone())
+    }
+
+    /// Deletes a session and its events.
+    pub(crate) async fn delete_session(
+        self: Arc<Self>,
+        caller: AdminCaller,
+        name: SessionName,
+    ) -> Result<DeletedSession, AdminError> {
+        self.know(name.tenant.as_deref()).await;
+        let told = format!("session {:?}{} was deleted", name.context, of_tenant(name.tenant.as_deref()));
+        let SessionName { tenant, user, context } = name.clone();
+        let subject = Subject { tenant, user, context: Some(context), ..Subject::default() };
+        let caller = caller.about(Action::DeleteSession, subject);
+        whole(caller, async move { self.sessions.delete(&name).await }, |_| told).await
+    }
 }
 
 /// The query of a request for shared state. It names the tenant, and the user who owns the `user:` keys. Without
@@ -129,6 +199,10 @@ async fn delete_keys(
     admin.know(of.tenant.as_deref()).await;
     let KeysToDelete { keys, user, context } = read_small(body, MAX_KEYS_BYTES).await?;
     let told = format!("{} keys of state{} were deleted", keys.len(), of_tenant(of.tenant.as_deref()));
+    let (tenant, keys_count) = (of.tenant.clone(), Some(keys.len()));
+    let subject =
+        Subject { tenant, user: user.clone(), context: context.clone(), keys: keys_count, ..Subject::default() };
+    let caller = caller.about(Action::DeleteState, subject);
     let owner = StateOwner { tenant: of.tenant, user, context };
     Ok(Json(whole(caller, async move { admin.sessions.delete_keys(&owner, keys).await }, |_| told).await?))
 }
@@ -143,6 +217,8 @@ async fn delete_user_state(
     let user = user.ok_or_else(missing)?;
     admin.know(tenant.as_deref()).await;
     let told = format!("all keys of user {user:?}{} were deleted", of_tenant(tenant.as_deref()));
+    let subject = Subject { tenant: tenant.clone(), user: Some(user.clone()), ..Subject::default() };
+    let caller = caller.about(Action::DeleteState, subject);
     Ok(Json(whole(caller, async move { admin.sessions.delete_user_state(tenant, user).await }, |_| told).await?))
 }
 

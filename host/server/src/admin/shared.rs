@@ -8,13 +8,14 @@ use annex_leases::editions::Consent;
 use annex_operations::process_parts::ProcessParts;
 use annex_operations::request_handler::RequestHandler;
 use annex_protocol::portable;
-use annex_runtime::{MAX_COMPONENT_BYTES, Runtime};
+use annex_runtime::{Digest, MAX_COMPONENT_BYTES, Runtime};
 use axum::body::Body;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::access::Access;
@@ -22,6 +23,8 @@ use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::replicas::ThisProcess;
 use super::strangers::Strangers;
+use crate::audit::Audit;
+use crate::audit::record::Effect;
 use crate::installation::installer::{Installer, Peers};
 use crate::stores::sessions::Sessions;
 use crate::tenants::{Installers, TenantFailure};
@@ -29,22 +32,24 @@ use crate::tenants::{Installers, TenantFailure};
 /// The longest time that a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum size of a body, in bytes. The largest body has a component in base64 and its settings.
-const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
+pub(crate) const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 
 /// The state of the admin API: the parts that it shows and changes, and the access rules.
 pub(crate) struct Admin {
-    pub(super) installers: Arc<Installers>,
+    pub(crate) installers: Arc<Installers>,
     pub(super) sessions: Sessions,
     /// The parts that all agents of the process share.
-    pub(super) process: Arc<ProcessParts>,
+    pub(crate) process: Arc<ProcessParts>,
     pub(super) runtime: Arc<Runtime>,
     /// The agent of the config itself.
-    pub(super) agent: Arc<dyn AgentExecutor>,
-    pub(super) access: Access,
-    pub(super) strangers: Strangers,
+    pub(crate) agent: Arc<dyn AgentExecutor>,
+    pub(crate) access: Access,
+    pub(crate) strangers: Strangers,
     /// The other processes on the database. `None` without a shared database.
     pub(super) peers: Option<Peers>,
     pub(super) this_process: ThisProcess,
+    /// `None` if the config has no audit file.
+    pub(crate) audit: Option<Arc<Audit>>,
 }
 
 pub(crate) struct AdminParts {
@@ -57,13 +62,14 @@ pub(crate) struct AdminParts {
     pub(crate) agent: Arc<dyn AgentExecutor>,
     pub(crate) peers: Option<Peers>,
     pub(crate) this_process: ThisProcess,
+    pub(crate) audit: Option<Arc<Audit>>,
 }
 
 impl Admin {
     pub(crate) fn new(parts: AdminParts) -> Self {
-        let AdminParts { access, installers, sessions, process, runtime, agent, peers, this_process } = parts;
-        let strangers = Strangers::default();
-        Self { installers, sessions, process, runtime, agent, access, strangers, peers, this_process }
+        let AdminParts { access, installers, sessions, process, runtime, agent, peers, this_process, audit } = parts;
+        let strangers = Strangers::new(audit.clone());
+        Self { installers, sessions, process, runtime, agent, access, strangers, peers, this_process, audit }
     }
 
     /// The installer of the tenant that the query names.
@@ -85,7 +91,7 @@ impl Admin {
 
     /// Finds the installer of the query's tenant, for a change of this tenant's extensions. If the tenant was added
     /// over the API, refuses the change with 409: the extensions of such a tenant change only with its text.
-    pub(super) async fn changeable(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
+    pub(crate) async fn changeable(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
         let others = self.installers.others();
         if let (Some(name), Some(_)) = (&of.tenant, &others.added)
             && !others.named.has(name)
@@ -117,8 +123,8 @@ pub(super) fn no_tenant(name: &str) -> AdminError {
 /// The query that selects a tenant. Without `tenant` the request is for the agent of the config itself.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OfTenant {
-    pub(super) tenant: Option<String>,
+pub(crate) struct OfTenant {
+    pub(crate) tenant: Option<String>,
 }
 
 /// The query of a change that other processes must confirm.
@@ -138,24 +144,31 @@ impl AgreedChange {
     }
 }
 
-/// Runs a change to its end even if the client hangs up, and logs the outcome. `told` makes the log line of a
-/// successful change.
-pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'static>(
+/// Runs a change to its end even if the client hangs up, logs the outcome, and records it in the audit file. `told` makes
+/// the log line of a successful change. The change is refused if the roles of the caller do not allow it, or if the
+/// audit file cannot be written.
+pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'static, R: Into<Effect>>(
     caller: AdminCaller,
     change: impl Future<Output = Result<T, E>> + Send + 'static,
-    told: impl FnOnce(&T) -> String + Send + 'static,
+    told: impl FnOnce(&T) -> R + Send + 'static,
 ) -> Result<T, AdminError> {
+    if let Err(error) = caller.check() {
+        caller.has_failed(error.status(), Some(&error.reason()), None).await;
+        return Err(error);
+    }
     // A client that hangs up drops the outer future. A half-made change would leave the folder and the installed set
     // different.
     let changing = tokio::spawn(async move {
+        let begun = caller.begins().await?;
         match change.await {
             Ok(done) => {
-                caller.has_changed(&told(&done));
+                let effect = told(&done).into();
+                caller.has_changed(effect, begun).await;
                 Ok(done)
             }
             Err(error) => {
                 let error: AdminError = error.into();
-                caller.was_refused(error.status(), Some(&error.reason()));
+                caller.has_failed(error.status(), Some(&error.reason()), begun).await;
                 Err(error)
             }
         }
@@ -164,6 +177,15 @@ pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'stati
         Ok(done) => done,
         Err(panicked) => Err(AdminError::internal(&panicked)),
     }
+}
+
+/// A component with its digest.
+pub(super) async fn digested(component: Vec<u8>) -> Result<(Vec<u8>, String), AdminError> {
+    let hashing = spawn_blocking(move || {
+        let digest = Digest::of(&component).to_string();
+        (component, digest)
+    });
+    hashing.await.map_err(|error| AdminError::internal(&error))
 }
 
 /// Reads and decodes a JSON body. Fails if the body has more than `most` bytes.
@@ -195,7 +217,7 @@ async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {
 }
 
 /// Reads the bytes of a body. Fails if the body has more than `most` bytes.
-pub(super) async fn read_raw(
+pub(crate) async fn read_raw(
     body: Body,
     (most, too_large): (usize, impl FnOnce() -> String),
 ) -> Result<Bytes, AdminError> {
@@ -219,12 +241,14 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::task::yield_now;
 
-    use super::{AdminCaller, AdminError, whole};
+    use super::{AdminCaller, AdminError, Arc, whole};
+    use crate::admin::roles::Holder;
 
     #[tokio::test]
     async fn a_change_that_fails_after_its_client_has_gone_is_logged_all_the_same() {
         let request = Request::post("/v1/reload").body(Body::empty()).expect("a request");
-        let caller = AdminCaller::new("ada".into(), Ipv4Addr::LOCALHOST.into(), &request);
+        let holder = Holder { name: "ada".into(), roles: Arc::default() };
+        let caller = AdminCaller::new(holder, Ipv4Addr::LOCALHOST.into(), &request, None);
         let (fail, failing) = oneshot::channel::<()>();
         let change = async move {
             failing.await.expect("the end of the change");

@@ -1,12 +1,15 @@
 //! The log of refused changes from clients without a valid token or with a foreign `Host`.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::Request;
 use axum::http::StatusCode;
 
+use super::action::Action;
 use super::caller::is_change;
+use crate::audit::Audit;
+use crate::audit::record::{Outcome, Record, bounded};
 use crate::connections::network::Network;
 use crate::connections::warnings::Warnings;
 
@@ -17,26 +20,52 @@ const MAX_TEXT: usize = 200;
 
 /// The log lines for refused changes. Each network has at most one line per period, because a stranger can send any
 /// number of requests.
-#[derive(Default)]
-pub(super) struct Strangers(Mutex<Lines>);
+pub(crate) struct Strangers {
+    lines: Mutex<Lines>,
+    audit: Option<Arc<Audit>>,
+}
 
 #[derive(Default)]
 struct Lines {
     of_networks: HashMap<Network, Warnings>,
     of_others: Warnings,
+    /// The line in the audit file, which all networks share.
+    of_audit: Warnings,
 }
 
 impl Strangers {
-    /// Logs that a request was refused, if it asked for a change.
-    pub(super) fn were_refused(&self, network: &Network, request: &Request, status: StatusCode) {
+    pub(super) fn new(audit: Option<Arc<Audit>>) -> Self {
+        Self { lines: Mutex::default(), audit }
+    }
+
+    /// Logs and records that a request was refused, if it asked for a change.
+    pub(crate) fn were_refused(&self, network: &Network, request: &Request, status: StatusCode) {
         if !is_change(request.method()) {
             return;
         }
-        let Some(times) = self.0.lock().unwrap_or_else(PoisonError::into_inner).due(network) else { return };
+        self.record(network, request, status);
+        let Some(times) = self.lines.lock().unwrap_or_else(PoisonError::into_inner).due(network) else { return };
         let method = annex_text::line_within(request.method().as_str(), MAX_TEXT);
         let path = annex_text::line_within(request.uri().path(), MAX_TEXT);
         let (from, status) = (network.address(), status.as_u16());
         tracing::info!(%from, method, path, status, times, "a change over the admin API was refused");
+    }
+
+    /// Records a refusal in the audit file, at most once per period for all networks together, so that strangers cannot
+    /// fill the disk.
+    fn record(&self, network: &Network, request: &Request, status: StatusCode) {
+        let Some(audit) = &self.audit else { return };
+        let due = self.lines.lock().unwrap_or_else(PoisonError::into_inner).of_audit.due();
+        let Some(times) = due else { return };
+        let (method, path) = (request.method(), request.uri().path());
+        let action = Action::of(method, path).unwrap_or(Action::Other);
+        audit.record_later(Record {
+            from: Some(network.address().to_string()),
+            request: Some(bounded(&format!("{method} {path}"))),
+            status: Some(status.as_u16()),
+            times: Some(times),
+            ..Record::new(action.name(), Outcome::Refused)
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use annex_runtime::Digest;
 use annex_telemetry::fault;
 use annex_tenants::{
     ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError, TenantStores,
@@ -16,10 +17,12 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use tokio::runtime::Handle;
 
+use super::action::Action;
 use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::shared::{Admin, no_tenant, read_small, whole};
 use crate::admin_api::tenants::{self as shown, Change, List, RemovedTenant, Source, Tenant, TenantSummary};
+use crate::audit::record::Subject;
 use crate::config::tenant::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
 use crate::tenants::{AddedTenants, Serving, TenantFailure};
@@ -59,32 +62,12 @@ impl Admin {
 }
 
 async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<ListQuery>) -> Result<Json<List>, AdminError> {
-    let others = admin.installers.others();
     let after = listing.after.unwrap_or_default();
-    let named = others.named.names().into_iter().filter(|_| after.is_empty());
-    let mut tenants: Vec<TenantSummary> = named.map(|name| of_config(&admin, name)).collect();
-    let limit = listing.limit.unwrap_or(SHOWN).clamp(1, MAX_SHOWN);
-    let mut next = None;
-    if let Some(added) = &others.added {
-        let page = added.stores().tenants.list(&after, limit).await.map_err(failed)?;
-        next = page.last().filter(|_| page.len() == limit).map(|last| last.name.clone());
-        let added = page.into_iter().filter(|tenant| !others.named.has(&tenant.name));
-        tenants.extend(added.map(|tenant| of_store(&admin, tenant)));
-    }
-    Ok(Json(List { tenants, next }))
+    Ok(Json(admin.list_tenants(&after, listing.limit.unwrap_or(SHOWN)).await?))
 }
 
 async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Result<Response, AdminError> {
-    let others = admin.installers.others();
-    if others.named.has(&name) {
-        return Ok(Json(Tenant { listed: of_config(&admin, name), config: None }).into_response());
-    }
-    let found = match &others.added {
-        Some(added) => added.stores().tenants.find(&name).await.map_err(failed)?,
-        None => None,
-    };
-    let found = found.ok_or_else(|| no_tenant(&name))?;
-    Ok(tenant(&admin, StatusCode::OK, found))
+    Ok(answer(StatusCode::OK, admin.tenant(&name).await?))
 }
 
 async fn put(
@@ -94,45 +77,12 @@ async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, AdminError> {
-    let added = Arc::clone(admin.to_change(&name)?);
-    check_name(&name).map_err(|reason| AdminError::new(StatusCode::BAD_REQUEST, "invalid_name", reason))?;
+    // The name and the header are checked before the body is read.
+    admin.check_changeable(&name)?;
     let expectation = expectation(&headers)?;
-    let Change { config, state } = read_small(body, MAX_BODY_BYTES).await?;
-    let state = state.map(TenantState::from);
-    let before = match expectation {
-        Expectation::Absent => None,
-        Expectation::Rev(rev) => {
-            let there = added.stores().tenants.find(&name).await.map_err(failed)?;
-            let is_it = |there: &StoredTenant| there.rev == rev;
-            let now = there.as_ref().map(|there| there.rev);
-            Some(there.filter(is_it).ok_or_else(|| other(&name, now))?)
-        }
-    };
-    let state = state.or(before.as_ref().map(|before| before.state)).unwrap_or(TenantState::Active);
-    let is_new_text = config.is_some();
-    let releasing = PulledRelease::new(&added, &name);
-    let config = match (config, before) {
-        (Some(config), _) => {
-            let refused = |reason| AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", reason);
-            added.loader().check(&name, config.clone()).await.map_err(refused)?;
-            config
-        }
-        (None, Some(before)) => before.config,
-        (None, None) => return Err(AdminError::invalid("`config` is missing: the text of the tenant")),
-    };
-    let store = Arc::clone(&added.stores().tenants);
-    let told = told(&name, expectation, is_new_text, state);
-    let changed = change((name.clone(), Some(state)), added, (caller, told), {
-        let (name, config) = (name.clone(), config.clone());
-        async move {
-            let changed = store.put(&name, expectation, state, &config).await;
-            drop(releasing);
-            changed
-        }
-    });
-    let rev = changed.await?;
+    let change = read_small(body, MAX_BODY_BYTES).await?;
     let status = if expectation == Expectation::Absent { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(tenant(&admin, status, StoredTenant { name, rev, state, config }))
+    Ok(answer(status, admin.put_tenant(caller, name, expectation, change).await?))
 }
 
 async fn remove(
@@ -141,22 +91,130 @@ async fn remove(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<RemovedTenant>, AdminError> {
-    let added = Arc::clone(admin.to_change(&name)?);
+    admin.to_change(&name)?;
     let Expectation::Rev(rev) = expectation(&headers)? else {
         return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
     };
-    let store = Arc::clone(&added.stores().tenants);
-    let releasing = PulledRelease::new(&added, &name);
-    let told = format!("tenant {name} was removed");
-    let removed = change((name.clone(), None), added, (caller, told), {
-        let name = name.clone();
-        async move {
-            let removed = store.remove(&name, rev).await;
-            drop(releasing);
-            removed
+    Ok(Json(admin.remove_tenant(caller, name, rev).await?))
+}
+
+impl Admin {
+    /// A page of the tenants. `after` is the name of the last tenant on the page before, or empty.
+    pub(crate) async fn list_tenants(&self, after: &str, limit: usize) -> Result<List, AdminError> {
+        let others = self.installers.others();
+        let named = others.named.names().into_iter().filter(|_| after.is_empty());
+        let mut tenants: Vec<TenantSummary> = named.map(|name| of_config(self, name)).collect();
+        let limit = limit.clamp(1, MAX_SHOWN);
+        let mut next = None;
+        if let Some(added) = &others.added {
+            let page = added.stores().tenants.list(after, limit).await.map_err(failed)?;
+            next = page.last().filter(|_| page.len() == limit).map(|last| last.name.clone());
+            let added = page.into_iter().filter(|tenant| !others.named.has(&tenant.name));
+            tenants.extend(added.map(|tenant| of_store(self, tenant)));
         }
-    });
-    Ok(Json(RemovedTenant { rev: removed.await?, removed: name }))
+        Ok(List { tenants, next })
+    }
+
+    /// The names of the tenants of the config and of the loaded tenants that were added.
+    pub(crate) fn tenant_names(&self) -> Vec<String> {
+        self.installers.names()
+    }
+
+    /// True if tenants can be added, because the config has `[tenants]`.
+    pub(crate) fn can_add_tenants(&self) -> bool {
+        self.added().is_ok()
+    }
+
+    /// One tenant, with its text if it was added over the API.
+    pub(crate) async fn tenant(&self, name: &str) -> Result<Tenant, AdminError> {
+        let others = self.installers.others();
+        if others.named.has(name) {
+            return Ok(Tenant { listed: of_config(self, name.to_owned()), config: None });
+        }
+        let found = match &others.added {
+            Some(added) => added.stores().tenants.find(name).await.map_err(failed)?,
+            None => None,
+        };
+        Ok(stored(self, found.ok_or_else(|| no_tenant(name))?))
+    }
+
+    fn check_changeable(&self, name: &str) -> Result<(), AdminError> {
+        self.to_change(name)?;
+        check_name(name).map_err(|reason| AdminError::new(StatusCode::BAD_REQUEST, "invalid_name", reason))
+    }
+
+    /// Adds a tenant, or changes the text or the state of an added tenant. `expectation` is the condition of the change.
+    pub(crate) async fn put_tenant(
+        &self,
+        caller: AdminCaller,
+        name: String,
+        expectation: Expectation,
+        wanted: Change,
+    ) -> Result<Tenant, AdminError> {
+        self.check_changeable(&name)?;
+        let added = Arc::clone(self.to_change(&name)?);
+        let Change { config, state } = wanted;
+        let state = state.map(TenantState::from);
+        let before = match expectation {
+            Expectation::Absent => None,
+            Expectation::Rev(rev) => {
+                let there = added.stores().tenants.find(&name).await.map_err(failed)?;
+                let is_it = |there: &StoredTenant| there.rev == rev;
+                let now = there.as_ref().map(|there| there.rev);
+                Some(there.filter(is_it).ok_or_else(|| other(&name, now))?)
+            }
+        };
+        let state = state.or(before.as_ref().map(|before| before.state)).unwrap_or(TenantState::Active);
+        let is_new_text = config.is_some();
+        let releasing = PulledRelease::new(&added, &name);
+        let config = match (config, before) {
+            (Some(config), _) => {
+                let refused = |reason| AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", reason);
+                added.loader().check(&name, config.clone()).await.map_err(refused)?;
+                config
+            }
+            (None, Some(before)) => before.config,
+            (None, None) => return Err(AdminError::invalid("`config` is missing: the text of the tenant")),
+        };
+        let store = Arc::clone(&added.stores().tenants);
+        let text = Some(Digest::of(config.as_bytes()).to_string());
+        let caller =
+            caller.about(Action::PutTenant, Subject { tenant: Some(name.clone()), text, ..Subject::default() });
+        let told = told(&name, expectation, is_new_text, state);
+        let changed = change((name.clone(), Some(state)), added, (caller, told), {
+            let (name, config) = (name.clone(), config.clone());
+            async move {
+                let changed = store.put(&name, expectation, state, &config).await;
+                drop(releasing);
+                changed
+            }
+        });
+        let rev = changed.await?;
+        Ok(stored(self, StoredTenant { name, rev, state, config }))
+    }
+
+    /// Removes the tenant `name`, whose last change is `rev`.
+    pub(crate) async fn remove_tenant(
+        &self,
+        caller: AdminCaller,
+        name: String,
+        rev: u64,
+    ) -> Result<RemovedTenant, AdminError> {
+        let added = Arc::clone(self.to_change(&name)?);
+        let store = Arc::clone(&added.stores().tenants);
+        let releasing = PulledRelease::new(&added, &name);
+        let caller = caller.about(Action::RemoveTenant, Subject { tenant: Some(name.clone()), ..Subject::default() });
+        let told = format!("tenant {name} was removed");
+        let removed = change((name.clone(), None), added, (caller, told), {
+            let name = name.clone();
+            async move {
+                let removed = store.remove(&name, rev).await;
+                drop(releasing);
+                removed
+            }
+        });
+        Ok(RemovedTenant { rev: removed.await?, removed: name })
+    }
 }
 
 /// Takes pulled components that the stored text of a tenant does not name from the tenant, when the request ends: also
@@ -262,11 +320,14 @@ fn failed(error: TenantStoreError) -> AdminError {
     AdminError::internal(&error)
 }
 
-fn tenant(admin: &Admin, status: StatusCode, tenant: StoredTenant) -> Response {
+fn stored(admin: &Admin, tenant: StoredTenant) -> Tenant {
     let StoredTenant { name, rev, state, config } = tenant;
-    let listed = of_store(admin, ListedTenant { name, rev, state });
-    let tag = HeaderValue::try_from(format!("\"{rev}\"")).ok();
-    let mut response = (status, Json(Tenant { listed, config: Some(config) })).into_response();
+    Tenant { listed: of_store(admin, ListedTenant { name, rev, state }), config: Some(config) }
+}
+
+fn answer(status: StatusCode, tenant: Tenant) -> Response {
+    let tag = tenant.listed.rev.and_then(|rev| HeaderValue::try_from(format!("\"{rev}\"")).ok());
+    let mut response = (status, Json(tenant)).into_response();
     if let Some(tag) = tag {
         response.headers_mut().insert(header::ETAG, tag);
     }

@@ -10,6 +10,7 @@ use axum::http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::roles::{Holder, Roles};
 use crate::config::{AdminConfig, AdminTokenConfig, environment};
 
 const MIN_BYTES: usize = 16;
@@ -65,7 +66,7 @@ pub enum TokenError {
 pub(crate) struct Tokens(Vec<Token>);
 
 struct Token {
-    name: Arc<str>,
+    holder: Holder,
     digest: [u8; 32],
 }
 
@@ -120,7 +121,7 @@ impl Tokens {
         for config in config.all_tokens() {
             let token = Token::read(&config, folder)?;
             if let Some(other) = tokens.iter().find(|other| other.digest == token.digest) {
-                return Err(TokenError::Same { name: config.name, other: other.name.as_ref().to_owned() });
+                return Err(TokenError::Same { name: config.name, other: other.holder.name.as_ref().to_owned() });
             }
             tokens.push(token);
         }
@@ -133,36 +134,45 @@ impl Tokens {
         let Some(config) = config.metrics_token() else { return Ok(None) };
         let token = Token::read(&config, folder)?;
         match others.0.iter().find(|other| other.digest == token.digest) {
-            Some(other) => Err(TokenError::Same { name: config.name, other: other.name.as_ref().to_owned() }),
+            Some(other) => Err(TokenError::Same { name: config.name, other: other.holder.name.as_ref().to_owned() }),
             None => Ok(Some(Self(vec![token]))),
         }
     }
 
-    /// The name of the token with which the request came. `None` if the request has no valid token. The comparison
+    /// The holder of the token with which the request came. `None` if the request has no valid token. The comparison
     /// takes constant time, so that its duration reveals nothing about the tokens.
-    pub(super) fn name_of(&self, headers: &HeaderMap) -> Option<Arc<str>> {
+    pub(crate) fn holder_of(&self, headers: &HeaderMap) -> Option<Holder> {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
         // With two `Authorization` fields it is unclear which one counts.
         let (Some(line), None) = (lines.next(), lines.next()) else { return None };
         let (scheme, token) = line.to_str().ok().and_then(|line| line.split_once(' '))?;
-        // A longer token is not hashed, because a stranger decides how long the field is.
-        if !scheme.eq_ignore_ascii_case("bearer") || token.len() > MAX_BYTES {
+        if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        let digest: [u8; 32] = Sha256::digest(token.trim()).into();
+        self.holder_of_digest(&digest_of_sent(token)?)
+    }
+
+    /// The digest of `token` if it is an accepted token, for a login that keeps no token.
+    pub(crate) fn accepted(&self, token: &str) -> Option<[u8; 32]> {
+        digest_of_sent(token).filter(|digest| self.holder_of_digest(digest).is_some())
+    }
+
+    /// The holder of the accepted token with this digest. Takes constant time.
+    pub(crate) fn holder_of_digest(&self, digest: &[u8; 32]) -> Option<Holder> {
         // All digests have one length, so each comparison takes the same time. The fold compares every token; a search
         // would stop at the match and reveal its position.
-        let found = self
-            .0
-            .iter()
-            .fold(None, |found, token| if bool::from(digest.ct_eq(&token.digest)) { Some(&token.name) } else { found });
+        let found =
+            self.0.iter().fold(
+                None,
+                |found, token| if bool::from(digest.ct_eq(&token.digest)) { Some(&token.holder) } else { found },
+            );
         found.cloned()
     }
 }
 
 impl Token {
     fn read(config: &AdminTokenConfig, folder: &Path) -> Result<Self, TokenError> {
-        let AdminTokenConfig { name, token_file, token_env, token_sha256 } = config;
+        let AdminTokenConfig { name, token_file, token_env, token_sha256, roles: _ } = config;
         let digest = match (token_file, token_env, token_sha256) {
             (Some(file), ..) => {
                 let read = annex_files::read_text(&folder.join(file), Purpose::Secret, MAX_FILE_BYTES);
@@ -185,8 +195,15 @@ impl Token {
                 digest.ok_or_else(|| TokenError::Digest { name: name.clone() })?
             }
         };
-        Ok(Self { name: name.as_str().into(), digest })
+        let holder = Holder { name: name.as_str().into(), roles: Arc::new(Roles::of(config.admin_roles())) };
+        Ok(Self { holder, digest })
     }
+}
+
+/// The digest of a token that a client sent. `None` if the token is too long.
+fn digest_of_sent(token: &str) -> Option<[u8; 32]> {
+    // A longer token is not hashed, because a stranger decides how long the field is.
+    (token.len() <= MAX_BYTES).then(|| Sha256::digest(token.trim()).into())
 }
 
 fn digest_of(name: &str, token: &str) -> Result<[u8; 32], TokenError> {
@@ -219,7 +236,8 @@ mod tests {
     fn config(tokens: &[(&str, &str)]) -> AdminConfig {
         let token = |(name, token): &(&str, &str)| {
             let digest = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            AdminTokenConfig { name: (*name).to_owned(), token_file: None, token_env: None, token_sha256: Some(digest) }
+            let name = (*name).to_owned();
+            AdminTokenConfig { name, token_file: None, token_env: None, token_sha256: Some(digest), roles: None }
         };
         AdminConfig { tokens: tokens.iter().map(token).collect(), ..AdminConfig::default() }
     }
@@ -232,7 +250,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             let value = HeaderValue::try_from(format!("Bearer {token}")).expect("a value");
             headers.insert("authorization", value);
-            known.name_of(&headers).map(|name| name.as_ref().to_owned())
+            known.holder_of(&headers).map(|holder| holder.name.as_ref().to_owned())
         };
         for (expected, token) in tokens {
             assert_eq!(name(token).as_deref(), Some(expected));

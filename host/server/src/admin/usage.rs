@@ -46,11 +46,18 @@ async fn costliest(
 }
 
 async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Result<Json<TenantUsage>, AdminError> {
-    let handler = admin.handler(&name).await?;
-    let no_tenant = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", "only tenants have quotas");
-    let used = handler.used.as_ref().ok_or_else(no_tenant)?;
-    let amounts = used.amounts().await.map_err(|error| AdminError::internal(&error))?;
-    Ok(Json(usage(name, &handler, used.quota(), amounts)))
+    Ok(Json(admin.tenant_usage(name).await?))
+}
+
+impl Admin {
+    /// The usage of a tenant, beside its quota.
+    pub(crate) async fn tenant_usage(&self, name: String) -> Result<TenantUsage, AdminError> {
+        let handler = self.handler(&name).await?;
+        let no_tenant = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", "only tenants have quotas");
+        let used = handler.used.as_ref().ok_or_else(no_tenant)?;
+        let amounts = used.amounts().await.map_err(|error| AdminError::internal(&error))?;
+        Ok(usage(name, &handler, used.quota(), amounts))
+    }
 }
 
 fn usage(tenant: String, handler: &RequestHandler, quota: &TenantQuota, amounts: Amounts) -> TenantUsage {

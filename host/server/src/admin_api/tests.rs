@@ -3,7 +3,7 @@ use serde::de::DeserializeOwned;
 
 use super::extensions::{Details, List, Log, ReloadResult, RemovedExtension};
 use super::usage::{Costliest, TenantUsage};
-use super::{Addition, Refusal, Rollback, components, replicas, sessions};
+use super::{Addition, Refusal, Rollback, components, replicas, requests, sessions};
 
 const SUMMARY: &str = r#""uri":"uri:x","name":"X","component_version":"1.0.0","version":3,"digest":"sha256:0","size":10,"required":false,"activate":"always","allow":["principal:ada"],"reads":"active","source":{"kind":"added","name":"x","until":"restart"},"hooks":["state"],"methods":[],"loaded_at":"t","kept":1,"pinned_tasks":0,"on_failure":"reject","calls":2,"refused":1,"failures":1,"last_failure":{"at":"t","hook":"state","outcome":"trap","reason":"r"},"timings":[{"hook":"state","calls":2,"refused":1,"failures":1,"mean_ms":0.5,"max_ms":1.0}],"quarantine":{"next_trial_ms":7,"failures_in_a_row":3,"count":1,"revoked":"r"}"#;
 const GRANTS: &str = r#"{"clock":false,"random":false,"http":null,"keyvalue":null,"secrets":{},"session-state":null,"task":false,"tasks":false,"task-resumption":false,"agent-steps":false,"caller":null,"task-metadata":false,"forget-metadata":false,"rewrite-message":false,"rewrite-answer":false,"answer":false,"reads":false,"live-card":null}"#;
@@ -53,6 +53,15 @@ fn answers_about_sessions_are_read_as_they_are_written() {
     check::<sessions::KeysToDelete>(r#"{"keys":["app:a"],"user":"u","context":"c"}"#);
     check::<sessions::DeletedKeys>(r#"{"deleted":["app:a"],"missing":[]}"#);
     check::<sessions::DeletedUserState>(r#"{"user":"u","keys":2}"#);
+}
+
+#[test]
+fn answers_about_requests_are_read_as_they_are_written() {
+    let request = r#""number":1,"ended":"t","operation":"SendMessage","outcome":"failed","reason":"fault","tenant":"t","caller":"ada","address":"127.0.0.1","binding":"JSONRPC","version":"1.0","method":"m","context":"c","task":"t","extensions":"uri:x","extension":"uri:x","quota":"turns","error_id":"e","trace_id":"i","status":200,"bytes_in":1,"bytes_out":2,"ms":1.5,"hooks_ms":0.5,"agent_ms":0.0,"store_ms":0.0"#;
+    check::<requests::List>(&format!(r#"{{"requests":[{{{request}}}]}}"#));
+    check::<requests::Details>(&format!(
+        r#"{{{request},"cause":"c","work":[{{"kind":"hook","what":"state","name":"uri:x","verdict":"ok","start_us":1,"us":2,"cpu_us":3,"input_tokens":4,"output_tokens":5}},{{"kind":"store","start_us":0,"us":0}}],"work_left_out":6}}"#
+    ));
 }
 
 #[test]

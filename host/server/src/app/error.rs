@@ -6,6 +6,7 @@ use annex_runtime::{RuntimeError, Source};
 use annex_telemetry::fault;
 
 use crate::admin::TokenError;
+use crate::audit::AuditError;
 use crate::config::ConfigError;
 use crate::config::tenant_text::TenantTextError;
 use crate::installation::denied::DenyFileError;
@@ -61,6 +62,9 @@ pub enum AppError {
     /// The token of the admin API cannot be used.
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),
+    /// The audit file cannot be opened.
+    #[error("[admin] cannot be used")]
+    Audit(#[from] AuditError),
     /// The store of conversations and tasks cannot be opened.
     #[error("cannot open the store of conversations and tasks")]
     Conversations(#[from] ConversationStoreError),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::tenant::check_name;
 use super::tls::TlsConfig;
 
 /// `[admin]`. Without this table the server has no admin API.
@@ -33,8 +34,14 @@ pub struct AdminConfig {
     /// Address and port of a second listener that serves `/metrics` alone. The listener requires a token only if a
     /// token for `/metrics` is set. Default: none.
     pub metrics_listen: Option<SocketAddr>,
+    /// The file to which each change over the admin API is appended. Default: none.
+    pub audit_file: Option<PathBuf>,
+    /// The number of requests that the admin API and the console can show, at most 10,000. 0 keeps none. Default: 1,000.
+    pub requests: usize,
     /// Allows holders of a token to record turns, which contain the words of users. Default: no.
     pub allow_recording: bool,
+    /// Serves the console, the web pages for operators. Default: yes.
+    pub console: bool,
     /// The TLS of `listen` and `metrics_listen`. Default: plain HTTP.
     pub tls: Option<TlsConfig>,
 }
@@ -52,10 +59,56 @@ pub struct AdminTokenConfig {
     /// The SHA-256 digest of the token, 64 hexadecimal digits. The token must be random, because a short or guessable
     /// token can be found from its digest.
     pub token_sha256: Option<String>,
+    /// What the holder of the token may do: `read`, `operate`, `install` and `tenant:NAME`. Default: everything.
+    pub roles: Option<Vec<String>>,
+}
+
+/// A role of an admin token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AdminRole {
+    /// Read everything that the admin API shows.
+    Read,
+    /// Roll back, end shadows, reload, record, and delete sessions and state.
+    Operate,
+    /// Change which components run, their grants and limits, and the tenants.
+    Install,
+    /// The other roles count for this tenant only.
+    Tenant(String),
+}
+
+impl AdminRole {
+    /// `None` if there is no such role.
+    pub(crate) fn parse(role: &str) -> Option<Self> {
+        match role {
+            "read" => Some(Self::Read),
+            "operate" => Some(Self::Operate),
+            "install" => Some(Self::Install),
+            _ => {
+                let tenant = role.strip_prefix("tenant:")?;
+                check_name(tenant).is_ok().then(|| Self::Tenant(tenant.to_owned()))
+            }
+        }
+    }
+}
+
+impl AdminTokenConfig {
+    /// The roles of the token. `None` for all roles.
+    pub(crate) fn admin_roles(&self) -> Option<Vec<AdminRole>> {
+        // The check of the config refuses other words. A role that is no word of them opens nothing here.
+        self.roles.as_ref().map(|roles| roles.iter().filter_map(|role| AdminRole::parse(role)).collect())
+    }
+
+    fn has_wrong_roles(&self) -> bool {
+        let is_wrong =
+            |roles: &Vec<String>| roles.is_empty() || roles.iter().any(|role| AdminRole::parse(role).is_none());
+        self.roles.as_ref().is_some_and(is_wrong)
+    }
 }
 
 /// The name that the log shows for the token in `token_file` or `token_env`.
 const UNNAMED: &str = "admin";
+/// The maximum of `requests`. Each request needs up to 8 KiB.
+const MAX_REQUESTS: usize = 10_000;
 /// The maximum size of a token's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -71,7 +124,10 @@ impl Default for AdminConfig {
             metrics_token_file: None,
             metrics_token_env: None,
             metrics_listen: None,
+            audit_file: None,
+            requests: 1_000,
             allow_recording: false,
+            console: true,
             tls: None,
         }
     }
@@ -85,6 +141,12 @@ impl AdminConfig {
             return Err(("admin", "needs exactly one of token_file and token_env, or [[admin.token]]"));
         }
         self.check_tokens()?;
+        if self.requests > MAX_REQUESTS {
+            return Err((
+                "admin.requests",
+                "is too large; write at most 10000, because each request needs up to 8 KiB",
+            ));
+        }
         if !self.allow_remote && !self.listen.ip().is_loopback() {
             let reason = "is no loopback address; set admin.allow_remote = true if other machines must reach it";
             return Err(("admin.listen", reason));
@@ -118,12 +180,24 @@ impl AdminConfig {
     pub(crate) fn metrics_token(&self) -> Option<AdminTokenConfig> {
         let (token_file, token_env) = (self.metrics_token_file.clone(), self.metrics_token_env.clone());
         let is_set = token_file.is_some() || token_env.is_some();
-        is_set.then(|| AdminTokenConfig { name: "metrics".to_owned(), token_file, token_env, token_sha256: None })
+        is_set.then(|| AdminTokenConfig {
+            name: "metrics".to_owned(),
+            token_file,
+            token_env,
+            token_sha256: None,
+            roles: None,
+        })
     }
 
     fn check_tokens(&self) -> Result<(), (&'static str, &'static str)> {
         let mut names = HashSet::new();
-        for AdminTokenConfig { name, token_file, token_env, token_sha256 } in self.all_tokens() {
+        for token in self.all_tokens() {
+            if token.has_wrong_roles() {
+                let reason = "takes one or several of \"read\", \"operate\", \"install\" and \"tenant:NAME\"; without the key \
+                              the token opens everything";
+                return Err(("admin.token.roles", reason));
+            }
+            let AdminTokenConfig { name, token_file, token_env, token_sha256, roles: _ } = token;
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
             if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
                 return Err(("admin.token.name", "takes 1 to 64 letters, digits, `-`, `_` and `.`"));
@@ -151,6 +225,7 @@ impl AdminConfig {
             token_file: self.token_file.clone(),
             token_env: self.token_env.clone(),
             token_sha256: None,
+            roles: None,
         });
         own.into_iter().chain(self.tokens.iter().cloned()).collect()
     }

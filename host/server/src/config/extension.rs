@@ -286,6 +286,15 @@ impl ExtensionConfig {
         whole().unwrap_or_else(|_: serde_json::Error| Json::string(""))
     }
 
+    /// The settings as the TOML of a settings file, without the keys that have their defaults. The text has no value of a
+    /// secret, as in [`to_json`](Self::to_json).
+    pub(crate) fn to_settings(&self) -> String {
+        let defaults = Self::from_settings("", "").ok().and_then(|defaults| toml::Table::try_from(&defaults).ok());
+        let mut table = toml::Table::try_from(self).unwrap_or_default();
+        leave_out_defaults(&mut table, &defaults.unwrap_or_default());
+        toml::to_string(&table).unwrap_or_default()
+    }
+
     fn allow(&self) -> Result<Option<AllowedCallers>, (&'static str, String)> {
         let Some(allow) = &self.allow else { return Ok(None) };
         let wrong = |reason: String| Err(("allow", reason));
@@ -353,6 +362,20 @@ impl ActivateConfig {
             Self::Always => Activate::Always,
         }
     }
+}
+
+/// Removes the keys whose values are those of `defaults`, also in inner tables.
+fn leave_out_defaults(table: &mut toml::Table, defaults: &toml::Table) {
+    for (key, value) in table.iter_mut() {
+        if let (Some(inner), Some(of_inner)) = (value.as_table_mut(), defaults.get(key).and_then(toml::Value::as_table))
+        {
+            leave_out_defaults(inner, of_inner);
+        }
+    }
+    table.retain(|key, value| {
+        let is_empty = value.as_table().is_some_and(toml::Table::is_empty);
+        defaults.get(key).is_none_or(|default| *value != *default && !is_empty)
+    });
 }
 
 /// Converts TOML to JSON. Dates become strings. A number that JSON cannot express, such as `nan`, is an error.
@@ -429,6 +452,25 @@ mod tests {
             assert!(error.contains(&format!("`{key}`")), "{key}: {error}");
         }
         assert_eq!(error.matches('`').count() / 2, KEYS.len() + 1, "no other key: {error}");
+    }
+
+    #[test]
+    fn settings_are_written_without_defaults_and_are_the_same_when_they_are_read() {
+        for (text, is_empty) in [
+            ("", true),
+            ("required = true\n[grants]\nclock = true\nlive-card = {}\nkeyvalue = {}", false),
+            (
+                "activate = \"always\"\n[limits]\ncpu_ms = 5\n[parameters]\nempty = {}\n[parameters.deep]\na = false",
+                false,
+            ),
+            ("[grants]\nagent-steps = { steer = true }\nsession-state = { read = true, scopes = [\"user\"] }", false),
+        ] {
+            let settings = ExtensionConfig::from_settings("x", text).expect("settings");
+            let written = settings.to_settings();
+            assert_eq!(ExtensionConfig::from_settings("x", &written), Ok(settings), "{written}");
+            assert_eq!(written.is_empty(), is_empty, "{written}");
+            assert!(!written.contains("random"), "{written}");
+        }
     }
 
     #[test]

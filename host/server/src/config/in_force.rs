@@ -39,6 +39,7 @@ impl Config {
             (admin.listen, admin.allow_remote) = (running.listen, running.allow_remote);
             admin.metrics_listen = running.metrics_listen;
             admin.tls.clone_from(&running.tls);
+            admin.audit_file.clone_from(&running.audit_file);
             live.admin = Some(admin);
         }
         live.trust.clone_from(&read.trust);

@@ -17,7 +17,9 @@ const MADE_AT_START: [(&str, &str); 4] = [
 fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
     match (table, key) {
         ("server" | "admin", "listen" | "metrics_listen" | "allow_remote") => Some("the address is taken at the start"),
+        ("admin", "audit_file") => Some("the file is opened at the start"),
         ("server" | "admin", "tls") => Some("the listener is opened with it; changed files are read without a restart"),
+        ("admin", "requests") => Some("the places for requests are made at the start"),
         ("server", "public_url") => Some("cards and links begin with it"),
         ("server", "a2a_0_3") => Some("the routes are created at the start"),
         ("trust", "deny_file") => Some("the file is watched from the start; its content applies without a restart"),

@@ -39,6 +39,7 @@ mod kept;
 mod live;
 mod loader;
 mod prepared;
+mod preview;
 mod settings;
 mod shadows;
 mod sources;

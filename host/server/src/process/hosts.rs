@@ -101,7 +101,7 @@ impl Hosts {
     ///
     /// # Errors
     /// The value of the field that shows the foreign page.
-    fn check_page<B>(&self, request: &Request<B>) -> Result<(), String> {
+    pub(crate) fn check_page<B>(&self, request: &Request<B>) -> Result<(), String> {
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(());
         }

@@ -9,6 +9,7 @@ use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::Identity;
 use annex_protocol::A2aError;
 use annex_runtime::{Compilation, Installed, compilations};
+use annex_telemetry::timeline::Work;
 use axum::http::HeaderMap;
 use serde::Serialize;
 
@@ -55,7 +56,7 @@ pub(crate) struct Readiness {
     compiling: Vec<RunningCompilation>,
     /// False if tasks or sessions cannot be read. The JSON has this field only if the value is false.
     #[serde(skip_serializing_if = "is_true")]
-    stores_answer: bool,
+    pub(crate) stores_answer: bool,
     /// The reason why the config's own agent is not served although the server is ready. Absent if the agent is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     barred: Option<&'static str>,
@@ -148,7 +149,7 @@ impl ReadinessGate {
             hosts: Hosts::of(config),
             cross_origin: CrossOrigin::new(config),
             speaks_v0_3: config.server.a2a_0_3,
-            access_log: AccessLog::new(config.log.access),
+            access_log: AccessLog::new(config.log.access, config.admin.as_ref().map_or(0, |admin| admin.requests)),
             tls,
             app: OnceLock::new(),
             draining: AtomicBool::new(false),
@@ -204,7 +205,11 @@ impl ReadinessGate {
     pub(crate) async fn admit(&self, headers: &HeaderMap, peer: &Peer) -> Result<(&App, Identity), A2aError> {
         // The phase is checked first, because the authenticator is a part of the app.
         let app = self.app()?;
-        let identity = app.identify(headers, peer).await?;
+        let mut measured = annex_telemetry::measure(Work::Authentication, "");
+        let identified = app.identify(headers, peer).await;
+        measured.ends_as(if identified.is_ok() { "ok" } else { "refused" });
+        drop(measured);
+        let identity = identified?;
         access_log::is_of(&identity.owner.principal);
         Ok((app, identity))
     }

@@ -19,6 +19,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Incoming};
 use tokio::time::Instant;
+use tower::ServiceExt as _;
 
 use crate::access_log;
 use crate::app::App;
@@ -100,6 +101,18 @@ impl Site for Arc<Routes> {
 }
 
 impl Routes {
+    /// Answers a request that an operator sends from a page of the console. `peer` is the operator's end of the
+    /// connection. The page needs neither CORS nor the check of host names, because the request comes from this process.
+    pub(crate) async fn answer_operator(self: Arc<Self>, mut request: Request<Body>, peer: Peer) -> Response {
+        let exchange = self.gate.access_log.begin(peer.network.address());
+        request.extensions_mut().insert(peer.network);
+        request.extensions_mut().insert(peer);
+        let mut routed = pin!(self.others().oneshot(request));
+        let poll = |context: &mut Context<'_>| in_request(exchange.request(), || routed.as_mut().poll(context));
+        let Ok(answer) = poll_fn(poll).await;
+        exchange.answered(answer)
+    }
+
     /// Answers one request. If pages of other origins may call, adds the CORS fields.
     async fn paged(self: &Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response {
         let pages = self.gate.cross_origin.pages();

@@ -20,6 +20,8 @@ use crate::config::Config;
 use crate::connections::limits::{OF_ADMIN, OF_METRICS};
 use crate::connections::listener::{self, BoundListener};
 use crate::connections::tls::{Tls, TlsError};
+use crate::console;
+use crate::console::session::ConsoleState;
 use crate::installation::{editions, live_cards};
 use crate::process::descriptors;
 use crate::process::listeners_tls::{ListenersTls, WrongTls};
@@ -209,12 +211,13 @@ impl Server {
     }
 }
 
-/// Serves the admin API on the first socket and `/metrics` alone on the second, if they are enabled.
-fn serve_admin(app: &App, gate: &ReadinessGate, sockets: [Option<TcpListener>; 2], closed: &CancellationToken) {
+/// Serves the admin API and the console on the first socket and `/metrics` alone on the second, if they are enabled.
+fn serve_admin(app: &App, gate: &Arc<ReadinessGate>, sockets: [Option<TcpListener>; 2], closed: &CancellationToken) {
     let Some(admin) = &app.admin else { return };
     let [api, metrics] = sockets;
     if let Some(socket) = api {
-        let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log), gate.tls.clone());
+        let api = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log), gate.tls.clone());
+        let router = api.merge(console::router(ConsoleState::new(Arc::clone(admin), Arc::clone(gate))));
         let limits = watch::Sender::new(OF_ADMIN);
         let listener = BoundListener { socket, tls: gate.tls.admin.clone() };
         listener::spawn(listener, router, limits.subscribe(), closed.clone());

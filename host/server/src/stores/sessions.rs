@@ -22,6 +22,8 @@ use crate::redaction::Redaction;
 use crate::stores::conversation_store::{self, ConversationStoreError};
 use crate::stores::postgres::PostgresDatabases;
 
+pub(crate) mod tasks;
+
 /// The maximum number of sessions or events in one answer.
 pub const MAX_SHOWN: usize = 1_000;
 /// The maximum number of users that an error names.
@@ -305,18 +307,19 @@ impl Sessions {
     }
 }
 
+fn shown_part(part: &Part, redaction: &Redaction) -> Part {
+    // Redaction matches names of keys. Text that is not JSON has no keys and is shown unchanged.
+    let mut part = part.clone();
+    match &part.content {
+        PartContent::Data(data) => part.content = PartContent::Data(redaction.json(data)),
+        PartContent::Text(text) => part.content = PartContent::Text(redaction.text(text)),
+        PartContent::Raw(_) | PartContent::Url(_) => {}
+    }
+    part.metadata = redaction.state(&part.metadata);
+    part
+}
+
 fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
-    let part = |part: &Part| {
-        // Redaction matches names of keys. Text that is not JSON has no keys and is shown unchanged.
-        let mut part = part.clone();
-        match &part.content {
-            PartContent::Data(data) => part.content = PartContent::Data(redaction.json(data)),
-            PartContent::Text(text) => part.content = PartContent::Text(redaction.text(text)),
-            PartContent::Raw(_) | PartContent::Url(_) => {}
-        }
-        part.metadata = redaction.state(&part.metadata);
-        part
-    };
     let delta: JsonObject = event.state_delta.clone().into();
     let error = event.error.as_ref();
     shown::Event {
@@ -324,7 +327,7 @@ fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
         author: event.author.to_string(),
         task: event.invocation_id.to_string(),
         timestamp: event.timestamp.to_string(),
-        parts: event.parts.iter().map(part).collect(),
+        parts: event.parts.iter().map(|part| shown_part(part, redaction)).collect(),
         state_delta: redaction.state(&delta),
         error: error.map(|error| EventError { code: error.code.clone(), message: error.message.clone() }),
     }

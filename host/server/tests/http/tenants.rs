@@ -33,7 +33,7 @@ const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-aut
 const KEYS: &str = "https://annex.example/capabilities/v1";
 
 /// An agent that answers with `name` and the state of its session.
-fn agent(name: &str, extensions: &str) -> String {
+pub(crate) fn agent(name: &str, extensions: &str) -> String {
     let rule = format!(
         r#"
         [[agent.model.scripted.rules]]

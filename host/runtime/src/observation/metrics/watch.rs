@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use annex_telemetry::timeline::{Part, Timeline, Work};
 use annex_telemetry::traces::{self, SpanKind};
 use annex_telemetry::{Charge, Stage, StageGuard, enter_at, in_span, with};
 use tracing::Span;
@@ -52,6 +53,8 @@ pub(crate) struct Watch {
     /// Charges the call to the caller of the request. Kept from the first poll on, because a call that is cancelled ends
     /// outside of its request.
     charge: Option<Charge>,
+    /// The timeline of the request, kept for the same reason.
+    timeline: Option<Arc<Timeline>>,
     /// The stage of the request, from the first poll until the call returns or is cancelled.
     stage: Option<StageGuard>,
 }
@@ -75,7 +78,7 @@ impl Watch {
         }
         let profile = Arc::clone(&extension.profile);
         let (outcome, polled, busy) = (CallOutcome::Abandoned, None, Duration::ZERO);
-        Self { profile, hook, span, traced, outcome, polled, busy, charge: None, stage: None }
+        Self { profile, hook, span, traced, outcome, polled, busy, charge: None, timeline: None, stage: None }
     }
 
     /// Runs the call in its span. Reads the clock twice per poll; most calls are polled once.
@@ -84,7 +87,10 @@ impl Watch {
             let began = Instant::now();
             if self.polled.is_none() {
                 self.stage = Some(enter_at(Stage::Hooks, began));
-                with(|request| self.charge = request.charged.get().cloned());
+                with(|request| {
+                    self.charge = request.charged.get().cloned();
+                    self.timeline = request.timeline().cloned();
+                });
             }
             // Entered for each poll: a span held across a wait would also cover other tasks on the thread.
             let _entered = self.span.enter();
@@ -141,6 +147,11 @@ impl Drop for Watch {
         self.profile.meters.call_ended(self.hook, self.outcome, took, self.busy);
         if let Some(charge) = &self.charge {
             charge(self.busy);
+        }
+        if let (Some(timeline), Some((began, _))) = (&self.timeline, self.polled) {
+            let part = Part::new(Work::Hook, self.hook.name(), began, took);
+            let part = Part { verdict: self.outcome.name(), cpu: self.busy, ..part };
+            timeline.add(self.profile.uri.as_str(), &part);
         }
         if self.traced.is_recording() {
             self.traced.set("annex.verdict", self.outcome.name());

@@ -87,6 +87,12 @@ impl Tls {
         if has_ended { Err(TlsError::Ended { path: self.files.certificate.clone() }) } else { Ok(loaded) }
     }
 
+    /// The time until the certificate ends, if it ends within thirty days. Zero if it has ended.
+    pub(crate) fn near_end(&self) -> Option<Duration> {
+        let left = self.loaded().certificate.not_after().duration_since(SystemTime::now()).unwrap_or_default();
+        (left <= NEAR_END).then_some(left)
+    }
+
     /// Logs a warning if the certificate ends within thirty days, at most once a day.
     fn warn_before_end(&self, warned: &mut Option<Instant>) {
         let is_due = warned.is_none_or(|warned| warned.elapsed() >= DAY);

@@ -59,8 +59,13 @@ impl Installer {
                 let file = folder.is_some().then(|| bytes.clone());
                 (ComponentBytes::plain(bytes), file)
             }
-            AddedComponent::Reference(reference) => {
+            AddedComponent::Reference { reference, approved } => {
                 let component = self.loader.read_reference(&origin, &reference).await?;
+                if approved.is_some_and(|approved| approved != component.digest) {
+                    let reason =
+                        "has another digest in annex.lock now; look at it again before you install it".to_owned();
+                    return Err(InstallError::Setting { origin, key: "component", reason });
+                }
                 read.component = reference;
                 (component, None)
             }

@@ -44,7 +44,11 @@ pub(crate) enum AddedComponent {
     /// The bytes of the component.
     Bytes(Vec<u8>),
     /// A reference, whose component is in `annex.lock` and in the cache.
-    Reference(String),
+    Reference {
+        reference: String,
+        /// The digest of the component that the operator has seen. A component that was locked since then is refused.
+        approved: Option<Digest>,
+    },
 }
 
 impl AddedComponent {
