@@ -46,6 +46,12 @@ impl Serve {
     }
 }
 
+/// The listener of the admin API.
+struct AdminListener {
+    url: String,
+    has_console: bool,
+}
+
 /// The example message in the command that `annex serve` suggests.
 struct Example {
     question: String,
@@ -63,13 +69,14 @@ pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Resul
         question: example.map_or("Hello", String::as_str).to_owned(),
         credentials: config.auth.as_ref().map(|auth| credentials::option(auth, &locations.config)),
     };
+    let has_console = config.admin.as_ref().is_some_and(|admin| admin.console);
     let server = Server::bind(config).await?;
-    let admin = server.admin_url();
+    let admin = server.admin_url().map(|url| AdminListener { url, has_console });
     let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
     // From now on, so that a hang-up while components are compiled does not end the process.
     let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
     let ready = |app: &App| {
-        announce(app, admin.as_deref(), &example, &mut io::stdout().lock());
+        announce(app, admin.as_ref(), &example, &mut io::stdout().lock());
         tokio::spawn(reload_at(hangup, Arc::clone(app.installers())));
     };
     server.run(load, ready, shutdown()).await?;
@@ -112,11 +119,14 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
 
 /// Prints the agent's URLs, the installed extensions and a command to try. A closed standard output does not stop the
 /// server.
-fn announce(app: &App, admin: Option<&str>, example: &Example, out: &mut impl Write) {
+fn announce(app: &App, admin: Option<&AdminListener>, example: &Example, out: &mut impl Write) {
     let url = app.base_url();
     let mut text = format!("Agent card  {url}/.well-known/agent-card.json\n");
-    if let Some(admin) = admin {
-        text.push_str(&format!("Admin API   {admin}\n"));
+    if let Some(AdminListener { url, has_console }) = admin {
+        text.push_str(&format!("Admin API   {url}\n"));
+        if *has_console {
+            text.push_str(&format!("Console     {url}/\n"));
+        }
     }
     text.push_str("Extensions");
     for extension in app.installed().iter() {

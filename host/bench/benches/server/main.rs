@@ -18,6 +18,7 @@
 mod answer;
 mod burner;
 mod comparison;
+mod console;
 mod echo;
 mod floor;
 mod grpc;
@@ -71,7 +72,7 @@ fn measure() -> anyhow::Result<()> {
     let comparisons = comparison::all();
     let parts =
         memory::PARTS.into_iter().chain([neighbours::PART, many::PART]).chain(versus::PARTS).chain(scale::PARTS);
-    let parts = parts.chain(tenants::PARTS).chain([traces::PART]);
+    let parts = parts.chain(tenants::PARTS).chain([traces::PART, console::PART]);
     if annex_bench::is_help() {
         let titles = comparisons.iter().map(|comparison| comparison.title).chain(parts.map(|(title, _)| title));
         titles.for_each(|title| println!("{title}"));

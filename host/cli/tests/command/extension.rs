@@ -30,6 +30,9 @@ impl ManagedServer {
         let mut line = String::new();
         server.stdout.read_line(&mut line)?;
         let admin = line.strip_prefix("Admin API   ").context("no admin API")?.trim().to_owned();
+        line.clear();
+        server.stdout.read_line(&mut line)?;
+        ensure!(line == format!("Console     {admin}/\n"), "{line}");
         Ok(Self { server, admin })
     }
 
