@@ -282,6 +282,7 @@ impl Change for Write {
             Value::MaybeInt(self.updated_at),
             Value::Int(Timestamp::now().as_millis()),
             Value::MaybeText(self.upstream.as_deref()),
+            Value::MaybeText(self.receipt.as_deref()),
             member,
             tenant,
             app,
@@ -300,7 +301,6 @@ impl Change for Write {
             Value::count(self.artifacts.len()),
             Value::count(self.limits.artifact_bytes.checked_sub(of_artifacts)?),
             Value::count(self.limits.artifacts.checked_sub(self.artifacts.len())?),
-            Value::MaybeText(self.receipt.as_deref()),
         ];
         let mut steps = vec![Step::new(self.advance, values)];
         steps.extend(self.common_steps());

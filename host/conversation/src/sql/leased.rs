@@ -81,18 +81,18 @@ macro_rules! advance {
         concat!(
             "
     UPDATE conversation SET number = number + $1, updated_at = coalesce($2, updated_at), changed_at = $3,
-        upstream = coalesce($4, upstream), receipt = coalesce($23, receipt), turns = ",
+        upstream = coalesce($4, upstream), receipt = coalesce($5, receipt), turns = ",
             $turns,
             "
-    WHERE tenant = $6 AND app = $7 AND user_id = $8 AND context_id = $9 AND substr(turns, 1, length($10)) = $11
-        AND coalesce(orphan, '') <> $12 AND ",
-            $alive!("$13"),
-            " AND number <= $14
-        AND coalesce((SELECT task.number FROM task WHERE task.id = $15), 0) = $16
-        AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = $17 AND task.conversation_id <> conversation.id)
-        AND (SELECT coalesce(sum(size), 0) <= $18 AND count(*) <= $19 FROM conversation_state
+    WHERE tenant = $7 AND app = $8 AND user_id = $9 AND context_id = $10 AND substr(turns, 1, length($11)) = $12
+        AND coalesce(orphan, '') <> $13 AND ",
+            $alive!("$14"),
+            " AND number <= $15
+        AND coalesce((SELECT task.number FROM task WHERE task.id = $16), 0) = $17
+        AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = $18 AND task.conversation_id <> conversation.id)
+        AND (SELECT coalesce(sum(size), 0) <= $19 AND count(*) <= $20 FROM conversation_state
             WHERE conversation_id = conversation.id)
-        AND (CAST($20 AS BIGINT) = 0 OR (SELECT coalesce(sum(size), 0) <= $21 AND count(*) <= $22 FROM artifact
+        AND (CAST($21 AS BIGINT) = 0 OR (SELECT coalesce(sum(size), 0) <= $22 AND count(*) <= $23 FROM artifact
             WHERE conversation_id = conversation.id))"
         )
     };
@@ -160,8 +160,8 @@ macro_rules! statements {
     RETURNING digest, task_id, coalesce(replica, ''), claim, coalesce(answer, '')"
             ),
             enter: $enter,
-            advance: advance!("CASE WHEN $5 = '' THEN '' ELSE turns END", $alive),
-            advance_and_end: advance!("replace(turns, $5, '')", $alive),
+            advance: advance!("CASE WHEN $6 = '' THEN '' ELSE turns END", $alive),
+            advance_and_end: advance!("replace(turns, $6, '')", $alive),
             lock: concat!(
                 "
     UPDATE conversation SET number = number

@@ -28,7 +28,6 @@ fn lines(files: &Installation) -> Vec<Value> {
 
 /// The action and the outcome of each line.
 fn outcomes(lines: &[Value]) -> Vec<(&str, &str)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().len();
     assert!(lines.iter().all(|line| line["time"].is_string()), "{lines:?}");
     lines.iter().filter_map(|line| Some((line["action"].as_str()?, line["outcome"].as_str()?))).collect()
 }
