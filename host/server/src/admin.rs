@@ -149,7 +149,7 @@ async fn guard(
 fn check_roles(holder: &Holder, request: &Request) -> Result<(), AdminError> {
     let action = Action::of(request.method(), request.uri().path());
     let tenant = tenant_of(request.uri()).filter(|_| !action.is_some_and(Action::is_of_server));
-    holder.check(action.map_or(Permission::Read, Action::permission), tenant.as_deref())
+    Ok(holder.check(action.map_or(Permission::Read, Action::permission), tenant.as_deref())?)
 }
 
 async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<List>, AdminError> {

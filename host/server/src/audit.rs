@@ -67,13 +67,13 @@ pub(crate) struct Audit {
 /// The end of the file after a line.
 #[derive(Debug)]
 struct FileEnd {
-    place: Place,
+    place: FileLength,
     chain: ChainEnd,
 }
 
 /// A file and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct FileLength {
     device: u64,
     inode: u64,
     length: u64,
@@ -141,7 +141,7 @@ impl Audit {
 
     fn append_to(&self, file: &File, known: Option<&FileEnd>, record: &Record) -> io::Result<FileEnd> {
         lock(file)?;
-        let place = Place::of(file)?;
+        let place = FileLength::of(file)?;
         let Found { mut end, broken } = found(file, place, known)?;
         let mut text = Vec::new();
         if let Some(reason) = broken {
@@ -162,7 +162,7 @@ impl Audit {
             sync_folder(&self.path)?;
         }
         let length = place.length.saturating_add(text.len() as u64);
-        Ok(FileEnd { place: Place { length, ..place }, chain })
+        Ok(FileEnd { place: FileLength { length, ..place }, chain })
     }
 
     fn unwritten(&self, source: io::Error) -> AuditError {
@@ -170,7 +170,7 @@ impl Audit {
     }
 }
 
-impl Place {
+impl FileLength {
     fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         Ok(Self { device: metadata.dev(), inode: metadata.ino(), length: metadata.len() })
@@ -204,7 +204,7 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Finds the line that the next one follows.
-fn found(file: &File, place: Place, known: Option<&FileEnd>) -> io::Result<Found> {
+fn found(file: &File, place: FileLength, known: Option<&FileEnd>) -> io::Result<Found> {
     let end = known.map(|known| known.chain.clone());
     match known {
         Some(known) if known.place == place => Ok(Found { end, broken: None }),
@@ -241,7 +241,7 @@ fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
 }
 
 /// True if the file is empty or ends with a line break.
-fn ends_a_line(file: &File, place: Place) -> io::Result<bool> {
+fn ends_a_line(file: &File, place: FileLength) -> io::Result<bool> {
     match place.length.checked_sub(1) {
         Some(last) => Ok(read(file, last, place.length)?.ends_with(b"\n")),
         None => Ok(true),

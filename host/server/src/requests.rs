@@ -88,7 +88,7 @@ impl RecentRequests {
         let listeners = Arc::clone(&self.listeners);
         let one_more = |count: usize| (count < MAX_LISTENERS).then_some(count + 1);
         listeners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Listener { live: self.live.subscribe(), _place: Place(listeners) })
+        Some(Listener { live: self.live.subscribe(), _place: ListenerPlace(listeners) })
     }
 
     /// The slot of a number. `None` if there are no slots.
@@ -110,7 +110,7 @@ pub(crate) enum News {
 /// A reader of new requests. At most [`MAX_WAITING`] requests wait for it.
 pub(crate) struct Listener {
     live: broadcast::Receiver<Arc<RequestRecord>>,
-    _place: Place,
+    _place: ListenerPlace,
 }
 
 impl Listener {
@@ -125,9 +125,9 @@ impl Listener {
 }
 
 /// The place of a listener. Dropping it frees the place.
-struct Place(Arc<AtomicUsize>);
+struct ListenerPlace(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ListenerPlace {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

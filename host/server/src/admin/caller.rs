@@ -51,7 +51,7 @@ impl AdminCaller {
     /// Checks that the roles of the token allow the change.
     pub(super) fn check(&self) -> Result<(), AdminError> {
         let tenant = self.subject.tenant.as_deref().filter(|_| !self.action.is_of_server());
-        self.holder.check(self.action.permission(), tenant)
+        Ok(self.holder.check(self.action.permission(), tenant)?)
     }
 
     /// Writes to the audit file that the change begins. Returns the number of the line, if there is an audit file.

@@ -8,6 +8,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::roles::MissingRole;
 use crate::admin_api::{Reason, Refusal};
 use crate::installation::installer::InstallError;
 use crate::tenants::ReloadError;
@@ -65,6 +66,12 @@ impl AdminError {
     pub(crate) fn internal(error: &(dyn Error + 'static)) -> Self {
         let message = format!("the server's log has the details under {}", fault::log_for_client(error));
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+}
+
+impl From<MissingRole> for AdminError {
+    fn from(MissingRole(message): MissingRole) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "missing_role", message)
     }
 }
 

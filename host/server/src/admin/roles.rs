@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-use super::error::AdminError;
 use crate::config::AdminRole;
 
 /// The permission that a request needs.
@@ -23,6 +22,10 @@ pub(crate) struct Holder {
     pub(crate) name: Arc<str>,
     pub(crate) roles: Arc<Roles>,
 }
+
+/// The token of a request lacks a role. The text says which one.
+#[derive(Debug)]
+pub(crate) struct MissingRole(pub(crate) String);
 
 /// The roles of a token.
 #[derive(Debug, Default)]
@@ -73,7 +76,7 @@ impl Roles {
 impl Holder {
     /// Checks that the holder may do something to this tenant. `None` is the whole server, to which the agent of the
     /// config itself belongs.
-    pub(crate) fn check(&self, permission: Permission, tenant: Option<&str>) -> Result<(), AdminError> {
+    pub(crate) fn check(&self, permission: Permission, tenant: Option<&str>) -> Result<(), MissingRole> {
         let Roles { permissions, tenants } = &*self.roles;
         let role = permission.role();
         if permissions.as_ref().is_some_and(|permissions| !permissions.contains(&permission)) {
@@ -91,10 +94,9 @@ impl Holder {
         }
     }
 
-    fn lacks(&self, needed: &str) -> AdminError {
+    fn lacks(&self, needed: &str) -> MissingRole {
         let (name, names) = (&self.name, self.roles.names());
-        let message = format!("{needed}; the roles of token {name:?} are {names} (`roles` of its [[admin.token]])");
-        AdminError::new(StatusCode::FORBIDDEN, "missing_role", message)
+        MissingRole(format!("{needed}; the roles of token {name:?} are {names} (`roles` of its [[admin.token]])"))
     }
 }
 
@@ -153,10 +155,10 @@ mod tests {
     #[test]
     fn a_refusal_names_the_role_that_is_needed_and_those_that_are_there() {
         let error = holder(&["read", "tenant:acme"]).check(Permission::Install, Some("acme")).expect_err("a refusal");
-        let text = error.reason();
+        let text = error.0;
         assert!(text.contains("`install`") && text.contains("\"bot\" are read, tenant:acme"), "{text}");
         let error = holder(&["read", "tenant:acme"]).check(Permission::Read, None).expect_err("a refusal");
-        assert!(error.reason().contains("whole server"), "{}", error.reason());
+        assert!(error.0.contains("whole server"), "{}", error.0);
     }
 
     #[test]

@@ -75,12 +75,12 @@ impl Operator {
 
     /// Checks that the operator may read pages. Pages show the whole server.
     pub(super) fn check_read(&self) -> Result<(), AdminError> {
-        self.holder.check(Permission::Read, None)
+        Ok(self.holder.check(Permission::Read, None)?)
     }
 
     /// Checks that the operator may send messages to the agents of the server.
     pub(crate) fn check_operate(&self) -> Result<(), AdminError> {
-        self.holder.check(Permission::Operate, None)
+        Ok(self.holder.check(Permission::Operate, None)?)
     }
 
     /// The value of the hidden field `csrf` of each form.
@@ -142,7 +142,7 @@ impl<F: DeserializeOwned + Send> FromRequest<ConsoleState> for LargeChange<F> {
 
     async fn from_request(request: Request, console: &ConsoleState) -> Result<Self, Response> {
         let CheckedForm { operator, form, .. } = check(request, console, MAX_BODY_BYTES).await?;
-        operator.holder.check(Permission::Install, None).map_err(|error| failed(&error))?;
+        operator.holder.check(Permission::Install, None).map_err(|error| failed(&error.into()))?;
         Ok(Self { operator, form })
     }
 }
