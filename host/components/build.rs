@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use annex_manifest::{FILE, Manifest};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// The target without WASI. Components for this target import only the functions that their own code calls.
@@ -75,6 +76,14 @@ const GUESTS: [Guest; 27] = [
     Guest { package: "acme-extension", name: "acme-extension", target: BARE, shipped: false },
 ];
 
+/// The folders of the guests that are not in `guest/`, by the names of their components.
+const EXAMPLES: [(&str, &str); 4] = [
+    ("hello-extension", "examples/hello-extension"),
+    ("redact-extension", "examples/authors/redact/rust"),
+    ("cache-extension", "examples/authors/cache/rust"),
+    ("acme-extension", "examples/authors/acme/rust"),
+];
+
 fn main() -> Result<()> {
     // Where it is now: a checkout that was moved keeps the build script of its former place.
     let manifest_dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?);
@@ -92,18 +101,22 @@ fn main() -> Result<()> {
     for guest in &GUESTS {
         let file = format!("{}.wasm", guest.package.replace('-', "_"));
         let component = guests_dir.join(guest.target).join(PROFILE).join(file);
+        let component = with_manifest(&component, &guest.folder(&workspace))?;
         place(&component, &out_dir, guest.name)?;
         if guest.shipped {
             place(&component, &profile_dir.join("components"), guest.name)?;
         }
     }
+    // For the build script of the command.
+    let shipped: Vec<&str> = GUESTS.iter().filter(|guest| guest.shipped).map(|guest| guest.name).collect();
+    tell(&format!("metadata=folder={}", out_dir.display()));
+    tell(&format!("metadata=shipped={}", shipped.join(",")));
     Ok(())
 }
 
 /// Tells cargo which files the components are built from, so that a change starts this script again.
 fn watch(workspace: &Path) -> Result<()> {
-    let examples = ["hello-extension", "authors/redact/rust", "authors/cache/rust", "authors/acme/rust"];
-    let mut crates: Vec<PathBuf> = examples.iter().map(|name| workspace.join("examples").join(name)).collect();
+    let mut crates: Vec<PathBuf> = EXAMPLES.iter().map(|(_, folder)| workspace.join(folder)).collect();
     for entry in fs::read_dir(workspace.join("guest")).context("read guest/")? {
         let path = entry?.path();
         // A path that is not there would start this script on every build, and a page has no `src`.
@@ -113,7 +126,8 @@ fn watch(workspace: &Path) -> Result<()> {
     }
     let shared = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml", "wit"].map(|name| workspace.join(name));
     let own = crates.iter().flat_map(|folder| [folder.join("src"), folder.join("Cargo.toml")]);
-    for path in shared.into_iter().chain(own) {
+    let projects = crates.iter().flat_map(|folder| [folder.join(FILE), folder.join("parameters.json")]);
+    for path in shared.into_iter().chain(own).chain(projects.filter(|path| path.exists())) {
         tell(&format!("rerun-if-changed={}", path.display()));
     }
     tell("rerun-if-changed=build.rs");
@@ -157,16 +171,38 @@ fn build(target: &str, workspace: &Path, guests_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a component unless the destination already has the same bytes. An `annex` that watches the destination then
+/// Reads a component, and adds the manifest of its project as `annex build` does. Guests for tests have no manifest.
+fn with_manifest(component: &Path, project: &Path) -> Result<Vec<u8>> {
+    let mut bytes = fs::read(component).with_context(|| format!("read {}", component.display()))?;
+    let file = project.join(FILE);
+    if !file.exists() {
+        return Ok(bytes);
+    }
+    let wrong = || format!("the manifest {}", file.display());
+    let manifest = Manifest::parse(&fs::read_to_string(&file).with_context(wrong)?).with_context(wrong)?;
+    let schema = manifest.parameters.as_ref().map(|parameters| fs::read_to_string(project.join(&parameters.schema)));
+    let section = manifest.section(schema.transpose().with_context(wrong)?).with_context(wrong)?;
+    annex_manifest::append_section(&mut bytes, &section.to_section().with_context(wrong)?);
+    Ok(bytes)
+}
+
+/// Writes a component unless the destination already has the same bytes. An `annex` that watches the destination then
 /// sees no change.
-fn place(component: &Path, folder: &Path, name: &str) -> Result<()> {
+fn place(component: &[u8], folder: &Path, name: &str) -> Result<()> {
     let destination = folder.join(name).with_extension("wasm");
-    let bytes = fs::read(component).with_context(|| format!("read {}", component.display()))?;
-    if fs::read(&destination).is_ok_and(|present| present == bytes) {
+    if fs::read(&destination).is_ok_and(|present| present == component) {
         return Ok(());
     }
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    fs::write(&destination, bytes).with_context(|| format!("write {}", destination.display()))
+    fs::write(&destination, component).with_context(|| format!("write {}", destination.display()))
+}
+
+impl Guest {
+    /// The folder of the guest's crate.
+    fn folder(&self, workspace: &Path) -> PathBuf {
+        let example = EXAMPLES.iter().find(|(name, _)| *name == self.name);
+        example.map_or_else(|| workspace.join("guest").join(self.name), |(_, folder)| workspace.join(folder))
+    }
 }
 
 fn tool(variable: &str, default: &str) -> OsString {

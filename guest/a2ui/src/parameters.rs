@@ -8,34 +8,7 @@ use crate::catalogue::id_of;
 use crate::version::Version;
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "version": {"enum": ["0.8", "0.9", "0.9.1", "1.0"], "description": "The version of A2UI; 0.9.1."},
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI; that of the version."},
-    "supported_catalogs": {
-      "type": "array",
-      "minItems": 1,
-      "maxItems": 100,
-      "items": {"type": "string", "minLength": 1},
-      "description": "Ids of the catalogues that the agent uses; the basic catalogue, or those of `catalogs`."
-    },
-    "catalogs": {
-      "type": "array",
-      "maxItems": 20,
-      "items": {
-        "type": "object",
-        "required": ["catalogId", "components"],
-        "properties": {"catalogId": {"type": "string", "minLength": 1}, "components": {"type": "object"}}
-      },
-      "description": "Documents of catalogues of your own. The basic one is built in."
-    },
-    "accepts_inline_catalogs": {"type": "boolean", "description": "Whether a client may bring catalogues; false."},
-    "require_capabilities": {"type": "boolean", "description": "Whether each message must have capabilities; true."},
-    "invalid": {"enum": ["refuse", "drop"], "description": "What happens to an answer whose A2UI does not fit; refuse."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The treatment of an answer with A2UI that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

@@ -11,32 +11,7 @@ pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/tree/ma
 pub const CARD_PARAMS: &str = r#"{"agent_role":"gateway","supported_agp_versions":["1.0"]}"#;
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "key": {"type": "string", "minLength": 1, "description": "The metadata key of the routes: by default the URI without its scheme, and `/routes`."},
-    "routes": {
-      "type": "array", "maxItems": 1000, "description": "Routes that are always there.",
-      "items": {
-        "type": "object",
-        "properties": {
-          "capability": {"type": "string", "pattern": "^\\S+$", "maxLength": 200},
-          "version": {"type": "string", "minLength": 1},
-          "path": {"type": "string", "pattern": "^\\S+$", "maxLength": 200, "description": "Where the squad is: `Squad_Finance/gateway`."},
-          "cost": {"type": "number", "minimum": 0, "description": "0 unless set."},
-          "policy": {"type": "object"}
-        },
-        "required": ["capability", "path"],
-        "additionalProperties": false
-      }
-    },
-    "announcements": {"type": "boolean", "description": "Whether squads may announce routes by `agp/announce`; false."},
-    "announce_secret": {"type": "string", "minLength": 1, "description": "Name of the secret that an announcement must have as its `token`. Without it, whoever may call the agent may announce."},
-    "ttl_seconds": {"type": "integer", "minimum": 1, "maximum": 31536000, "description": "How long an announcement holds; 300."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -4,21 +4,7 @@ use annex_sdk::secrets;
 use serde::Deserialize;
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r##"{
-  "type": "object",
-  "properties": {
-    "authorization_endpoint": {"type": "string", "description": "The URL at which a person grants access."},
-    "token_endpoint": {"type": "string", "description": "The URL that gives a token for a code. The grant `http` must allow it."},
-    "client_id": {"type": "string", "minLength": 1, "description": "The name of the agent at the authorization server."},
-    "client_secret": {"type": "string", "minLength": 1, "description": "The name of the secret with the agent's password at the authorization server; a public client has none."},
-    "scope": {"type": "string", "minLength": 1, "description": "The access that the agent asks for."},
-    "resource": {"type": "string", "minLength": 1, "description": "The URL of the server that takes the token (RFC 8707)."},
-    "redirect_uris": {"type": "array", "minItems": 1, "maxItems": 16, "items": {"type": "string"}, "description": "The URLs of clients to which the authorization server may send a code."},
-    "state_key": {"type": "string", "minLength": 1, "description": "The name of a secret of at least 32 characters; `STATE_KEY`."}
-  },
-  "required": ["authorization_endpoint", "token_endpoint", "client_id", "redirect_uris"],
-  "additionalProperties": false
-}"##;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The least length of the secret in `state_key`.
 const MIN_KEY: usize = 32;

@@ -15,14 +15,7 @@ use serde::{Deserialize, Serialize};
 pub const URI: &str = "https://a2a-extensions.agentstack.beeai.dev/ui/trajectory/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "include_content": {"type": "boolean", "description": "Whether the arguments and the results of tools are shown; false."},
-    "models": {"type": "boolean", "description": "Whether calls of the model are shown; true."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The longest JSON text in the content of a step, in bytes. The host sends remarks of 16 KiB at most, and a character of
 /// the text may need two bytes in JSON.

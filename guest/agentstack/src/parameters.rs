@@ -9,41 +9,7 @@ use crate::forms;
 use crate::secrets::{self, Demand};
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r##"{
-  "type": "object",
-  "properties": {
-    "extension": {"enum": ["citation", "agent-detail", "error", "form", "form-request", "settings", "secrets"], "description": "Which of agentstack's extensions this is; it decides about the URI."},
-    "detail": {"type": "object", "description": "agent-detail: the entry on the card, with the fields of AgentDetail."},
-    "title": {"type": "string", "minLength": 1, "description": "error: the title of an error; `Error`."},
-    "initial_form": {"$ref": "#/$defs/form", "description": "form: the form that is filled in before the first message."},
-    "settings_form": {"$ref": "#/$defs/form", "description": "form: the settings, with fields of the types `checkbox_group` and `singleselect`."},
-    "form": {"$ref": "#/$defs/form", "description": "form-request: the form for which each new task waits."},
-    "settings": {"$ref": "#/$defs/form", "description": "settings: fields of the types `checkbox_group` and `single_select`."},
-    "secret_demands": {
-      "type": "object",
-      "description": "secrets: the secrets that each message to the agent must have, by their keys.",
-      "minProperties": 1,
-      "maxProperties": 16,
-      "additionalProperties": {
-        "type": "object",
-        "properties": {"name": {"type": "string", "minLength": 1}, "description": {"type": "string"}},
-        "required": ["name"],
-        "additionalProperties": false
-      }
-    },
-    "form_key": {"type": "string", "minLength": 1, "pattern": "^[^:]*$", "description": "The key of session state that gets the values of a form; `form`."},
-    "settings_key": {"type": "string", "minLength": 1, "pattern": "^[^:]*$", "description": "The key of session state that gets the values of settings; `settings`."}
-  },
-  "required": ["extension"],
-  "additionalProperties": false,
-  "$defs": {
-    "form": {
-      "type": "object",
-      "properties": {"fields": {"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "object", "required": ["id", "type"]}}},
-      "required": ["fields"]
-    }
-  }
-}"##;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// Which extension this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -10,57 +10,7 @@ use crate::version::Version;
 pub const CHECKOUT_HASH: &str = "{checkout_hash}";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r##"{
-  "type": "object",
-  "properties": {
-    "version": {"enum": ["0.1", "0.2"], "description": "The version of AP2; 0.1."},
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI; that of the version."},
-    "roles": {"type": "array", "minItems": 1, "uniqueItems": true, "items": {"enum": ["merchant", "shopper", "credentials-provider", "payment-processor"]}, "description": "The roles of the agent, shown on the card."},
-    "merchants": {"type": "array", "maxItems": 100, "items": {"$ref": "#/$defs/merchant"}, "description": "Who may sign carts."},
-    "issuers": {"type": "array", "maxItems": 100, "items": {"$ref": "#/$defs/issuer"}, "description": "Who issues the credentials by which users authorize payments."},
-    "audience": {"type": "array", "items": {"type": "string", "minLength": 1}, "description": "Names of which one must be the `aud` of a token; without it `aud` must be there only."},
-    "nonces": {"type": "array", "maxItems": 100, "items": {"type": "string", "minLength": 1}, "description": "0.2: nonces of which a mandate must have one; without it any. {checkout_hash} stands for the hash of the checkout."},
-    "require_signatures": {"type": "boolean", "description": "Whether what cannot be verified is refused; true."},
-    "require_cart": {"type": "boolean", "description": "Whether a payment needs a cart or checkout that is known in its conversation; true."},
-    "allow_unattended": {"type": "boolean", "description": "Whether an agent may buy without the user's confirmation of the cart or checkout; false."},
-    "max_token_seconds": {"type": "integer", "minimum": 1, "description": "The longest life of a merchant's token; 900, or 3600 in 0.2."},
-    "max_payment_seconds": {"type": "integer", "minimum": 1, "description": "The age at which a payment is taken no more; 3600."},
-    "clock_skew_seconds": {"type": "integer", "minimum": 0, "maximum": 300, "description": "How far clocks may differ; 60."}
-  },
-  "required": ["roles"],
-  "additionalProperties": false,
-  "$defs": {
-    "keys": {"type": "array", "minItems": 1, "maxItems": 10, "description": "Public keys as JWK.", "items": {
-      "type": "object",
-      "properties": {
-        "kty": {"const": "EC"}, "crv": {"const": "P-256"}, "kid": {"type": "string"},
-        "x": {"type": "string"}, "y": {"type": "string"}, "alg": {"const": "ES256"}, "use": {"const": "sig"}
-      },
-      "required": ["kty", "crv", "x", "y"],
-      "additionalProperties": false
-    }},
-    "merchant": {
-      "type": "object",
-      "properties": {
-        "iss": {"type": "string", "minLength": 1, "description": "The `iss` of its tokens; in 0.2 the `id` of the merchant."},
-        "name": {"type": "string", "description": "What the merchant's name in its carts and checkouts must be."},
-        "agent": {"type": "string", "description": "What `merchant_agent` of payments to it must be."},
-        "keys": {"$ref": "#/$defs/keys"}
-      },
-      "required": ["iss", "keys"],
-      "additionalProperties": false
-    },
-    "issuer": {
-      "type": "object",
-      "properties": {
-        "iss": {"type": "string", "minLength": 1, "description": "The `iss` of its credentials."},
-        "keys": {"$ref": "#/$defs/keys"}
-      },
-      "required": ["iss", "keys"],
-      "additionalProperties": false
-    }
-  }
-}"##;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// A role of an agent in AP2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]

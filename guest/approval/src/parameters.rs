@@ -18,20 +18,7 @@ const MAX_QUORUM: u64 = 5;
 const MAX_SECONDS: u64 = 604_800;
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "wire": {"enum": ["own", "agentstack"], "description": "The form of requests and decisions in metadata; own."},
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI and metadata key, if it is another one than that of the wire."},
-    "tools": {"type": "array", "maxItems": 100, "items": {"type": "string", "minLength": 1}, "description": "Names of the tools whose calls need an approval, with * for any text; all tools."},
-    "approvers": {"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string", "pattern": "^(principal:.+|claim:[^=]+=.+)$"}, "description": "Who may decide, as principal:ID or claim:NAME=VALUE; the caller who began the task."},
-    "quorum": {"type": "integer", "minimum": 1, "maximum": 5, "description": "How many approvers must approve; 1."},
-    "seconds": {"type": "integer", "minimum": 1, "maximum": 604800, "description": "For how long a request is open, and until when an approved call must be made; 3600."},
-    "acceptance": {"type": "boolean", "description": "Whether a task completes only after its result is accepted; false."},
-    "text": {"type": "string", "minLength": 1, "description": "What the client is told when an approval is needed."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The form of requests and decisions in metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -7,32 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const DEFAULT_URI: &str = "https://annex.example/compliance-badge/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "badges": {
-      "type": "array",
-      "minItems": 1,
-      "maxItems": 100,
-      "description": "One entry per standard, in the order in which they stand on the card.",
-      "items": {
-        "type": "object",
-        "properties": {
-          "standard": {"type": "string", "minLength": 1, "description": "The standard or regulation: `ISO/IEC 27001:2022`, `GDPR`."},
-          "level": {"type": "string", "minLength": 1, "description": "How far the agent meets it, in the words of the standard: `certified`, `Type II`."},
-          "issuer": {"type": "string", "minLength": 1, "description": "Who vouches for it."},
-          "valid_until": {"type": "string", "format": "date", "description": "The last day on which the badge holds: `2027-12-31`."},
-          "url": {"type": "string", "format": "uri", "description": "Where the evidence is."}
-        },
-        "required": ["standard", "level", "issuer"],
-        "additionalProperties": false
-      }
-    }
-  },
-  "required": ["badges"],
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -10,18 +10,7 @@ pub const DEFAULT_URI: &str = "https://annex.example/generating-image/v1";
 pub const DEFAULT_KEY: &str = "generating-image";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "key": {"type": "string", "minLength": 1, "description": "The metadata key; `generating-image`."},
-    "phrases": {
-      "type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string", "minLength": 1},
-      "description": "A status whose text has one of these, in whatever case, is in the sub-state."
-    }
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

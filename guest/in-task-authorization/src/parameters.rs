@@ -18,18 +18,7 @@ const MIN_SECRET_BYTES: usize = 16;
 const DEFAULT_TEXT: &str = "Additional authorization is required for this task.";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI, which is the metadata key too."},
-    "client_id": {"type": "string", "minLength": 1, "description": "The verifier's `client_id` in OID4VP."},
-    "request_uri": {"type": "string", "pattern": "\\{state\\}", "description": "Where the wallet gets the authorization request; `{state}` stands for the task's state."},
-    "text": {"type": "string", "minLength": 1, "description": "What the client is told."},
-    "secret": {"type": "string", "minLength": 1, "description": "Name of the secret that the verifier knows as well; `VERIFIER_SECRET`."}
-  },
-  "required": ["client_id", "request_uri"],
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -12,11 +12,7 @@ use serde::Deserialize;
 const DEFAULT_URI: &str = "https://annex.example/payment-cards/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
-const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {"uri": {"type": "string", "minLength": 1, "description": "The extension's URI."}},
-  "additionalProperties": false
-}"#;
+const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters.
 #[derive(Debug, Deserialize)]

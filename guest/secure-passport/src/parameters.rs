@@ -10,39 +10,7 @@ pub const DEFAULT_URI: &str =
     "https://github.com/a2aproject/a2a-samples/tree/main/samples/python/extensions/secure-passport";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r##"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI, which is the metadata key too."},
-    "supported_state_keys": {
-      "type": "array", "maxItems": 100, "uniqueItems": true, "items": {"type": "string", "minLength": 1},
-      "description": "The keys of a passport's state that the agent understands. They stand on the card."
-    },
-    "state_key": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "description": "Where the session has the passport; `passport`."},
-    "on_malformed": {"enum": ["ignore", "reject"], "description": "What becomes of a passport that is none; `ignore`, with a warning."},
-    "on_unsupported_key": {"enum": ["drop", "reject"], "description": "What becomes of a key that is not supported; `drop`, with a warning."},
-    "require_signature": {"type": "boolean", "description": "Whether a passport must be signed by a known client; false."},
-    "clients": {
-      "type": "array", "maxItems": 1000, "items": {"$ref": "#/$defs/client"},
-      "description": "Whose signatures can be verified."
-    },
-    "sign_as": {"$ref": "#/$defs/client", "description": "Who signs, on the calling side."}
-  },
-  "additionalProperties": false,
-  "$defs": {
-    "client": {
-      "type": "object",
-      "properties": {
-        "client_id": {"type": "string", "minLength": 1},
-        "algorithm": {"enum": ["hmac-sha256", "ed25519"]},
-        "secret": {"type": "string", "minLength": 1, "description": "Name of the secret with the key: that of HMAC, or the private one of Ed25519."},
-        "public_key": {"type": "string", "description": "The public key of Ed25519, 32 bytes in base64."}
-      },
-      "required": ["client_id", "algorithm"],
-      "additionalProperties": false
-    }
-  }
-}"##;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

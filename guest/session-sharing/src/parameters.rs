@@ -10,16 +10,7 @@ pub const DEFAULT_URI: &str = "https://annex.example/session-sharing/v1";
 pub const VERSION: u64 = 1;
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "max_events": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "Events of one message; 200."},
-    "max_event_bytes": {"type": "integer", "minimum": 1, "maximum": 1048576, "description": "Bytes of one event's text; 16384."},
-    "max_bytes": {"type": "integer", "minimum": 1, "maximum": 1048576, "description": "Bytes of the text of all events of one message; 131072."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

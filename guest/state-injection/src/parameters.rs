@@ -12,16 +12,7 @@ const DEFAULT_DESCRIPTION: &str =
     "Takes session state from the metadata of a message and returns the session's state with the answer.";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "state_key": {"type": "string", "minLength": 1, "description": "The metadata key of the state: by default the URI without its scheme, and `/state`."},
-    "state_schema": {"type": ["object", "string"], "description": "JSON Schema of the state, or a string that holds one. Without it any JSON object will do."},
-    "description": {"type": "string", "description": "The sentence on the Agent Card."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq)]

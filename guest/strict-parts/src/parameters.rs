@@ -12,33 +12,7 @@ use serde_json::value::RawValue;
 pub const DEFAULT_URI: &str = "https://annex.example/strict-parts/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "allow_text": {"type": "boolean", "description": "Whether parts with text are taken too; false."},
-    "allow_files": {"type": "boolean", "description": "Whether parts with bytes or a URL are taken too; false."},
-    "require_data": {"type": "boolean", "description": "Whether at least one part must be data; true."},
-    "schemas": {
-      "type": "array",
-      "minItems": 1,
-      "maxItems": 100,
-      "description": "What data may look like. The first entry whose conditions a part meets is applied to it.",
-      "items": {
-        "type": "object",
-        "properties": {
-          "media_type": {"type": "string", "minLength": 1, "description": "Only for parts with this `mediaType`."},
-          "metadata": {"type": "object", "minProperties": 1, "description": "Only for parts with these entries in their metadata."},
-          "schema": {"type": ["object", "string"], "description": "JSON Schema of the part's `data`, or a string that holds one."}
-        },
-        "required": ["schema"],
-        "additionalProperties": false
-      }
-    }
-  },
-  "required": ["schemas"],
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -7,14 +7,7 @@ use serde::Deserialize;
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "key": {"type": "string", "minLength": 1, "description": "The metadata key of the stamp: by default the URI without its scheme, and `/timestamp`."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -10,15 +10,7 @@ use serde_json::value::RawValue;
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/traceability/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r#"{
-  "type": "object",
-  "properties": {
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
-    "key": {"type": "string", "minLength": 1, "description": "The metadata key of the trace: by default the URI without its scheme, and `/traceability`."},
-    "include_parameters": {"type": "boolean", "description": "Whether the trace shows what models, tools and agents were called with; false."}
-  },
-  "additionalProperties": false
-}"#;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// The operator's parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

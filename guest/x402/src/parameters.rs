@@ -16,40 +16,7 @@ const MAX_ACCEPTS: usize = 10;
 const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// JSON Schema of the parameters, for the host and for people.
-pub const PARAMETER_SCHEMA: &str = r##"{
-  "type": "object",
-  "properties": {
-    "version": {"enum": ["0.1", "0.2"], "description": "The version of the specification, which decides about the URI; 0.2."},
-    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI, if it is another one than that of the version."},
-    "facilitator": {"type": "string", "pattern": "^https?://", "examples": ["https://facilitator.example.com"], "description": "The URL of the facilitator, to which /verify and /settle are added."},
-    "authorization": {"type": "string", "minLength": 1, "description": "Name of the secret that is the field Authorization of requests to the facilitator; none."},
-    "accepts": {"type": "array", "minItems": 1, "maxItems": 10, "items": {"$ref": "#/$defs/accept"}, "description": "The ways to pay, of which the client chooses one."},
-    "settle": {"enum": ["before", "after"], "description": "Whether the payment is settled before the agent runs, or before its first content goes out; before."},
-    "min_valid_seconds": {"type": "integer", "minimum": 0, "maximum": 86400, "description": "For how long a payment must still be valid when the agent begins; 0, or 60 with `settle` = `after`."},
-    "text": {"type": "string", "minLength": 1, "description": "What the client is told when it has to pay."}
-  },
-  "required": ["facilitator", "accepts"],
-  "additionalProperties": false,
-  "$defs": {
-    "accept": {
-      "type": "object",
-      "properties": {
-        "network": {"type": "string", "minLength": 1, "examples": ["base"], "description": "The network, such as `base`."},
-        "asset": {"type": "string", "minLength": 1, "description": "The token: the address of its contract."},
-        "pay_to": {"type": "string", "minLength": 1, "description": "The address that is paid."},
-        "amount": {"type": "string", "pattern": "^[1-9][0-9]{0,77}$", "examples": ["10000"], "description": "The price in the token's smallest unit."},
-        "scheme": {"const": "exact", "description": "The scheme; exact."},
-        "resource": {"type": "string", "minLength": 1, "description": "What is paid for; the task."},
-        "description": {"type": "string", "description": "What is paid for, for people."},
-        "mime_type": {"type": "string", "description": "The media type of the answer; application/json."},
-        "max_timeout_seconds": {"type": "integer", "minimum": 1, "maximum": 86400, "description": "For how long the offer is valid; 600."},
-        "extra": {"type": "object", "description": "Data of the scheme, such as `name` and `version` of a token."}
-      },
-      "required": ["network", "asset", "pay_to", "amount"],
-      "additionalProperties": false
-    }
-  }
-}"##;
+pub const PARAMETER_SCHEMA: &str = include_str!("../parameters.json");
 
 /// A version of the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -26,7 +26,7 @@ pub const TYPE: &str = "annex-receipt+jws";
 pub const KEY_PREFIX: &str = "annex/receipt/";
 /// The version of the payload that is signed now.
 pub const VERSION: u32 = 1;
-/// The longest receipt that is verified, in bytes. A receipt has about 150 bytes per extension.
+/// The maximum size of a receipt that is verified, in bytes. A receipt has about 150 bytes per extension.
 const MAX_BYTES: usize = 256 << 10;
 
 /// The payload of a receipt.
@@ -100,24 +100,24 @@ pub struct SignedReceipt {
     pub link: Link,
 }
 
-/// The reason why a receipt is not trusted.
+/// The reasons why a receipt does not verify.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiptError {
     /// The text is not a JWS in compact form with a header of this type.
-    #[error("it is not a receipt: a JWS in compact form of the type {TYPE}, of at most {MAX_BYTES} bytes")]
+    #[error("the text is not a receipt: a JWS in compact form of the type {TYPE}, of at most {MAX_BYTES} bytes")]
     NotAReceipt,
     /// No given key has the id and the algorithm that the header names.
-    #[error("none of the given keys is its key {kid:?}")]
+    #[error("none of the given keys has the id {kid:?} of the receipt's key")]
     UnknownKey {
         /// The id in the header.
         kid: String,
     },
     /// The signature does not match.
-    #[error("its signature is not valid")]
+    #[error("the signature of the receipt is not valid")]
     Invalid,
-    /// The payload is signed, and is not of the form of this version.
-    #[error("its payload is not of a form that this version of the software knows")]
+    /// The payload is signed, but does not have the form of this version.
+    #[error("this version of the software cannot read the payload of the receipt")]
     Payload(#[source] serde_json::Error),
 }
 

@@ -29,7 +29,7 @@ pub use file::CaseError;
 use file::CaseFile;
 pub use from_recording::{NewCase, NewCases};
 pub use runner::{ReadSettings, Runner, config as runtime_config};
-pub(crate) use toml_json::{object as json_of_table, of as toml_of};
+pub(crate) use toml_json::of as toml_of;
 
 /// A case that was run.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ mod replay;
 mod scaffold;
 mod sdk;
 
+pub use annex_manifest::{Bindings, Build, FILE, Manifest, Parameters};
 pub use build::{BuiltComponent, build};
 pub use case::{
     CaseError, CaseRun, Cost, Measurement, NewCase, NewCases, ReadSettings, Runner, Verdict, Words, cases_in,
@@ -23,7 +24,7 @@ pub use case::{
 pub use choice::{Capability, Choice, EXAMPLE_URI, HOOKS, Language, ProjectName, parse_hook};
 pub use contract::{VERSION, write as write_contract};
 pub use error::ProjectError;
-pub use manifest::{Bindings, Build, FILE, Manifest, Parameters, Project, Sources};
+pub use manifest::{Project, Sources};
 pub use recording::{MAX_RECORDING_LINE, Recording, RecordingError};
 pub use replay::{Replay, recorded_settings};
 pub use scaffold::create;

@@ -1,4 +1,4 @@
-//! `annex-extension.toml`: how a project is built and tested.
+//! The project of an extension: its folder with `annex-extension.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,92 +6,15 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use annex_files::Purpose;
-use serde::Deserialize;
+use annex_manifest::{Build, FILE, Manifest};
 
 use crate::choice::ProjectName;
 use crate::error::ProjectError;
-
-/// The name of the manifest file.
-pub const FILE: &str = "annex-extension.toml";
 
 /// The maximum size of a manifest, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 /// The folder for generated bindings. A build replaces the whole folder.
 pub(crate) const GENERATED: &str = "generated";
-
-/// The parsed manifest.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Manifest {
-    /// The name of the project. Its component is the file `NAME.wasm`.
-    pub name: String,
-    /// The project's version.
-    pub version: String,
-    /// The URI of the extension.
-    pub uri: Option<String>,
-    /// The licence of the component, as an SPDX expression.
-    #[serde(alias = "license")]
-    pub licence: Option<String>,
-    /// The URL of the sources.
-    pub source: Option<String>,
-    /// The name of each grant that the component needs, with the reason. `None` if the project does not say what its
-    /// component needs.
-    pub grants: Option<BTreeMap<String, String>>,
-    /// The parameters of the extension.
-    pub parameters: Option<Parameters>,
-    /// The build of the component.
-    pub build: Build,
-    /// The keys of an `[[extension]]` in a server's config without `component`. `annex test`, `annex dev` and `annex
-    /// bench` run the component with these settings.
-    #[serde(default)]
-    pub settings: toml::Table,
-}
-
-/// The parameters of the extension, for people who read the manifest.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameters {
-    /// The file with the JSON Schema of the parameters.
-    pub schema: PathBuf,
-    /// An example of parameters.
-    pub example: Option<toml::Table>,
-}
-
-/// The build of the component. Each command is a program with its arguments and runs without a shell.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Build {
-    /// Commands that run in order before the first build, to download tools and libraries.
-    #[serde(default)]
-    pub setup: Vec<Vec<String>>,
-    /// The file or folder that `setup` creates. While it exists, `setup` is not run.
-    pub setup_makes: Option<PathBuf>,
-    /// The language of the bindings that are generated in `generated` before each build.
-    pub bindings: Option<Bindings>,
-    /// The command that builds `output`.
-    pub command: Vec<String>,
-    /// The file that `command` writes: a component, or a core module that is converted to a component.
-    pub output: PathBuf,
-    /// Files and folders whose changes cause another build.
-    #[serde(default)]
-    pub watch: Vec<PathBuf>,
-    /// Environment variables for the commands, in addition to the environment of `annex`.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-}
-
-/// A language for which `annex build` generates the bindings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Bindings {
-    /// C: a header and its sources.
-    C,
-    /// Go: a package for each interface.
-    Go,
-    /// TypeScript: the types of the contract.
-    #[serde(rename = "ts")]
-    TypeScript,
-}
 
 /// A project: its folder and its manifest.
 #[derive(Clone, Debug)]
@@ -112,9 +35,9 @@ impl Project {
         let text = annex_files::read_text(&path, Purpose::Named, MAX_BYTES);
         let text = text.map_err(|source| ProjectError::NoProject { path: path.clone(), source })?;
         let wrong = |reason: String| ProjectError::Manifest { path: path.clone(), reason };
-        let manifest: Manifest = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let manifest = Manifest::parse(&text).map_err(|error| wrong(error.to_string()))?;
         ProjectName::parse(&manifest.name).map_err(|reason| wrong(format!("name: {reason}")))?;
-        manifest.check().map_err(wrong)?;
+        check(&manifest).map_err(wrong)?;
         Ok(Self { folder: folder.to_owned(), manifest })
     }
 
@@ -182,20 +105,18 @@ impl Project {
     }
 }
 
-impl Manifest {
-    fn check(&self) -> Result<(), String> {
-        let Build { setup, command, output, watch, setup_makes, .. } = &self.build;
-        if setup.iter().chain([command]).any(Vec::is_empty) {
-            return Err("build: a command names no program".to_owned());
-        }
-        let paths = watch.iter().chain(setup_makes).chain([output]);
-        if let Some(path) = paths.into_iter().find(|path| !is_inside(path)) {
-            return Err(format!("build: {} is not a path inside the project", path.display()));
-        }
-        match self.parameters.as_ref().map(|parameters| &parameters.schema).filter(|path| !is_inside(path)) {
-            Some(path) => Err(format!("parameters: {} is not a path inside the project", path.display())),
-            None => Ok(()),
-        }
+fn check(manifest: &Manifest) -> Result<(), String> {
+    let Build { setup, command, output, watch, setup_makes, .. } = &manifest.build;
+    if setup.iter().chain([command]).any(Vec::is_empty) {
+        return Err("build: a command names no program".to_owned());
+    }
+    let paths = watch.iter().chain(setup_makes).chain([output]);
+    if let Some(path) = paths.into_iter().find(|path| !is_inside(path)) {
+        return Err(format!("build: {} is not a path inside the project", path.display()));
+    }
+    match manifest.parameters.as_ref().map(|parameters| &parameters.schema).filter(|path| !is_inside(path)) {
+        Some(path) => Err(format!("parameters: {} is not a path inside the project", path.display())),
+        None => Ok(()),
     }
 }
 

@@ -62,7 +62,7 @@ fn verify() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts servers in turn: one whose components are locked and in the cache, and one whose components are files.
+/// Starts two servers alternately: one whose components are locked and in the cache, and one whose components are files.
 async fn start() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let component = fs::read(annex_test_support::component("test-extension"))?;

@@ -26,8 +26,8 @@ enum Command {
     /// Check that no line is missing or changed between the first line and the last
     #[command(
         after_help = "Example:\n  annex audit verify /var/lib/annex/audit.jsonl\n\nThe command ends with 3 at the \
-                            first line that does not follow the line before it. Lines that were cut off at the end \
-                            show only beside a number and digest that were noted elsewhere."
+                            first line that does not follow the line before it. To find lines that were \
+                            cut off at the end, compare the last number and digest with earlier ones."
     )]
     Verify(Verify),
 }

@@ -83,8 +83,9 @@ impl Inspect {
     async fn subject(&self, locations: &Locations) -> anyhow::Result<Subject> {
         if annex_registry::is_reference(&self.component) {
             let reference = self.component.parse::<Reference>().map_err(|error| Failure::Usage.of(error))?;
-            let SignedComponent { pulled, mut origin, .. } =
-                origin::pull(&reference, &self.keys, &self.registry, "pulling").await?;
+            let mut component = origin::pull(&reference, &self.keys, &self.registry, "pulling").await?;
+            component.list_sboms(&reference).await?;
+            let SignedComponent { pulled, mut origin, .. } = component;
             if let Some(config) = &self.config {
                 origin.locked = LockDifference::read(config, &reference, &origin.manifest)?;
             }

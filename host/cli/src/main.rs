@@ -61,6 +61,7 @@ mod serve;
 mod session;
 mod settings;
 mod shell;
+mod shipped;
 mod state;
 mod template;
 mod tenant;

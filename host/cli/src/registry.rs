@@ -24,6 +24,7 @@ mod password;
 pub(crate) mod pull;
 pub(crate) mod push;
 pub(crate) mod save;
+mod sbom;
 pub(crate) mod sign;
 mod signed_file;
 mod source;
@@ -101,7 +102,7 @@ pub(crate) fn failed(error: RegistryError) -> anyhow::Error {
         | RegistryError::Redirect { .. }
         | RegistryError::Digest { .. }
         | RegistryError::Size { .. }
-        | RegistryError::TooManySignatures(_)
+        | RegistryError::TooMany { .. }
         | RegistryError::TooManyPages { .. } => Failure::Refused.of(error),
         RegistryError::HttpClient(_) | RegistryError::Json(_) => error.into(),
     }

@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::exit;
 use crate::log;
 use crate::shell;
+use crate::shipped;
 use crate::state::takes_state;
 
 mod credentials;
@@ -89,9 +90,13 @@ pub(crate) fn locations(config: &Path) -> Locations {
     Locations { config: folder, components: components(), cache: cache() }
 }
 
-/// The folder of the shipped components.
+/// The folder of the shipped components. If the executable has none, the components of the program are written to the cache.
 pub(crate) fn components() -> PathBuf {
-    components_of(&env::current_exe().unwrap_or_default())
+    let folder = components_of(&env::current_exe().unwrap_or_default());
+    if folder.is_dir() {
+        return folder;
+    }
+    cache_folder().and_then(|cache| shipped::folder(&cache)).unwrap_or(folder)
 }
 
 /// The folder `components` next to the executable. If it is missing and the executable is in the folder `bin` of a prefix,

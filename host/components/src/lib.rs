@@ -1,8 +1,8 @@
 //! The paths of the components that are built from this repository: shipped extensions, and components for tests and
 //! examples.
 //!
-//! The build script builds all components. It also copies the shipped extensions to `components/` next to the `annex`
-//! executable.
+//! The build script builds all components, and adds the manifest of their project, if there is one. It also copies the
+//! shipped extensions to `components/` next to the `annex` executable.
 
 use std::path::Path;
 

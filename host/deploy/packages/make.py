@@ -41,7 +41,8 @@ parser.add_argument("--into", type=Path, default=ROOT / "target" / "packages", h
 def build(*linking: str) -> Path:
     """Builds the program with link-time optimisation."""
     command = ["cargo", "rustc", "--locked", "--profile", "dist", "--package", "annex-cli", "--bin", "annex"]
-    subprocess.run([*command, "--", *linking], cwd=ROOT, check=True)
+    # The components are files of the packages.
+    subprocess.run([*command, "--no-default-features", "--", *linking], cwd=ROOT, check=True)
     return ROOT / "target" / "dist" / "annex"
 
 

@@ -308,7 +308,17 @@ def skopeo(annex: Path, folder: Path) -> str:
         assert first == second and (place.folder / "two.wasm").read_bytes() == shipped
         manifest = json.loads(place.does(f"skopeo inspect --tls-verify=false --raw docker://{REGISTRY}/a/one:1"))
         assert manifest["layers"][0]["mediaType"] == "application/wasm", manifest
-    return "the same manifest and bytes after two copies"
+        sbom = place.folder / "sbom.json"
+        sbom.write_text('{"bomFormat": "CycloneDX", "specVersion": "1.5"}')
+        push = f"annex push timestamp oci://{REGISTRY}/a/one:1 --sbom sbom.json 2>/dev/null"
+        pushed = place.does(push).strip()
+        place.does(f"annex pull {pushed} -o three.wasm --sbom pulled.json")
+        assert (place.folder / "pulled.json").read_bytes() == sbom.read_bytes()
+        # Debian's registry has no lists of referrers, so the list is under a tag.
+        tag = pushed.rsplit("@", 1)[1].replace(":", "-")
+        index = json.loads(place.does(f"skopeo inspect --tls-verify=false --raw docker://{REGISTRY}/a/one:{tag}"))
+        assert index["manifests"][0]["artifactType"] == "application/vnd.cyclonedx+json", index
+    return "the same manifest and bytes after two copies, and an SBOM that others find"
 
 
 def password_and_tls(annex: Path, folder: Path) -> str:

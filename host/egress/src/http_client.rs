@@ -27,7 +27,7 @@ struct NoAuthorities;
 #[derive(Debug)]
 struct RefusingVerifier;
 
-/// Begins an HTTP client, which trusts `authorities` beside those of this machine. Without either, the client calls plain http,
+/// Begins an HTTP client, which trusts `authorities` and those of this machine. Without either, the client calls plain http,
 /// and each request by https fails with an error that names the remedy. Installs the TLS provider of the process, unless it
 /// has one.
 pub fn client_builder(authorities: Vec<Certificate>) -> ClientBuilder {

@@ -12,6 +12,7 @@ use annex_auth::signature::{SignError, Signer};
 use annex_conversation::{Conversation, Entry, Note};
 use annex_protocol::{ContextId, Json, Message, StreamResponse, Task, TaskId, Timestamp};
 use annex_runtime::{Chain, Participation};
+use tokio::sync::mpsc;
 
 /// Signs the receipts of one agent.
 pub struct Receipts {
@@ -19,9 +20,24 @@ pub struct Receipts {
     pub issuer: Issuer,
     /// The key of the card.
     pub signer: Arc<Signer>,
+    /// Gets a copy of each receipt once its turn is stored. `None` if receipts are only in their tasks.
+    pub copies: Option<mpsc::Sender<StoredReceipt>>,
 }
 
-/// The facts about a turn that its receipt has, besides the answer.
+/// A receipt that is stored with the end of its turn.
+#[derive(Clone, Debug)]
+pub struct StoredReceipt {
+    /// The tenant of the agent. `None` for the agent of the config itself.
+    pub tenant: Option<String>,
+    /// The conversation.
+    pub context_id: ContextId,
+    /// The task. A turn whose answer is a message had it before the answer.
+    pub task_id: TaskId,
+    /// The receipt.
+    pub signed: SignedReceipt,
+}
+
+/// The facts about a turn in its receipt, without the answer.
 pub(crate) struct TurnFacts<'a> {
     pub(crate) context_id: &'a ContextId,
     pub(crate) task_id: &'a TaskId,

@@ -102,11 +102,11 @@ impl Cache {
         let folder = self.signatures_of(manifest);
         let read = names.iter().map(|digest| checked(&folder.join(digest.hex()), digest, MAX_SIGNATURE_BYTES));
         // Another process may have removed a signature since the folder was listed.
-        read.map(if_there).filter_map(Result::transpose).collect()
+        read.map(none_if_missing).filter_map(Result::transpose).collect()
     }
 
     fn blob(&self, digest: &Digest, most: usize) -> io::Result<Option<Vec<u8>>> {
-        if_there(checked(&self.blob_path(digest), digest, most))
+        none_if_missing(checked(&self.blob_path(digest), digest, most))
     }
 
     fn blobs(&self) -> PathBuf {
@@ -142,7 +142,7 @@ fn make_room(folder: &Path, new: &[Vec<u8>]) -> io::Result<()> {
 }
 
 /// `None` in place of the error that a file is missing.
-fn if_there(read: io::Result<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
+fn none_if_missing(read: io::Result<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
     match read {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         read => read.map(Some),

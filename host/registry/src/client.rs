@@ -1,6 +1,6 @@
-//! Pulls and pushes components and signatures.
+//! Pulls and pushes components, signatures and SBOMs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +15,12 @@ use url::Url;
 use crate::digest::Digest;
 use crate::error::RegistryError;
 use crate::manifest::{
-    CONFIG_TYPE, Descriptor, EMPTY, EMPTY_TYPE, INDEX_TYPE, Index, LAYER_TYPE, Layer, MANIFEST_TYPE, SIGNATURE_TYPE,
-    of_component, of_signature, signature_layer,
+    CONFIG_TYPE, Descriptor, EMPTY, EMPTY_TYPE, INDEX_TYPE, Index, LAYER_TYPE, Layer, MANIFEST_TYPE, Referrer,
+    of_component, of_referrer,
 };
 use crate::reference::{Reference, called_host};
 use crate::repository::{Repository, fallback_tag, length};
 use crate::session::{ANSWER_TIME, Call, Session};
-use crate::{MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
 
 /// The maximum size of a file with certificates in bytes.
 const MAX_CA_BYTES: usize = 1 << 20;
@@ -174,22 +173,10 @@ impl Client {
     /// [`RegistryError`]. A registry that fails is an error, and not a component without a signature.
     pub async fn signatures(&self, reference: &Reference, manifest: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
         let repository = self.repository(reference)?;
-        let found = repository.signatures_of(manifest).await?;
-        // A registry can list a signature again.
-        let found: BTreeSet<Digest> = found.into_iter().map(|descriptor| descriptor.digest).collect();
-        if found.len() > MAX_SIGNATURES {
-            return Err(RegistryError::TooManySignatures(reference.to_string()));
-        }
-        let mut signatures = Vec::with_capacity(found.len());
-        for digest in found {
-            let (read, _) = repository.manifest(digest.as_str(), Some(&digest)).await?;
-            let wrong =
-                |source| RegistryError::Manifest { reference: Box::new(reference.with_digest(&digest)), source };
-            let layer = signature_layer(&read, manifest).map_err(wrong)?;
-            if layer.size > u64::try_from(MAX_SIGNATURE_BYTES).unwrap_or(u64::MAX) {
-                return Err(wrong(crate::ManifestError::TooLarge(layer.size)));
-            }
-            signatures.push(repository.blob(&layer, "a signature", &()).await?);
+        let layers = repository.referring_layers(manifest, Referrer::Signature).await?;
+        let mut signatures = Vec::with_capacity(layers.len());
+        for layer in layers {
+            signatures.push(repository.blob(&layer, Referrer::Signature.name(), &()).await?);
         }
         Ok(signatures)
     }
@@ -204,20 +191,57 @@ impl Client {
         subject: &Resolved,
         bundle: Bytes,
     ) -> Result<Digest, RegistryError> {
+        self.push_referrer(reference, subject, (Referrer::Signature, bundle)).await
+    }
+
+    /// Lists the digest and the size of each SBOM of a manifest. An SBOM is CycloneDX in JSON, and is not signed.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn sboms(&self, reference: &Reference, manifest: &Digest) -> Result<Vec<Layer>, RegistryError> {
+        self.repository(reference)?.referring_layers(manifest, Referrer::Sbom).await
+    }
+
+    /// Pulls an SBOM of [`sboms`](Self::sboms).
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn pull_sbom(&self, reference: &Reference, sbom: &Layer) -> Result<Vec<u8>, RegistryError> {
+        self.repository(reference)?.blob(sbom, Referrer::Sbom.name(), &()).await
+    }
+
+    /// Pushes an SBOM of a manifest. Returns the digest of the SBOM's own manifest.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub async fn push_sbom(
+        &self,
+        reference: &Reference,
+        subject: &Resolved,
+        sbom: Bytes,
+    ) -> Result<Digest, RegistryError> {
+        self.push_referrer(reference, subject, (Referrer::Sbom, sbom)).await
+    }
+
+    async fn push_referrer(
+        &self,
+        reference: &Reference,
+        subject: &Resolved,
+        (kind, content): (Referrer, Bytes),
+    ) -> Result<Digest, RegistryError> {
         let repository = self.repository(reference)?;
-        let signed = Descriptor::of(MANIFEST_TYPE, &subject.manifest);
-        let signature = of_signature(signed, &bundle)?;
+        let manifest = of_referrer(kind, Descriptor::of(MANIFEST_TYPE, &subject.manifest), &content)?;
         repository.upload((EMPTY_TYPE, Bytes::from_static(EMPTY)), &()).await?;
-        repository.upload((SIGNATURE_TYPE, bundle), &()).await?;
-        let digest = Digest::of(&signature);
-        let mut descriptor = Descriptor::of(MANIFEST_TYPE, &signature);
-        descriptor.artifact_type = Some(SIGNATURE_TYPE.to_owned());
-        let headers = repository.put(digest.as_str(), (MANIFEST_TYPE, signature.into())).await?;
+        repository.upload((kind.media_type(), content), &()).await?;
+        let digest = Digest::of(&manifest);
+        let mut descriptor = Descriptor::of(MANIFEST_TYPE, &manifest);
+        descriptor.artifact_type = Some(kind.media_type().to_owned());
+        let headers = repository.put(digest.as_str(), (MANIFEST_TYPE, manifest.into())).await?;
         // A registry that keeps lists of referrers says so (OCI distribution specification, "Pushing Manifests with Subject").
         if headers.contains_key("oci-subject") {
             return Ok(digest);
         }
-        let mut index = repository.fallback(&subject.digest).await?.unwrap_or_else(Index::new);
+        let mut index = repository.fallback(&subject.digest, kind.list()).await?.unwrap_or_else(Index::new);
         if index.manifests.iter().all(|earlier| earlier.digest != digest) {
             index.manifests.push(descriptor);
         }

@@ -114,9 +114,16 @@ pub enum RegistryError {
         #[source]
         source: ManifestError,
     },
-    /// A component has too many signatures.
-    #[error("{0} has more than {max} signatures", max = crate::MAX_SIGNATURES)]
-    TooManySignatures(String),
+    /// A component has too many signatures or SBOMs.
+    #[error("{reference} has more than {most} {what}")]
+    TooMany {
+        /// The component.
+        reference: String,
+        /// The name of what there are too many of, such as `signatures`.
+        what: &'static str,
+        /// The largest allowed number.
+        most: usize,
+    },
     /// A list has more pages than are read.
     #[error(
         "{registry} has more than {pages} pages for {what}; Annex reads no more, and takes no part of a list for the whole"

@@ -1,4 +1,4 @@
-//! Components with their signatures in a tar archive, for machines without a network: an OCI image layout (OCI image
+//! Components with their signatures and SBOMs in a tar archive, for machines without a network: an OCI image layout (OCI image
 //! specification 1.1, "OCI Image Layout Specification").
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +11,8 @@ use crate::client::Pulled;
 use crate::digest::Digest;
 use crate::error::MAX_TEXT;
 use crate::manifest::{
-    Descriptor, EMPTY, Index, MANIFEST_TYPE, ManifestError, SIGNATURE_TYPE, component_layer, of_component,
-    of_signature, signature,
+    Descriptor, EMPTY, Index, MANIFEST_TYPE, ManifestError, Referrer, component_layer, of_component, of_referrer,
+    referrer,
 };
 use crate::reference::{Reference, ReferenceError};
 use crate::{MAX_COMPONENT_BYTES, MAX_MANIFEST_BYTES, MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
@@ -113,16 +113,15 @@ impl<W: Write> LayoutWriter<W> {
         let name = reference.to_string();
         named.annotations.insert(NAME.to_owned(), name.trim_start_matches("oci://").to_owned());
         self.index.manifests.push(named);
-        for bundle in signatures {
-            let manifest = of_signature(subject.clone(), bundle)?;
-            for content in [EMPTY, bundle.as_slice(), manifest.as_slice()] {
-                self.blob(content)?;
-            }
-            let mut signature = Descriptor::of(MANIFEST_TYPE, &manifest);
-            signature.artifact_type = Some(SIGNATURE_TYPE.to_owned());
-            self.index.manifests.push(signature);
-        }
-        Ok(())
+        signatures.iter().try_for_each(|bundle| self.referrer(Referrer::Signature, subject.clone(), bundle))
+    }
+
+    /// Adds an SBOM of a component.
+    ///
+    /// # Errors
+    /// [`LayoutError`].
+    pub fn add_sbom(&mut self, component: &Pulled, sbom: &[u8]) -> Result<(), LayoutError> {
+        self.referrer(Referrer::Sbom, Descriptor::of(MANIFEST_TYPE, &component.manifest), sbom)
     }
 
     /// Ends the archive.
@@ -132,6 +131,17 @@ impl<W: Write> LayoutWriter<W> {
     pub fn finish(mut self) -> Result<W, LayoutError> {
         append(&mut self.archive, INDEX_FILE, &serde_json::to_vec(&self.index)?)?;
         Ok(self.archive.into_inner()?)
+    }
+
+    fn referrer(&mut self, kind: Referrer, subject: Descriptor, content: &[u8]) -> Result<(), LayoutError> {
+        let manifest = of_referrer(kind, subject, content)?;
+        for blob in [EMPTY, content, manifest.as_slice()] {
+            self.blob(blob)?;
+        }
+        let mut descriptor = Descriptor::of(MANIFEST_TYPE, &manifest);
+        descriptor.artifact_type = Some(kind.media_type().to_owned());
+        self.index.manifests.push(descriptor);
+        Ok(())
     }
 
     fn blob(&mut self, content: &[u8]) -> Result<(), LayoutError> {
@@ -218,11 +228,12 @@ impl Layout {
     /// Finds out which signature is about which manifest. The manifest of each signature is read once, so that the work for
     /// an archive grows with its size alone.
     fn find_signatures(&mut self) -> Result<(), LayoutError> {
-        let is_signature = |found: &&Descriptor| found.artifact_type.as_deref() == Some(SIGNATURE_TYPE);
+        let kind = Referrer::Signature;
+        let is_signature = |found: &&Descriptor| found.artifact_type.as_deref() == Some(kind.media_type());
         let manifests: BTreeSet<Digest> =
             self.index.manifests.iter().filter(is_signature).map(|found| found.digest.clone()).collect();
         for digest in manifests {
-            let (subject, layer) = signature(&self.blob(&digest, MAX_MANIFEST_BYTES)?)?;
+            let (subject, layer) = referrer(kind, &self.blob(&digest, MAX_MANIFEST_BYTES)?)?;
             self.signatures.entry(subject).or_default().insert(layer.digest);
         }
         Ok(())

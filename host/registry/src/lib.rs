@@ -1,10 +1,11 @@
-//! Reads components from OCI registries and writes them there (OCI distribution specification 1.1), with their signatures.
+//! Reads components from OCI registries and writes them there (OCI distribution specification 1.1), with their signatures and
+//! SBOMs.
 //!
 //! A registry is a stranger: each digest is computed here, each answer has a bound, and each address passes
 //! [`annex_egress::Screen`], also those of redirects and of token servers.
 //!
 //! - A [`Reference`] names a component. Only a [`Digest`] says which bytes that is.
-//! - A [`Client`] pulls and pushes components and signatures.
+//! - A [`Client`] pulls and pushes components, signatures and SBOMs.
 //! - [`Credentials`] are in the config files of docker, and in the helpers that such a file names.
 //! - A [`Cache`] keeps pulled components in a folder. The bytes are hashed on each read.
 //! - A [`LayoutWriter`] writes components into an archive, from which a [`Layout`] reads them.
@@ -45,3 +46,7 @@ pub const MAX_MANIFEST_BYTES: usize = 1 << 20;
 pub const MAX_SIGNATURE_BYTES: usize = 64 << 10;
 /// The maximum number of signatures of a component that are read.
 pub const MAX_SIGNATURES: usize = 100;
+/// The maximum size of an SBOM in bytes.
+pub const MAX_SBOM_BYTES: usize = 8 << 20;
+/// The maximum number of SBOMs of a component that are listed.
+pub const MAX_SBOMS: usize = 10;

@@ -1,14 +1,14 @@
-//! The manifests of components and of signatures (OCI image specification 1.1), in the layout that the CNCF defines for
-//! WebAssembly components.
+//! The manifests of components, of signatures and of SBOMs (OCI image specification 1.1). Components have the layout that the
+//! CNCF defines for WebAssembly components.
 
 use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::MAX_COMPONENT_BYTES;
 use crate::digest::Digest;
 use crate::error::MAX_TEXT;
+use crate::{MAX_COMPONENT_BYTES, MAX_SBOM_BYTES, MAX_SBOMS, MAX_SIGNATURE_BYTES, MAX_SIGNATURES};
 
 pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
@@ -17,16 +17,74 @@ pub(crate) const LAYER_TYPE: &str = "application/wasm";
 pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 /// The content of an empty config (OCI image specification, "Guidance for an Empty Descriptor").
 pub(crate) const EMPTY: &[u8] = b"{}";
-/// The artifact type of a signature: a Sigstore bundle.
-pub(crate) const SIGNATURE_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
-/// The layer of a manifest that is the component.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The content of a manifest's one layer: a component, a signature or an SBOM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Layer {
-    /// The digest of the component.
+    /// The digest of the content.
     pub digest: Digest,
-    /// The size of the component in bytes.
+    /// The size of the content in bytes.
     pub size: u64,
+}
+
+/// The kinds of content about a component, which a registry stores beside the component. Each has a manifest that names the
+/// component's manifest as its subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Referrer {
+    /// A Sigstore bundle.
+    Signature,
+    /// The list of the component's dependencies, as CycloneDX in JSON.
+    Sbom,
+}
+
+impl Referrer {
+    /// The artifact type of the manifest, which is the media type of its layer too.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Signature => "application/vnd.dev.sigstore.bundle.v0.3+json",
+            Self::Sbom => "application/vnd.cyclonedx+json",
+        }
+    }
+
+    /// The name of one item for errors.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Signature => "a signature",
+            Self::Sbom => "an SBOM",
+        }
+    }
+
+    /// The name of several items for errors.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Signature => "signatures",
+            Self::Sbom => "SBOMs",
+        }
+    }
+
+    /// The name of the list for errors.
+    pub(crate) fn list(self) -> &'static str {
+        match self {
+            Self::Signature => "the list of signatures",
+            Self::Sbom => "the list of SBOMs",
+        }
+    }
+
+    /// The maximum size in bytes.
+    pub(crate) fn max_bytes(self) -> usize {
+        match self {
+            Self::Signature => MAX_SIGNATURE_BYTES,
+            Self::Sbom => MAX_SBOM_BYTES,
+        }
+    }
+
+    /// The maximum number that a component has.
+    pub(crate) fn max_number(self) -> usize {
+        match self {
+            Self::Signature => MAX_SIGNATURES,
+            Self::Sbom => MAX_SBOMS,
+        }
+    }
 }
 
 /// The reasons why a manifest is not that of a component.
@@ -44,10 +102,13 @@ pub enum ManifestError {
     /// The component is too large.
     #[error("its component has {0} bytes; at most {MAX_COMPONENT_BYTES} are allowed")]
     TooLarge(u64),
+    /// The signature or the SBOM is too large.
+    #[error("its content has {0} bytes; at most {1} are allowed")]
+    ContentTooLarge(u64, usize),
     /// The manifest is an index too. Its signer may have meant the index.
     #[error("it has `layers` and `manifests`, so other tools can take it for an index")]
     Ambiguous,
-    /// The manifest of a signature is about another manifest.
+    /// The manifest of a signature or an SBOM is about another manifest.
     #[error("it is about another manifest")]
     OtherSubject,
 }
@@ -91,7 +152,7 @@ pub(crate) struct Manifest {
     manifests: Option<IgnoredAny>,
 }
 
-/// A list of manifests: the signatures of a component.
+/// A list of manifests: the signatures and SBOMs of a component.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Index {
@@ -137,14 +198,14 @@ pub(crate) fn of_component(
     Ok((config, serde_json::to_vec(&manifest)?))
 }
 
-/// The manifest of a signature of `subject`, as JSON.
-pub(crate) fn of_signature(subject: Descriptor, bundle: &[u8]) -> serde_json::Result<Vec<u8>> {
+/// The manifest of a signature or an SBOM of `subject`, as JSON.
+pub(crate) fn of_referrer(kind: Referrer, subject: Descriptor, content: &[u8]) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&Manifest {
         schema_version: 2,
         media_type: MANIFEST_TYPE.to_owned(),
-        artifact_type: Some(SIGNATURE_TYPE.to_owned()),
+        artifact_type: Some(kind.media_type().to_owned()),
         config: Descriptor::of(EMPTY_TYPE, EMPTY),
-        layers: vec![Descriptor::of(SIGNATURE_TYPE, bundle)],
+        layers: vec![Descriptor::of(kind.media_type(), content)],
         subject: Some(subject),
         annotations: BTreeMap::new(),
         manifests: None,
@@ -165,17 +226,20 @@ pub fn component_layer(manifest: &[u8]) -> Result<Layer, ManifestError> {
     Ok(Layer { digest, size })
 }
 
-/// Finds the signature in a manifest about `subject`.
-pub(crate) fn signature_layer(manifest: &[u8], subject: &Digest) -> Result<Layer, ManifestError> {
-    let (found, layer) = signature(manifest)?;
+/// Finds the signature or the SBOM in a manifest about `subject`.
+pub(crate) fn referrer_layer(kind: Referrer, manifest: &[u8], subject: &Digest) -> Result<Layer, ManifestError> {
+    let (found, layer) = referrer(kind, manifest)?;
     if found == *subject { Ok(layer) } else { Err(ManifestError::OtherSubject) }
 }
 
-/// Finds the signature in a manifest, and the digest of the manifest that the signature is about.
-pub(crate) fn signature(manifest: &[u8]) -> Result<(Digest, Layer), ManifestError> {
+/// Finds the signature or the SBOM in a manifest, and the digest of the manifest that it is about.
+pub(crate) fn referrer(kind: Referrer, manifest: &[u8]) -> Result<(Digest, Layer), ManifestError> {
     let Manifest { subject, layers, .. } = read(manifest)?;
     let subject = subject.ok_or(ManifestError::OtherSubject)?.digest;
-    let Descriptor { digest, size, .. } = only_layer(layers, SIGNATURE_TYPE)?;
+    let Descriptor { digest, size, .. } = only_layer(layers, kind.media_type())?;
+    if size > u64::try_from(kind.max_bytes()).unwrap_or(u64::MAX) {
+        return Err(ManifestError::ContentTooLarge(size, kind.max_bytes()));
+    }
     Ok((subject, Layer { digest, size }))
 }
 

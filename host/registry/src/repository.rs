@@ -1,5 +1,6 @@
 //! Requests about one repository of a registry: manifests, blobs, lists and uploads.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +14,14 @@ use serde::Deserialize;
 use tokio::time::timeout;
 use url::Url;
 
+use crate::MAX_MANIFEST_BYTES;
 use crate::client::{Progress, Resolved};
 use crate::digest::Digest;
 use crate::error::RegistryError;
 use crate::link;
-use crate::manifest::{Descriptor, INDEX_TYPE, Index, Layer, MANIFEST_TYPE, SIGNATURE_TYPE, component_layer};
+use crate::manifest::{Descriptor, INDEX_TYPE, Index, Layer, MANIFEST_TYPE, Referrer, component_layer, referrer_layer};
 use crate::reference::Reference;
 use crate::session::{ANSWER_TIME, Call, Session};
-use crate::{MAX_MANIFEST_BYTES, MAX_SIGNATURES};
 
 /// The maximum number of pages of a list that are read.
 const MAX_PAGES: usize = 10;
@@ -30,8 +31,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const SLOWEST: u64 = 20_000;
 /// The time between two reports of the progress of an upload.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// The name of the list of signatures in errors.
-const SIGNATURES: &str = "the list of signatures";
 
 /// The repository of a reference.
 pub(crate) struct Repository<'a> {
@@ -122,42 +121,64 @@ impl Repository<'_> {
         piece.map_err(|error| wrong(&error.without_url()))
     }
 
-    /// The manifests that name `subject` and say that they are signatures.
-    pub(crate) async fn signatures_of(&self, subject: &Digest) -> Result<Vec<Descriptor>, RegistryError> {
+    /// The signatures or the SBOMs of a manifest, sorted by the digests of their own manifests.
+    pub(crate) async fn referring_layers(&self, subject: &Digest, kind: Referrer) -> Result<Vec<Layer>, RegistryError> {
+        let found = self.referrers(subject, kind).await?;
+        // A registry can list one again.
+        let found: BTreeSet<Digest> = found.into_iter().map(|descriptor| descriptor.digest).collect();
+        if found.len() > kind.max_number() {
+            let (reference, what, most) = (self.reference.to_string(), kind.plural(), kind.max_number());
+            return Err(RegistryError::TooMany { reference, what, most });
+        }
+        let mut layers = Vec::with_capacity(found.len());
+        for digest in found {
+            let (read, _) = self.manifest(digest.as_str(), Some(&digest)).await?;
+            let layer = referrer_layer(kind, &read, subject).map_err(|source| {
+                let reference = Box::new(self.reference.with_digest(&digest));
+                RegistryError::Manifest { reference, source }
+            })?;
+            layers.push(layer);
+        }
+        Ok(layers)
+    }
+
+    /// The manifests that name `subject` and say that they are of this kind.
+    async fn referrers(&self, subject: &Digest, kind: Referrer) -> Result<Vec<Descriptor>, RegistryError> {
+        let what = kind.list();
         let mut url = self.url(&format!("referrers/{subject}"));
-        url.query_pairs_mut().append_pair("artifactType", SIGNATURE_TYPE);
+        url.query_pairs_mut().append_pair("artifactType", kind.media_type());
         let mut found = Vec::new();
         let mut next = Some(url);
         for page in 0..MAX_PAGES {
             let Some(url) = next else { return Ok(found) };
-            let answer = self.read(SIGNATURES, url.clone(), INDEX_TYPE).await?;
+            let answer = self.read(what, url.clone(), INDEX_TYPE).await?;
             // A registry without lists of referrers has a tag in place of a list.
             if page == 0 && answer.status() == StatusCode::NOT_FOUND {
-                let index = self.fallback(subject).await?;
-                return Ok(only_signatures(index.map(|index| index.manifests).unwrap_or_default()));
+                let index = self.fallback(subject, what).await?;
+                return Ok(of_kind(kind, index.map(|index| index.manifests).unwrap_or_default()));
             }
-            let answer = self.success(SIGNATURES, answer).await?;
-            next = self.next_page(&url, answer.headers(), SIGNATURES)?;
-            let index: Index = self.json(SIGNATURES, answer).await?;
+            let answer = self.success(what, answer).await?;
+            next = self.next_page(&url, answer.headers(), what)?;
+            let index: Index = self.json(what, answer).await?;
             // The registry may ignore the filter (OCI distribution specification, "Listing Referrers").
-            found.extend(only_signatures(index.manifests));
-            if found.len() > MAX_SIGNATURES {
+            found.extend(of_kind(kind, index.manifests));
+            if found.len() > kind.max_number() {
                 return Ok(found);
             }
         }
-        self.all_pages(next.as_ref(), SIGNATURES)?;
+        self.all_pages(next.as_ref(), what)?;
         Ok(found)
     }
 
-    /// Reads the list below the fallback tag. `None` if there is none.
-    pub(crate) async fn fallback(&self, subject: &Digest) -> Result<Option<Index>, RegistryError> {
+    /// Reads the list below the fallback tag. `None` if there is none. `what` is the name of the list in errors.
+    pub(crate) async fn fallback(&self, subject: &Digest, what: &'static str) -> Result<Option<Index>, RegistryError> {
         let url = self.url(&format!("manifests/{}", fallback_tag(subject)));
-        let answer = self.read(SIGNATURES, url, INDEX_TYPE).await?;
+        let answer = self.read(what, url, INDEX_TYPE).await?;
         if answer.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let answer = self.success(SIGNATURES, answer).await?;
-        self.json(SIGNATURES, answer).await.map(Some)
+        let answer = self.success(what, answer).await?;
+        self.json(what, answer).await.map(Some)
     }
 
     /// The tags, as the registry sorts them.
@@ -184,7 +205,7 @@ impl Repository<'_> {
         if next.origin() == from.origin() { Ok(Some(next)) } else { Err(self.session.redirect(what)) }
     }
 
-    /// Refuses a list that has a further page after the last one that is read.
+    /// Refuses a list with more pages than are read.
     fn all_pages(&self, next: Option<&Url>, what: &'static str) -> Result<(), RegistryError> {
         if next.is_none() {
             return Ok(());
@@ -279,9 +300,9 @@ impl Repository<'_> {
     }
 }
 
-fn only_signatures(manifests: Vec<Descriptor>) -> Vec<Descriptor> {
-    let is_signature = |found: &Descriptor| found.artifact_type.as_deref() == Some(SIGNATURE_TYPE);
-    manifests.into_iter().filter(is_signature).collect()
+fn of_kind(kind: Referrer, manifests: Vec<Descriptor>) -> Vec<Descriptor> {
+    let is_of_kind = |found: &Descriptor| found.artifact_type.as_deref() == Some(kind.media_type());
+    manifests.into_iter().filter(is_of_kind).collect()
 }
 
 /// The tag of the list of a manifest's referrers (OCI distribution specification, "Referrers Tag Schema").

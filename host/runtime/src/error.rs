@@ -90,7 +90,7 @@ pub enum LoadError {
         /// The grant in the config's syntax.
         grant: GrantNeeded,
     },
-    /// The component needs grants that the operator has not accepted for it.
+    /// The component needs grants that the operator has not accepted.
     #[error(
         "the component needs grants that annex.lock does not list as accepted: {grants}; to accept them, run: annex lock \
          CONFIG --accept {grants}"

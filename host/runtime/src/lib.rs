@@ -32,6 +32,7 @@ pub use annex_keyvalue::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
     ScopeKind, Space, Usage, incremented,
 };
+pub use annex_manifest::{MANIFEST_SECTION, MAX_MANIFEST_BYTES, ManifestGrants, ManifestParameters, ManifestSection};
 pub use caller::{Caller, Presence, VisibleCaller};
 pub use card_slot::{LastDeclaration, LiveEntry};
 pub use chain::card_read::{ShownEntries, show_entries};
@@ -71,7 +72,6 @@ pub use load::compile::{COMPILE_ARGUMENT, Compilation, CompilerProcess, compilat
 pub use load::descriptor::Descriptor;
 pub use load::inspect::{Access, Import, Inspection, InspectionResult, MAX_COMPONENT_BYTES};
 pub use load::installation::{Installation, Instances, OnFailure};
-pub use load::manifest::{MANIFEST_SECTION, MAX_MANIFEST_BYTES, ManifestGrants, ManifestParameters, ManifestSection};
 pub use load::method::Method;
 pub use load::selection::{Activate, AllowedCaller, AllowedCallers, Readers, Selection};
 pub use load::source::Source;

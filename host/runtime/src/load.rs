@@ -318,7 +318,7 @@ async fn describe(
         return Err(LoadError::Description { reason: unnamed.words(&described.description) });
     }
     if let Some(manifest) = &program.code.inspection.manifest {
-        manifest.check_descriptor(&described.uri, &described.grants)?;
+        manifest::check_descriptor(manifest, &described.uri, &described.grants, &installation.parameters)?;
     }
     let descriptor = check_descriptor(described, installation)?;
     profile.metadata_keys.clone_from(&descriptor.metadata_keys);

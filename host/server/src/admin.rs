@@ -39,6 +39,7 @@ mod sessions;
 pub(crate) mod shadow;
 pub(crate) mod shared;
 mod strangers;
+mod tenant_changes;
 mod tenants;
 mod token;
 mod usage;

@@ -24,7 +24,7 @@ pub struct Addition {
     /// of its path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The component file in base64. Either this field or `reference` is there.
+    /// The component file in base64. A request has either this field or `reference`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
     /// A reference in the server's `annex.lock`, such as `oci://registry.example/acme/redact:1.2`.

@@ -1,6 +1,5 @@
 //! The composition root. Only this module connects all parts of the server.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
@@ -17,6 +16,7 @@ use annex_operations::process::Process;
 use annex_operations::process_parts::ProcessParts;
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores};
+use annex_operations::receipts::StoredReceipt;
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::send_message::input_modes::InputModes;
 use annex_operations::service_parameters::Identity;
@@ -32,7 +32,7 @@ use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeErr
 use annex_tenants::TenantStores;
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
-use tokio::task::spawn_blocking;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,7 +42,7 @@ use crate::admin::exposition::Family;
 use crate::admin::metrics::{self, Sources};
 use crate::admin::replicas::ThisProcess;
 use crate::admin::{Admin, AdminParts};
-use crate::audit::{Audit, AuditError};
+use crate::audit::receipts::MAX_WAITING;
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::{Config, PushConfig};
@@ -68,11 +68,13 @@ use crate::tenants::{Installers, Serving, Tenants};
 use crate::traces::Traces;
 
 mod agents;
+mod audit_file;
 mod check;
 mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
+use audit_file::{audit_path, open_audit};
 pub use check::{CheckReport, Counts, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
@@ -144,7 +146,10 @@ impl App {
         let config = Arc::new(config.clone());
         let names = AgentNames::default();
         let since = Timestamp::now();
-        let shared = Arc::new(SharedParts::open(&config, locations, base_url, &names).await?);
+        let shared = SharedParts::open(&config, locations, base_url, &names).await?;
+        let (copies, receipts) = mpsc::channel(MAX_WAITING);
+        let copies = audit_path(&config, locations).map(|_| copies);
+        let shared = Arc::new(SharedParts { receipt_copies: copies, ..shared });
         let served = ServedConfig::own(&config);
         let served =
             ServedAgent { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
@@ -152,7 +157,10 @@ impl App {
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
         let access = access.map(Access::new);
-        let audit = audit(&config, locations).await?;
+        let audit = open_audit(&config, locations).await?;
+        if let Some(audit) = &audit {
+            audit.follow(receipts, shared.process.closing.clone());
+        }
         let settings = Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(access.clone())));
         let others = tenants::open(&settings, locations, &shared).await?;
         others.named.load_missing().await;
@@ -278,16 +286,6 @@ impl App {
     }
 }
 
-/// Opens the audit file. `None` if the config names none.
-async fn audit(config: &Config, locations: &Locations) -> Result<Option<Arc<Audit>>, AppError> {
-    let Some(file) = config.admin.as_ref().and_then(|admin| admin.audit_file.as_ref()) else { return Ok(None) };
-    let path = locations.config.join(file);
-    let opened = spawn_blocking(move || Audit::open(path)).await;
-    let audit =
-        opened.map_err(|panicked| AuditError::Write { path: file.clone(), source: io::Error::other(panicked) })?;
-    Ok(Some(Arc::new(audit?)))
-}
-
 fn describe(peers: &Peers, base_url: &str, phase: &str) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let (address, phase) = (base_url.to_owned(), phase.to_owned());
@@ -318,6 +316,8 @@ struct SharedParts {
     tenants: TenantStores,
     pins: Arc<Pins>,
     traces: Option<Arc<Traces>>,
+    /// Leads receipts to the audit file. `None` if the config has no audit file.
+    receipt_copies: Option<mpsc::Sender<StoredReceipt>>,
     process: Arc<ProcessParts>,
 }
 
@@ -384,6 +384,7 @@ impl SharedParts {
             tenants,
             pins,
             traces,
+            receipt_copies: None,
             process: Arc::new(process),
         })
     }
@@ -401,7 +402,8 @@ impl SharedParts {
         let authenticator = self.authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&config, &name, &self.base_url, authenticator.as_deref(), &locations)?;
         let issuer = issuer.with_remote(remote_card.clone());
-        let receipts = receipts(&config, &issuer, (&self.base_url, &name, agent.name()));
+        let copies = self.receipt_copies.clone();
+        let receipts = receipts(&config, &issuer, (&self.base_url, &name, agent.name()), copies);
         let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let folder = folder.map(open_folder).transpose()?;
         // Tenants share engine, instances and compiler, and have their own extension keys and call counters.

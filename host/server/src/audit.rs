@@ -1,4 +1,4 @@
-//! The audit log: a file with a line for each change over the admin API, chained by hashes.
+//! The audit log: a file with a line for each change over the admin API and for each receipt, chained by hashes.
 //!
 //! A line has the digest of the line before it, so a missing or changed line shows. The file belongs to the operator:
 //! this program only appends to it. `annex audit verify` checks the chain.
@@ -16,8 +16,10 @@ use annex_protocol::Timestamp;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use tokio::task::spawn_blocking;
+use tokio_util::task::TaskTracker;
 
 mod chain;
+pub(crate) mod receipts;
 pub(crate) mod record;
 mod verify;
 
@@ -62,25 +64,27 @@ pub(crate) struct Audit {
     path: PathBuf,
     /// The end of the file after the last line of this process. `None` before the first line.
     known: Mutex<Option<FileEnd>>,
+    /// The tasks that append receipts.
+    writers: TaskTracker,
 }
 
 /// The end of the file after a line.
 #[derive(Debug)]
 struct FileEnd {
-    place: FileLength,
+    place: FilePosition,
     chain: ChainEnd,
 }
 
 /// A file and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileLength {
+struct FilePosition {
     device: u64,
     inode: u64,
     length: u64,
 }
 
 /// The state of the file before a line is appended.
-struct Found {
+struct ChainState {
     /// The end of the chain. `None` if there is no line yet.
     end: Option<ChainEnd>,
     /// The reason why the file does not continue the chain. `None` if it does.
@@ -94,8 +98,8 @@ impl Audit {
     /// # Errors
     /// [`AuditError::Open`]
     pub(crate) fn open(path: PathBuf) -> Result<Self, AuditError> {
-        let audit = Self { path, known: Mutex::new(None) };
-        match audit.append(&Record::started()) {
+        let audit = Self { path, known: Mutex::new(None), writers: TaskTracker::new() };
+        match audit.append(&[Record::started()]) {
             Ok(number) => {
                 tracing::info!(path = %audit.path.display(), number, "changes are recorded in the audit file");
                 Ok(audit)
@@ -114,8 +118,13 @@ impl Audit {
     /// # Errors
     /// [`AuditError`]. The file then has no part of the line, or the next line begins a new chain.
     pub(crate) async fn record(self: &Arc<Self>, record: Record) -> Result<u64, AuditError> {
+        self.record_all(vec![record]).await
+    }
+
+    /// Like [`record`](Self::record), for at least one record. Returns the number of the last line.
+    async fn record_all(self: &Arc<Self>, records: Vec<Record>) -> Result<u64, AuditError> {
         let audit = Arc::clone(self);
-        let writing = spawn_blocking(move || audit.append(&record)).await;
+        let writing = spawn_blocking(move || audit.append(&records)).await;
         writing.unwrap_or_else(|panicked| Err(self.unwritten(io::Error::other(panicked))))
     }
 
@@ -123,26 +132,26 @@ impl Audit {
     pub(crate) fn record_later(self: &Arc<Self>, record: Record) {
         let audit = Arc::clone(self);
         drop(spawn_blocking(move || {
-            if let Err(error) = audit.append(&record) {
+            if let Err(error) = audit.append(&[record]) {
                 tracing::error!(error = annex_text::with_causes(&error), "a refused change is not in the audit file");
             }
         }));
     }
 
-    fn append(&self, record: &Record) -> Result<u64, AuditError> {
+    fn append(&self, records: &[Record]) -> Result<u64, AuditError> {
         // One line after the other. The lock of the file keeps the other processes out.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let file = open(&self.path).map_err(|source| AuditError::Open { path: self.path.clone(), source })?;
-        let end = self.append_to(&file, known.as_ref(), record).map_err(|source| self.unwritten(source))?;
+        let end = self.append_to(&file, known.as_ref(), records).map_err(|source| self.unwritten(source))?;
         let number = end.chain.number;
         *known = Some(end);
         Ok(number)
     }
 
-    fn append_to(&self, file: &File, known: Option<&FileEnd>, record: &Record) -> io::Result<FileEnd> {
+    fn append_to(&self, file: &File, known: Option<&FileEnd>, records: &[Record]) -> io::Result<FileEnd> {
         lock(file)?;
-        let place = FileLength::of(file)?;
-        let Found { mut end, broken } = found(file, place, known)?;
+        let place = FilePosition::of(file)?;
+        let ChainState { mut end, broken } = chain_state(file, place, known)?;
         let mut text = Vec::new();
         if let Some(reason) = broken {
             tracing::warn!(path = %self.path.display(), reason, "the audit file was changed; a new chain begins");
@@ -151,7 +160,10 @@ impl Audit {
             }
             end = Some(push(&mut text, end.as_ref(), &Record::new_chain(reason))?);
         }
-        let chain = push(&mut text, end.as_ref(), record)?;
+        for record in records {
+            end = Some(push(&mut text, end.as_ref(), record)?);
+        }
+        let chain = end.ok_or_else(|| io::Error::other("there is no record to write"))?;
         let mut writer = file;
         if let Err(error) = writer.write_all(&text).and_then(|()| file.sync_data()) {
             // Part of a line may be in the file. If it cannot be removed, the next line finds it and begins a new chain.
@@ -162,7 +174,7 @@ impl Audit {
             sync_folder(&self.path)?;
         }
         let length = place.length.saturating_add(text.len() as u64);
-        Ok(FileEnd { place: FileLength { length, ..place }, chain })
+        Ok(FileEnd { place: FilePosition { length, ..place }, chain })
     }
 
     fn unwritten(&self, source: io::Error) -> AuditError {
@@ -170,7 +182,7 @@ impl Audit {
     }
 }
 
-impl FileLength {
+impl FilePosition {
     fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         Ok(Self { device: metadata.dev(), inode: metadata.ino(), length: metadata.len() })
@@ -204,19 +216,19 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Finds the line that the next one follows.
-fn found(file: &File, place: FileLength, known: Option<&FileEnd>) -> io::Result<Found> {
+fn chain_state(file: &File, place: FilePosition, known: Option<&FileEnd>) -> io::Result<ChainState> {
     let end = known.map(|known| known.chain.clone());
     match known {
-        Some(known) if known.place == place => Ok(Found { end, broken: None }),
+        Some(known) if known.place == place => Ok(ChainState { end, broken: None }),
         Some(known) if known.place.is_in(place) && place.length < known.place.length => {
-            Ok(Found { end, broken: Some("the file is shorter than this process has left it") })
+            Ok(ChainState { end, broken: Some("the file is shorter than this process has left it") })
         }
         Some(known) if known.place.is_in(place) && place.length - known.place.length <= MAX_FOLLOWED_BYTES => {
             let added = read(file, known.place.length, place.length)?;
             Ok(checked(chain::follow(&added, &known.chain), end))
         }
         // The operator has moved the file away. The new file continues the chain of the old one.
-        _ if place.length == 0 => Ok(Found { end, broken: None }),
+        _ if place.length == 0 => Ok(ChainState { end, broken: None }),
         _ => {
             let from = place.length.saturating_sub(2 * MAX_LINE_BYTES as u64 + 2);
             let tail = read(file, from, place.length)?;
@@ -226,10 +238,10 @@ fn found(file: &File, place: FileLength, known: Option<&FileEnd>) -> io::Result<
 }
 
 /// The result of a check of the file. `before` is the end that this process knows.
-fn checked(found: Result<ChainEnd, &'static str>, before: Option<ChainEnd>) -> Found {
+fn checked(found: Result<ChainEnd, &'static str>, before: Option<ChainEnd>) -> ChainState {
     match found {
-        Ok(end) => Found { end: Some(end), broken: None },
-        Err(reason) => Found { end: before, broken: Some(reason) },
+        Ok(end) => ChainState { end: Some(end), broken: None },
+        Err(reason) => ChainState { end: before, broken: Some(reason) },
     }
 }
 
@@ -241,7 +253,7 @@ fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
 }
 
 /// True if the file is empty or ends with a line break.
-fn ends_a_line(file: &File, place: FileLength) -> io::Result<bool> {
+fn ends_a_line(file: &File, place: FilePosition) -> io::Result<bool> {
     match place.length.checked_sub(1) {
         Some(last) => Ok(read(file, last, place.length)?.ends_with(b"\n")),
         None => Ok(true),

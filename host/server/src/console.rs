@@ -15,16 +15,16 @@ mod guard;
 mod live;
 mod login;
 mod logins;
+pub(crate) mod operator;
 mod overview;
 mod page;
 mod requests;
-pub(crate) mod session;
 mod sessions;
 mod shown;
 mod tenants;
 mod try_it;
 
-use session::ConsoleState;
+use operator::ConsoleState;
 
 /// All pages of the console. The caller merges them with the routes of the admin API, which are below `/v1`.
 pub(crate) fn router(console: ConsoleState) -> Router {

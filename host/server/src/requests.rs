@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 mod filter;
 mod record;
 
-pub(crate) use filter::{RequestFilter, Visible};
+pub(crate) use filter::{RequestFilter, VisibleRequests};
 pub(crate) use record::{End, RequestRecord};
 
 /// The maximum number of listeners that get new requests at the same time.
@@ -63,7 +63,7 @@ impl RecentRequests {
     }
 
     /// The request with this number, if it is still kept and `visible`.
-    pub(crate) fn find(&self, number: u64, visible: &Visible) -> Option<Arc<RequestRecord>> {
+    pub(crate) fn find(&self, number: u64, visible: &VisibleRequests) -> Option<Arc<RequestRecord>> {
         let found = self.slot(number)?.clone()?;
         (found.number == number && visible.shows(&found)).then_some(found)
     }
@@ -72,7 +72,7 @@ impl RecentRequests {
     pub(crate) fn list(
         &self,
         filter: &RequestFilter,
-        visible: &Visible,
+        visible: &VisibleRequests,
         (before, limit): (Option<u64>, usize),
     ) -> Vec<Arc<RequestRecord>> {
         let next = self.next.load(Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl RecentRequests {
         let listeners = Arc::clone(&self.listeners);
         let one_more = |count: usize| (count < MAX_LISTENERS).then_some(count + 1);
         listeners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Listener { live: self.live.subscribe(), _place: ListenerPlace(listeners) })
+        Some(Listener { live: self.live.subscribe(), _place: ListenerSlot(listeners) })
     }
 
     /// The slot of a number. `None` if there are no slots.
@@ -107,10 +107,10 @@ pub(crate) enum News {
     Missed(u64),
 }
 
-/// A reader of new requests. At most [`MAX_WAITING`] requests wait for it.
+/// A reader of new requests. Its queue has at most [`MAX_WAITING`] requests.
 pub(crate) struct Listener {
     live: broadcast::Receiver<Arc<RequestRecord>>,
-    _place: ListenerPlace,
+    _place: ListenerSlot,
 }
 
 impl Listener {
@@ -125,9 +125,9 @@ impl Listener {
 }
 
 /// The place of a listener. Dropping it frees the place.
-struct ListenerPlace(Arc<AtomicUsize>);
+struct ListenerSlot(Arc<AtomicUsize>);
 
-impl Drop for ListenerPlace {
+impl Drop for ListenerSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

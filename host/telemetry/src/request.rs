@@ -68,7 +68,7 @@ impl Request {
         Self::begin_in(Instant::now(), is_logged, (trace.map(Arc::new), None))
     }
 
-    /// Begins a request as [`Self::begin_traced`] does, with a timeline of the work for it.
+    /// Begins a request as [`Self::begin_traced`] does, with a timeline of its work.
     #[must_use]
     pub fn begin_with_timeline(is_logged: bool, trace: Option<RequestTrace>) -> Arc<Self> {
         let began = Instant::now();

@@ -1,7 +1,7 @@
 //! The timeline of a request: the pieces of work for the request, with their times and verdicts.
 //!
 //! A timeline is bounded: at most [`MAX_PARTS`] pieces of work with [`MAX_NAMES`] different names. Work beyond these
-//! bounds is counted and left out. Nothing is formatted here. A page formats a timeline when somebody opens it.
+//! bounds is counted and left out. Nothing is formatted here. A page formats a timeline when it is opened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -70,7 +70,7 @@ pub struct Part {
     pub work: Work,
     /// The name of the work itself, such as the hook `state`. May be empty.
     pub what: &'static str,
-    /// How the work ended, in one word. Empty if the work cannot fail.
+    /// The verdict on the work, in one word. Empty if the work cannot fail.
     pub verdict: &'static str,
     /// The beginning of the work.
     pub began: Instant,
@@ -99,7 +99,7 @@ pub struct ShownPart {
     pub work: Work,
     /// The name of the work itself, such as the hook `state`. May be empty.
     pub what: &'static str,
-    /// How the work ended, in one word. May be empty.
+    /// The verdict on the work, in one word. May be empty.
     pub verdict: &'static str,
     /// The name of the worker, such as the URI of an extension. An author or a client may have written the text.
     pub name: String,
@@ -198,7 +198,7 @@ impl Timeline {
         self.fault.get()
     }
 
-    /// The number of pieces of work that had no place.
+    /// The number of pieces of work that were left out.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
@@ -232,7 +232,7 @@ impl Timeline {
 }
 
 impl StoredParts {
-    /// The index of a name. A new name is stored if there is room for it.
+    /// The index of a name. A new name is stored if the list has room.
     fn index_of(&mut self, name: &str) -> u8 {
         let name = name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or_default();
         let index = match self.names.iter().position(|other| **other == *name) {
@@ -259,10 +259,10 @@ fn micros(time: Duration) -> u32 {
 /// clock and does nothing.
 #[must_use = "the work ends when this is dropped"]
 #[derive(Debug)]
-pub struct Measurement(Option<Running>);
+pub struct Measurement(Option<RunningWork>);
 
 #[derive(Debug)]
-struct Running {
+struct RunningWork {
     timeline: Arc<Timeline>,
     name: Box<str>,
     part: Part,
@@ -270,7 +270,7 @@ struct Running {
 
 impl Measurement {
     pub(crate) fn begin(timeline: Option<&Arc<Timeline>>, work: Work, name: &str) -> Self {
-        Self(timeline.map(|timeline| Running {
+        Self(timeline.map(|timeline| RunningWork {
             timeline: Arc::clone(timeline),
             name: name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or_default().into(),
             part: Part::new(work, "", Instant::now(), Duration::ZERO),
@@ -287,7 +287,7 @@ impl Measurement {
         self.0.is_some()
     }
 
-    /// Sets how the work ends, in one word.
+    /// Sets the verdict on the work, in one word.
     pub fn ends_as(&mut self, verdict: &'static str) {
         if let Some(running) = &mut self.0 {
             running.part.verdict = verdict;
@@ -305,7 +305,7 @@ impl Measurement {
 
 impl Drop for Measurement {
     fn drop(&mut self) {
-        if let Some(Running { timeline, name, mut part }) = self.0.take() {
+        if let Some(RunningWork { timeline, name, mut part }) = self.0.take() {
             part.took = part.began.elapsed();
             timeline.add(&name, &part);
         }

@@ -58,7 +58,7 @@ pub(super) struct SeenStatus {
 pub(super) struct SeenAnswer {
     pub(super) id: String,
     pub(super) context_id: Option<String>,
-    /// The digest without the receipts in the metadata. `None` if there is no canonical form.
+    /// The digest without the receipts in the metadata. `None` if the JSON has no canonical form.
     pub(super) sha256: Option<String>,
     pub(super) receipts: BTreeMap<String, Value>,
 }
@@ -84,7 +84,7 @@ struct AnswerFields {
     metadata: BTreeMap<String, Value>,
 }
 
-/// The fields that tell what an object is, or lead to the task in it.
+/// The fields by which a task, a message and a response differ, and the fields of a response that can hold a task.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {

@@ -14,11 +14,11 @@ use crate::Jwks;
 pub struct Verdict {
     /// The receipts whose signature is valid, in the order of the input.
     pub receipts: Vec<Receipt>,
-    /// What differs from the receipts. Empty if all that could be compared is as the receipts say.
+    /// The differences between the input and its receipts. Empty if all comparable content agrees with the receipts.
     pub differences: Vec<String>,
-    /// What could not be compared, and why.
+    /// The content that could not be compared, each with the reason.
     pub notes: Vec<String>,
-    /// The digests of the receipts, with their place in the chain of their conversation.
+    /// The digests of the receipts by conversation and number.
     chains: BTreeMap<String, BTreeMap<u64, ChainedReceipt>>,
 }
 
@@ -153,7 +153,7 @@ impl Verdict {
         }
     }
 
-    /// Compares the task as it is now with its last receipt.
+    /// Compares the state, the message and the artifacts of the task with its last receipt.
     fn check_end(&mut self, owner: &str, task: &SeenTask, last: &Receipt) {
         let number = last.number;
         let state = last.state.as_deref().unwrap_or_default();

@@ -164,7 +164,7 @@ fn a_changed_digest_in_a_receipt_is_noticed() {
     let parts: Vec<&str> = jws.split('.').collect();
     let mixed = format!("{}.{payload}.{}", parts[0], parts[2]);
     let verdict = checked(&[task(&forged, &mixed)]);
-    assert!(verdict.differences[0].contains("its signature is not valid"), "{verdict:?}");
+    assert!(verdict.differences[0].contains("the signature of the receipt is not valid"), "{verdict:?}");
 }
 
 #[test]

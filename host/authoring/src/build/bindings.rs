@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use annex_manifest::Bindings;
 use include_dir::{Dir, include_dir};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::{Resolve, WorldId, WorldItem};
@@ -11,7 +12,7 @@ use wit_bindgen_core::wit_parser::{Resolve, WorldId, WorldItem};
 use super::component;
 use crate::choice::upper_camel;
 use crate::error::ProjectError;
-use crate::manifest::{Bindings, GENERATED as FOLDER, Project};
+use crate::manifest::{GENERATED as FOLDER, Project};
 
 /// Generates the bindings of the world in `wit/`.
 pub(super) fn write(project: &Project, language: Bindings) -> Result<(), ProjectError> {

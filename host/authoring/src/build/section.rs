@@ -4,13 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use annex_files::Purpose;
-use annex_protocol::Json;
-use annex_runtime::{MAX_MANIFEST_BYTES, ManifestGrants, ManifestParameters, ManifestSection};
+use annex_manifest::{FILE, MAX_MANIFEST_BYTES, ManifestError, ManifestParameters, Parameters};
 use annex_schema::{Schemas, ValidatorBudget, Workers};
 
-use crate::case::json_of_table;
 use crate::error::ProjectError;
-use crate::manifest::{FILE, Manifest, Parameters, Project};
+use crate::manifest::Project;
 
 /// Maximum time to validate the example.
 const VALIDATION_TIME: Duration = Duration::from_secs(10);
@@ -19,49 +17,42 @@ const VALIDATOR_BYTES: usize = 8 << 20;
 
 /// The content of the manifest section.
 pub(super) async fn of(project: &Project) -> Result<Vec<u8>, ProjectError> {
-    let Manifest { name, version, uri, licence, source, grants, parameters, settings, .. } = &project.manifest;
-    let grants = match grants {
-        Some(reasons) => ManifestGrants::Reasons(reasons.clone()),
-        None => {
-            let tested = settings.get("grants").and_then(toml::Value::as_table);
-            ManifestGrants::Tested(tested.into_iter().flat_map(toml::Table::keys).cloned().collect())
-        }
-    };
-    let parameters = match parameters {
-        Some(parameters) => Some(read(project, parameters).await?),
-        None => None,
-    };
-    let section = ManifestSection {
-        name: name.clone(),
-        version: version.clone(),
-        grants,
-        uri: uri.clone(),
-        licence: licence.clone(),
-        source: source.clone(),
-        parameters,
-    };
+    let of_project = project.manifest.parameters.as_ref();
+    let schema = of_project.map(|parameters| read(&project.path(&parameters.schema))).transpose()?;
+    let section = project.manifest.section(schema);
+    let section = section.map_err(|error| match (&error, of_project) {
+        (ManifestError::Schema(_), Some(parameters)) => wrong(&project.path(&parameters.schema), error.to_string()),
+        _ => wrong(&project.path(FILE), error.to_string()),
+    })?;
+    if let (Some(of_project), Some(of_section)) = (of_project, &section.parameters) {
+        check_example(project, of_project, of_section).await?;
+    }
     section.to_section().map_err(|error| wrong(&project.path(FILE), error.to_string()))
 }
 
-/// Reads the schema of the parameters, and checks the example against it.
-async fn read(project: &Project, parameters: &Parameters) -> Result<ManifestParameters, ProjectError> {
-    let path = project.path(&parameters.schema);
-    let text = annex_files::read_text(&path, Purpose::Named, MAX_MANIFEST_BYTES).map_err(ProjectError::file(&path))?;
-    let schema = Json::parse(text).map_err(|error| wrong(&path, error.to_string()))?;
-    let in_manifest = |reason: String| wrong(&project.path(FILE), format!("parameters.example: {reason}"));
-    let example = parameters.example.as_ref().map(|example| Json::parse(json_of_table(example).to_string()));
-    let example = example.transpose().map_err(|error| in_manifest(error.to_string()))?;
-    if let Some(example) = &example {
-        let schemas = Schemas::new(&ValidatorBudget::new(VALIDATOR_BYTES), Workers::new(1));
-        let mut spent = Duration::ZERO;
-        let violations = schemas.validate(schema.get(), example.get(), VALIDATION_TIME, &mut spent).await;
-        let violations = violations.map_err(|error| wrong(&path, error.to_string()))?;
-        if let Some(first) = violations.into_iter().next() {
-            let schema = parameters.schema.display();
-            return Err(in_manifest(format!("{}: {}, says {schema}", first.pointer, first.message)));
+fn read(path: &Path) -> Result<String, ProjectError> {
+    annex_files::read_text(path, Purpose::Named, MAX_MANIFEST_BYTES).map_err(ProjectError::file(path))
+}
+
+/// Checks the example of the parameters against their schema.
+async fn check_example(
+    project: &Project,
+    of_project: &Parameters,
+    ManifestParameters { schema, example }: &ManifestParameters,
+) -> Result<(), ProjectError> {
+    let Some(example) = example else { return Ok(()) };
+    let schemas = Schemas::new(&ValidatorBudget::new(VALIDATOR_BYTES), Workers::new(1));
+    let mut spent = Duration::ZERO;
+    let violations = schemas.validate(schema.get(), example.get(), VALIDATION_TIME, &mut spent).await;
+    let violations = violations.map_err(|error| wrong(&project.path(&of_project.schema), error.to_string()))?;
+    match violations.into_iter().next() {
+        Some(first) => {
+            let file = of_project.schema.display();
+            let reason = format!("parameters.example: {}: {}, says {file}", first.pointer, first.message);
+            Err(wrong(&project.path(FILE), reason))
         }
+        None => Ok(()),
     }
-    Ok(ManifestParameters { schema, example })
 }
 
 fn wrong(path: &Path, reason: String) -> ProjectError {
@@ -72,7 +63,7 @@ fn wrong(path: &Path, reason: String) -> ProjectError {
 mod tests {
     use std::fs;
 
-    use super::*;
+    use super::{FILE, Project, of};
 
     /// The manifest section of a project with these keys in its manifest, and with this schema.
     async fn section(keys: &str, schema: &str) -> Result<String, String> {

@@ -1,25 +1,8 @@
 //! Conversion between JSON and TOML.
 
-use serde_json::{Map, Value as Json};
-use toml::{Table, Value};
-
-/// Converts TOML to JSON. Dates become strings.
-pub(super) fn json(value: &Value) -> Json {
-    match value {
-        Value::String(text) => Json::from(text.as_str()),
-        Value::Integer(number) => Json::from(*number),
-        // JSON has no infinity and no value that is no number.
-        Value::Float(number) => serde_json::Number::from_f64(*number).map_or(Json::Null, Json::Number),
-        Value::Boolean(truth) => Json::from(*truth),
-        Value::Datetime(time) => Json::from(time.to_string()),
-        Value::Array(items) => items.iter().map(json).collect(),
-        Value::Table(table) => object(table),
-    }
-}
-
-pub(crate) fn object(table: &Table) -> Json {
-    Json::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect::<Map<_, _>>())
-}
+pub(super) use annex_manifest::{json_of_table as object, json_of_toml as json};
+use serde_json::Value as Json;
+use toml::Value;
 
 /// Converts a value of a case to JSON. A case writes values that TOML cannot express, such as `null`, as a string with
 /// JSON.

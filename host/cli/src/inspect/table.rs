@@ -102,6 +102,10 @@ fn describe_origin(text: &mut String, origin: &Origin) -> fmt::Result {
         (_, signers) => format!("by {}", line(&signers.join(" and "))),
     };
     row(text, "signatures", &signatures)?;
+    if let Some(sboms) = &origin.sboms {
+        let sboms: Vec<String> = sboms.iter().map(|sbom| format!("{}, {} bytes", sbom.digest, sbom.size)).collect();
+        row(text, "SBOMs", &if sboms.is_empty() { "none".to_owned() } else { sboms.join("\n") })?;
+    }
     origin.locked.as_ref().map_or(Ok(()), |locked| row(text, "annex.lock", &line(&locked.to_string())))
 }
 

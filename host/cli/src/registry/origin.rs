@@ -1,6 +1,6 @@
 //! Pulls a component and finds out who has signed it.
 
-use annex_registry::{Digest, Pulled, Reference};
+use annex_registry::{Client, Digest, Layer, Pulled, Reference};
 use annex_trust::{Policy, Refusal};
 use anyhow::Context;
 use serde::Serialize;
@@ -21,6 +21,9 @@ pub(crate) struct Origin {
     pub(crate) signatures: usize,
     /// The files of the keys that have signed the component.
     pub(crate) signers: Vec<String>,
+    /// The SBOMs of the component, if a command lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sboms: Option<Vec<Layer>>,
     /// The version in `annex.lock`, if a command compares with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) locked: Option<LockDifference>,
@@ -31,6 +34,32 @@ pub(crate) struct SignedComponent {
     pub(crate) pulled: Pulled,
     pub(crate) signatures: Vec<Vec<u8>>,
     pub(crate) origin: Origin,
+    client: Client,
+}
+
+impl SignedComponent {
+    /// Lists the SBOMs of the component.
+    ///
+    /// # Errors
+    /// When the registry fails.
+    pub(crate) async fn list_sboms(&mut self, reference: &Reference) -> anyhow::Result<()> {
+        let sboms = self.client.sboms(reference, &self.pulled.manifest_digest).await;
+        self.origin.sboms = Some(sboms.map_err(failed).context("cannot read the list of SBOMs")?);
+        Ok(())
+    }
+
+    /// Pulls the SBOMs of the component.
+    ///
+    /// # Errors
+    /// When the registry fails.
+    pub(crate) async fn pull_sboms(&self, reference: &Reference) -> anyhow::Result<Vec<Vec<u8>>> {
+        let sboms = self.client.sboms(reference, &self.pulled.manifest_digest).await;
+        let mut contents = Vec::new();
+        for sbom in sboms.map_err(failed).context("cannot read the list of SBOMs")? {
+            contents.push(self.client.pull_sbom(reference, &sbom).await.map_err(failed)?);
+        }
+        Ok(contents)
+    }
 }
 
 /// Pulls a component, which each of these keys must have signed. `what` names the operation for the bar.
@@ -52,7 +81,7 @@ pub(crate) async fn pull(
     let signatures = client.signatures(reference, &pulled.manifest_digest).await;
     let signatures = signatures.map_err(failed).context("cannot read the signatures")?;
     let origin = origin(reference, &pulled.manifest_digest, &signatures, policy.as_ref())?;
-    Ok(SignedComponent { pulled, signatures, origin })
+    Ok(SignedComponent { pulled, signatures, origin, client })
 }
 
 /// Verifies the signatures, if there is a policy.
@@ -70,5 +99,5 @@ pub(super) fn origin(
     let refused = |refusal: Refusal| Failure::Refused.error(refusal.to_string().replace("trust.all_of", "--key"));
     let signers = verified.transpose().map_err(refused)?.map(|verified| verified.signers).unwrap_or_default();
     let (reference, manifest) = (reference.with_digest(manifest).to_string(), manifest.clone());
-    Ok(Origin { reference, manifest, signatures: signatures.len(), signers, locked: None })
+    Ok(Origin { reference, manifest, signatures: signatures.len(), signers, sboms: None, locked: None })
 }

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::bar::Bar;
-use super::{RegistryArgs, failed};
+use super::{RegistryArgs, failed, sbom};
 use crate::exit::Failure;
 use crate::{component, output, progress, serve};
 
@@ -24,7 +24,8 @@ const EXTENSION_URI: &str = "annex.extension.uri";
 
 /// Push a component to an OCI registry.
 #[derive(Args)]
-#[command(after_help = "Example:\n  annex push ./redact.wasm oci://registry.example/acme/redact:1.2\n\nPrints the \
+#[command(after_help = "Examples:\n  annex push ./redact.wasm oci://registry.example/acme/redact:1.2\n  annex push \
+                        ./redact.wasm oci://registry.example/acme/redact:1.2 --sbom redact.cdx.json\n\nPrints the \
                         reference with the digest, which `annex sign` and a config take. A file that no server would \
                         load is not pushed. `annex login` stores credentials.")]
 pub(crate) struct Push {
@@ -32,13 +33,16 @@ pub(crate) struct Push {
     component: String,
     /// The registry, the path and the tag: `oci://HOST[:PORT]/PATH[:TAG]`
     reference: Reference,
+    /// Store this list of the component's dependencies beside the component: an SBOM as CycloneDX in JSON
+    #[arg(long, value_name = "FILE")]
+    sbom: Option<PathBuf>,
     #[command(flatten)]
     registry: RegistryArgs,
 }
 
 impl Push {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let Self { component, reference, registry } = self;
+        let Self { component, reference, sbom, registry } = self;
         if reference.digest().is_some() {
             let text = "a push makes the digest of its manifest; name a tag alone, as in \
                         oci://registry.example/acme/redact:1.2";
@@ -46,14 +50,18 @@ impl Push {
         }
         let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
         let bytes = component::named(&component, &locations)?;
+        let sbom = sbom.as_deref().map(sbom::read).transpose()?;
         let inspection = inspected(&component, &bytes).await?;
         let client = registry.client(reference.registry()).await?;
         let bar = Bar::new("pushing");
         let pushed = client.push(&reference, bytes.into(), annotations(inspection.manifest), &bar).await;
         drop(bar);
-        let digest = pushed.map_err(failed)?;
+        let pinned = reference.with_digest(&pushed.map_err(failed)?);
+        if let Some(sbom) = sbom {
+            sbom::push(&client, &pinned, sbom).await?;
+        }
         output::note(&format!("pushed {} bytes; sign them: annex sign REF --key KEY", inspection.size));
-        output::write(&format!("{}\n", reference.with_digest(&digest)))
+        output::write(&format!("{pinned}\n"))
     }
 }
 

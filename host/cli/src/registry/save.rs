@@ -8,14 +8,13 @@ use annex_registry::{LayoutWriter, Reference};
 use anyhow::Context;
 use clap::Args;
 
-use super::origin::SignedComponent;
 use super::{RegistryArgs, origin};
 use crate::{new_file, output};
 
 /// The permissions of the new file.
 const MODE: u32 = 0o644;
 
-/// Save components of OCI registries with their signatures in a file, for machines without a network.
+/// Save components of OCI registries with their signatures and SBOMs in a file, for machines without a network.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex save oci://registry.example/acme/redact:1.2 -o components.tar\n  annex save \
@@ -54,9 +53,11 @@ impl Save {
         let mut saved = String::new();
         for reference in &self.references {
             let component = origin::pull(reference, &self.keys, &self.registry, "pulling").await?;
-            let SignedComponent { pulled, signatures, origin } = component;
-            archive.add(reference, &pulled, &signatures).with_context(cannot_write)?;
-            saved += &format!("{}\n", origin.reference);
+            archive.add(reference, &component.pulled, &component.signatures).with_context(cannot_write)?;
+            for sbom in component.pull_sboms(reference).await? {
+                archive.add_sbom(&component.pulled, &sbom).with_context(cannot_write)?;
+            }
+            saved += &format!("{}\n", component.origin.reference);
         }
         archive.finish().with_context(cannot_write)?.flush().with_context(cannot_write)?;
         Ok(saved)

@@ -181,7 +181,7 @@ impl InspectedComponent {
 
     /// The author's reason for a grant.
     pub(super) fn reason(&self, grant: GrantNeeded) -> Option<&str> {
-        self.inspection.manifest.as_ref()?.reason(grant)
+        self.inspection.manifest.as_ref()?.reason(grant.name())
     }
 
     /// The entry of the lock. The caller has checked that the operator accepts the needed grants.

@@ -8,18 +8,8 @@ type OfOne = usage::TenantUsage<Line>;
 type OfAll = usage::Costliest<Line>;
 
 pub(super) fn of_one(usage: &OfOne) -> String {
-    let figures = [
-        ("requests a second", &usage.requests_per_second),
-        ("CPU ms a second", &usage.cpu_ms_per_second),
-        ("turns", &usage.turns),
-        ("sessions", &usage.sessions),
-        ("bytes of state", &usage.state_bytes),
-        ("tasks", &usage.tasks),
-        ("keys", &usage.keys),
-        ("tokens today", &usage.tokens_per_day),
-    ];
     let several = usage.processes > 1;
-    let lines: String = figures.into_iter().map(|(name, figure)| line(name, figure, several)).collect();
+    let lines: String = usage.figures().into_iter().map(|(name, figure)| line(name, figure, several)).collect();
     let PeriodUsage { requests, refused, cpu_ms, tokens } = usage.last_day;
     let processes = if several { format!(", of {} processes", usage.processes) } else { String::new() };
     format!(

@@ -130,14 +130,49 @@ fn a_misspelt_name_of_a_component_that_ships_is_told_the_one_that_was_meant() ->
     Ok(())
 }
 
+/// Runs a program that has no folder of components beside it. Returns the exit code and what it prints to standard error.
+fn inspect_alone(folder: &Path, cache: &Path, component: &str) -> Result<(Option<i32>, String)> {
+    let program = folder.join("annex");
+    if !program.exists() {
+        fs::hard_link(env!("CARGO_BIN_EXE_annex"), &program)?;
+    }
+    let output = Command::new(&program).args(["inspect", component]).env("XDG_CACHE_HOME", cache).output()?;
+    Ok((output.status.code(), String::from_utf8(output.stderr)?))
+}
+
 #[test]
-fn a_program_without_its_folder_of_components_says_where_the_folder_belongs() -> Result<()> {
+fn a_program_alone_writes_its_components_to_the_cache_once() -> Result<()> {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let program = folder.path().join("annex");
-    fs::hard_link(env!("CARGO_BIN_EXE_annex"), &program)?;
-    let output = Command::new(&program).args(["inspect", "timestamp"]).output()?;
-    let err = String::from_utf8(output.stderr)?;
-    for expected in ["cannot find the component `timestamp`", "/components has none", "beside the executable"] {
+    let cache = tempfile::tempdir()?;
+    let (code, err) = inspect_alone(folder.path(), cache.path(), "timestamp")?;
+    assert!(code == Some(0) && err.contains("wrote the components that ship to "), "{err}");
+    let parent = cache.path().join("annex/shipped");
+    let written: Vec<_> = fs::read_dir(&parent)?.collect::<Result<_, _>>()?;
+    assert_eq!(written.len(), 1, "{written:?}");
+    for (name, component) in annex_components::shipped() {
+        let copy = written[0].path().join(name).with_extension("wasm");
+        assert!(fs::read(copy)? == fs::read(component)?, "{name}");
+    }
+    let (code, err) = inspect_alone(folder.path(), cache.path(), "strict-parts")?;
+    assert!(code == Some(0) && !err.contains("wrote"), "{err}");
+    let (_, err) = inspect_alone(folder.path(), cache.path(), "timestmp")?;
+    assert!(err.contains("did you mean `timestamp`?"), "{err}");
+    Ok(())
+}
+
+#[test]
+fn a_program_alone_that_cannot_write_its_components_says_where_they_belong() -> Result<()> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let no_folder = folder.path().join("file");
+    fs::write(&no_folder, "")?;
+    let (_, err) = inspect_alone(folder.path(), &no_folder, "timestamp")?;
+    let expected = [
+        "the components that ship cannot be written to ",
+        "cannot find the component `timestamp`",
+        "/components has none",
+        "beside the executable",
+    ];
+    for expected in expected {
         assert!(err.contains(expected), "{expected}: {err}");
     }
     Ok(())

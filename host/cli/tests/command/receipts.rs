@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Run, Server, run, template_agent};
 
@@ -17,22 +17,26 @@ fn verify(files: &[&Path], key: &str) -> Result<Run> {
     run(arguments)
 }
 
-/// The task of a message to the server, in the JSON of GetTask.
-async fn task(server: &Server) -> Result<Value> {
-    let message = r#"{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"Hello"}]}}"#;
+/// The task of a message to the server, in the JSON of GetTask. `None` if the message was refused.
+async fn task(server: &Server, id: &str, text: &str) -> Result<Option<Value>> {
+    let message = json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]}});
     let request = reqwest::Client::new().post(format!("{}/a2a/rest/message:send", server.url));
-    let request = request.header("content-type", "application/json").header("A2A-Version", "1.0").body(message);
-    let sent: Value = serde_json::from_str(&request.send().await?.text().await?)?;
-    Ok(sent.get("task").context("a task")?.clone())
+    let request = request.header("content-type", "application/json").header("A2A-Version", "1.0");
+    let sent: Value = serde_json::from_str(&request.body(message.to_string()).send().await?.text().await?)?;
+    Ok(sent.get("task").cloned())
+}
+
+/// The tables of a config that signs receipts.
+fn signing() -> String {
+    format!("[card.signing]\nkid = \"p256\"\nkey_file = \"{FIXTURES}/p256.pem\"\n[receipts]\n")
 }
 
 #[tokio::test]
 async fn a_task_of_a_server_verifies_and_a_changed_one_is_shown_with_what_differs() -> Result<()> {
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let signing = format!("[card.signing]\nkid = \"p256\"\nkey_file = \"{FIXTURES}/p256.pem\"\n[receipts]\n");
-    let server = Server::start(&template_agent("Say something.", &signing))?;
-    let task = task(&server).await?;
+    let server = Server::start(&template_agent("Say something.", &signing()))?;
+    let task = task(&server, "m-1", "Hello").await?.context("a task")?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("task.json");
     fs::write(&file, task.to_string())?;
@@ -48,7 +52,11 @@ async fn a_task_of_a_server_verifies_and_a_changed_one_is_shown_with_what_differ
     }
     let other_key = verify(&[file.as_path()], "ed25519.pub.pem")?;
     assert_eq!(other_key.code, Some(3), "{}", other_key.err);
-    assert!(other_key.err.contains("none of the given keys is its key \"p256\""), "{}", other_key.err);
+    assert!(
+        other_key.err.contains("none of the given keys has the id \"p256\" of the receipt's key"),
+        "{}",
+        other_key.err
+    );
 
     fs::write(&file, task.to_string().replace("nothing matched", "something else"))?;
     let changed = verify(&[file.as_path()], "jwks.json")?;
@@ -59,5 +67,23 @@ async fn a_task_of_a_server_verifies_and_a_changed_one_is_shown_with_what_differ
     let nothing = verify(&[file.as_path()], "jwks.json")?;
     assert_eq!(nothing.code, Some(1), "{}", nothing.err);
     assert!(nothing.err.contains("it has no task"), "{}", nothing.err);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_receipt_that_has_no_room_in_its_task_is_in_the_log_and_the_turn_goes_on() -> Result<()> {
+    // Fails only when a provider is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let more = format!("{}[tasks]\nmax_task_bytes = 8000\n", signing());
+    let mut server = Server::start(&template_agent("Say something.", &more))?;
+    let mut without = 0;
+    for size in (0..8_000).step_by(250) {
+        let Some(task) = task(&server, &format!("m-{size}"), &"x".repeat(size + 1)).await? else { continue };
+        if task["metadata"]["annex/receipt/1"].is_null() && task["status"]["state"] == "TASK_STATE_COMPLETED" {
+            without += 1;
+        }
+    }
+    let log = server.kill_for_log()?;
+    assert!(without > 0 && log.contains("a turn ends without a receipt"), "{without} tasks without a receipt: {log}");
     Ok(())
 }

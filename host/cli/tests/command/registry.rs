@@ -72,12 +72,13 @@ fn a_component_whose_manifest_says_less_than_it_needs_is_not_pushed() -> Result<
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("clock.wasm");
     let section = br#"annex:manifest{"name":"clock","version":"1","grants":{}}"#;
-    let mut component = fs::read(annex_components::TIMESTAMP)?;
+    // It needs several grants, and has no manifest of its own.
+    let mut component = fs::read(annex_components::TEST_CAPABILITIES)?;
     component.extend([0, u8::try_from(section.len() + 1)?, 14]);
     component.extend(section);
     fs::write(&file, component)?;
     let pushed = run(["push".as_ref(), file.as_os_str(), OsStr::new(&reference)])?;
-    check(&pushed, 3, &["clock.wasm is refused", "it does not name clock"]);
+    check(&pushed, 3, &["clock.wasm is refused", "it does not name agent-steps, "]);
     check(&run(["pull", &reference])?, 3, &["does not exist"]);
     Ok(())
 }
@@ -293,6 +294,58 @@ fn an_inspection_of_a_registry_says_who_has_signed() -> Result<()> {
     assert_eq!(origin["signers"][0], public.as_str());
     check(&run(["inspect", "timestamp", "--key", &public])?, 2, &["--key is for components of registries"]);
     check(&run(["inspect", "oci://registry.example"])?, 2, &["is no reference"]);
+    Ok(())
+}
+
+#[test]
+fn an_sbom_is_pushed_listed_and_pulled() -> Result<()> {
+    const SBOM: &str = r#"{"bomFormat":"CycloneDX","specVersion":"1.5","components":[]}"#;
+    let registry = TestRegistry::start();
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (bare, described) = (registry.reference("acme/parts:1"), registry.reference("acme/clock:1.2"));
+    fs::write(path("clock.cdx.json"), SBOM)?;
+    push("strict-parts", &bare)?;
+    check(&run(["push", "timestamp", &described, "--sbom", &path("clock.cdx.json")])?, 0, &["SBOM of 61 bytes"]);
+
+    check(&run(["inspect", &bare])?, 0, &["SBOMs          none"]);
+    check(&run(["inspect", &described])?, 0, &["SBOMs          sha256:", ", 61 bytes"]);
+    let report: Value = serde_json::from_str(&run(["inspect", &described, "--json"])?.out)?;
+    assert_eq!(report["origin"]["sboms"][0]["size"], 61);
+
+    let pull = |reference: &str, name: &str| {
+        run(["pull", reference, "-o", &path(&format!("{name}.wasm")), "--sbom", &path(&format!("{name}.json"))])
+    };
+    check(&pull(&described, "clock")?, 0, &["SBOM of 61 bytes to "]);
+    assert_eq!(fs::read_to_string(path("clock.json"))?, SBOM);
+    fs::remove_file(path("clock.wasm"))?;
+    check(&pull(&described, "clock")?, 1, &["clock.json is there already"]);
+    check(&pull(&bare, "parts")?, 0, &["the registry has no SBOM of it", "parts.json is not written"]);
+    assert!(Path::new(&path("parts.wasm")).exists() && !Path::new(&path("parts.json")).exists());
+
+    fs::write(path("other.cdx.json"), format!("{SBOM}\n"))?;
+    check(&run(["push", "timestamp", &described, "--sbom", &path("other.cdx.json")])?, 0, &[]);
+    check(&pull(&described, "two")?, 3, &["has 2 SBOMs (sha256:", "pull without --sbom"]);
+    assert!(!Path::new(&path("two.wasm")).exists());
+    Ok(())
+}
+
+#[test]
+fn a_file_that_is_no_sbom_is_not_pushed() -> Result<()> {
+    let registry = TestRegistry::start();
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("a.json").display().to_string();
+    for (content, reason) in [
+        ("", "is no SBOM as CycloneDX in JSON: EOF"),
+        ("{\"spdxVersion\":\"SPDX-2.3\"}", "missing field `bomFormat`"),
+        ("{\"bomFormat\":\"CycloneDX\"}", "missing field `specVersion`"),
+        ("{\"bomFormat\":\"SPDX\",\"specVersion\":\"1\"}", "its bomFormat is \"SPDX\""),
+    ] {
+        fs::write(&file, content)?;
+        let reference = registry.reference("acme/clock:1");
+        check(&run(["push", "timestamp", &reference, "--sbom", &file])?, 3, &[reason]);
+        check(&run(["pull", &reference])?, 3, &["does not exist"]);
+    }
     Ok(())
 }
 

@@ -42,7 +42,7 @@ fn in_test(mut command: Command) -> Command {
     command
 }
 
-/// An address of this machine that nobody uses.
+/// A free address of this machine.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

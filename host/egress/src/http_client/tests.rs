@@ -1,4 +1,4 @@
-//! Which code makes HTTP clients, and what a client without authorities does.
+//! The code that makes HTTP clients, and the requests of a client without authorities.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

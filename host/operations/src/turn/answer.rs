@@ -6,6 +6,7 @@ use annex_protocol::{A2aError, Message, StreamResponse, TaskState};
 use super::{Ending, Outcome, Progress, Stage, Turn, TurnResult, closing_event};
 use crate::counters::TurnEnd;
 use crate::fault;
+use crate::receipts::note_of;
 
 impl Turn {
     /// Answers with a message instead of a task. That is possible only as the agent's first event.
@@ -61,9 +62,13 @@ impl Turn {
     pub(super) async fn end_with_answer(mut self, mut message: Message) -> TurnResult {
         self.drop_task_metadata();
         let mut entries = self.closing(None);
-        entries.extend(self.sign_answer(&mut message));
+        let signed = self.sign_answer(&mut message);
+        entries.extend(signed.as_ref().map(note_of));
         self.amend_session().await;
         let stored = self.context.conversation.answer(&entries, &message).await.map(drop);
+        if let (Ok(()), Some(signed)) = (&stored, signed) {
+            self.send_copy(signed);
+        }
         let active = self.active();
         self.end_without_task(stored, |active| Ok(Outcome::Message { message: Box::new(message), active }), active)
     }

@@ -50,8 +50,12 @@ impl Turn {
             Some(_) => Box::pin(self.with_receipt(entries)).await,
             None => None,
         };
-        let Some(with_receipt) = with_receipt else { return self.append_end(entries).await };
+        let Some((with_receipt, signed)) = with_receipt else { return self.append_end(entries).await };
         match self.append_end(&with_receipt).await {
+            Ok(()) => {
+                self.send_copy(signed);
+                Ok(())
+            }
             // The task ends in any case, also if it has no room for its receipt.
             Err(error @ AppendError::TooLarge(_)) => {
                 let ended = self.append_end(entries).await;
@@ -60,7 +64,7 @@ impl Turn {
                 }
                 ended
             }
-            other => other,
+            Err(error) => Err(error),
         }
     }
 

@@ -7,10 +7,11 @@ use annex_auth::Jwks;
 use annex_auth::receipt::{Issuer, Receipt, Verdict, check, metadata_key, verify};
 use annex_auth::signature::Signer;
 use annex_conversation::TaskLimits;
-use annex_operations::receipts::Receipts;
+use annex_operations::receipts::{Receipts, StoredReceipt};
 use annex_protocol::{Message, Metadata, StreamResponse, Task};
 use futures::StreamExt;
 use serde::Serialize;
+use tokio::sync::mpsc;
 
 use crate::fixture::{Door, Settings, anonymous, door, door_in_file_with, door_with, in_time, say};
 use crate::in_words::{rest, status};
@@ -19,9 +20,13 @@ const KEY: &str = include_str!("../../../auth/tests/auth/fixtures/ed25519.pem");
 const PUBLIC_KEY: &str = include_str!("../../../auth/tests/auth/fixtures/ed25519.pub.pem");
 
 fn settings() -> Settings {
+    settings_with(None)
+}
+
+fn settings_with(copies: Option<mpsc::Sender<StoredReceipt>>) -> Settings {
     let issuer = Issuer { url: "http://localhost".to_owned(), name: "agent".to_owned(), tenant: None };
     let signer = Arc::new(Signer::from_pem(KEY, "k1", None).expect("a key"));
-    Settings { receipts: Some(Arc::new(Receipts { issuer, signer })), ..Settings::default() }
+    Settings { receipts: Some(Arc::new(Receipts { issuer, signer, copies })), ..Settings::default() }
 }
 
 async fn signing_door() -> Door {
@@ -168,6 +173,24 @@ async fn an_answer_without_a_task_has_its_receipt_in_the_message() {
     let mut changed = answer;
     changed.parts = Message::user_text("other").parts;
     assert_eq!(check(&[json(&changed)], &keys()).expect("a message").differences.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_stored_receipt_is_copied_and_a_turn_does_not_wait_for_its_copy() {
+    let (copies, mut receipts) = mpsc::channel(2);
+    let door = door_with(settings_with(Some(copies))).await;
+    let task = door.task(say("work, artifact hello").context("c")).await;
+    let answer = door.message(say("answer hello").context("c")).await;
+    door.refusal(say("refuse not now").context("c")).await;
+    // There is no room for the copy of this receipt.
+    let third = door.task(say("work").context("c")).await;
+    assert!(has_receipt(&third.metadata));
+    for (number, metadata) in [(1, &task.metadata), (2, &answer.metadata)] {
+        let copy = receipts.try_recv().expect("a copy");
+        let expected: String = metadata.get(&metadata_key(number)).expect("a receipt").to().expect("a text");
+        assert_eq!((copy.signed.jws, copy.context_id.as_str(), copy.tenant), (expected, "c", None));
+    }
+    assert!(receipts.try_recv().is_err(), "a refused message has no receipt");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use annex_registry::{Layout, LayoutError, LayoutWriter, Pulled, Reference};
 
 use crate::fake::FakeRegistry;
-use crate::{BUNDLE, COMPONENT, client, push, reference};
+use crate::{BUNDLE, COMPONENT, SBOM, client, push, reference};
 
 async fn pulled() -> (Reference, Pulled) {
     let registry = FakeRegistry::start().await;
@@ -40,6 +40,28 @@ async fn an_archive_has_the_component_and_its_signatures() {
     let (found, mut bundles) = layout.read_component(&component.manifest_digest).expect("a component");
     bundles.sort();
     assert_eq!((found, bundles.as_slice()), (component, signatures.as_slice()));
+}
+
+#[tokio::test]
+async fn an_archive_has_sboms_for_other_tools() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("components.tar");
+    let (reference, component) = pulled().await;
+    let mut writer = LayoutWriter::new(File::create(&file).expect("a file")).expect("begun");
+    writer.add(&reference, &component, &[BUNDLE.to_vec()]).expect("added");
+    writer.add_sbom(&component, SBOM).expect("added");
+    writer.finish().expect("ended");
+    let archive = fs::read(&file).expect("read");
+    for expected in [SBOM, b"\"artifactType\":\"application/vnd.cyclonedx+json\""] {
+        assert!(
+            archive.windows(expected.len()).any(|found| found == expected),
+            "{}",
+            String::from_utf8_lossy(expected)
+        );
+    }
+    let mut layout = open(&file).expect("a layout");
+    assert_eq!(layout.components().expect("references").len(), 1);
+    assert_eq!(layout.read_signatures(&component.manifest_digest).expect("signatures"), [BUNDLE]);
 }
 
 #[tokio::test]

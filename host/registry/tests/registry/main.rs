@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annex_registry::{
-    Cache, Client, ClientConfig, Digest, Login, MAX_SIGNATURES, Progress, Pulled, Reference, RegistryError,
+    Cache, Client, ClientConfig, Digest, Layer, Login, MAX_SBOM_BYTES, MAX_SBOMS, MAX_SIGNATURES, Progress, Pulled,
+    Reference, RegistryError,
 };
 
 use crate::fake::{FakeRegistry, Lie};
@@ -17,6 +18,7 @@ mod fake;
 mod layout;
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 and further bytes";
+const SBOM: &[u8] = b"{\"bomFormat\":\"CycloneDX\",\"specVersion\":\"1.5\"}";
 const BUNDLE: &[u8] = b"{\"mediaType\":\"application/vnd.dev.sigstore.bundle.v0.3+json\"}";
 
 fn reference(registry: &FakeRegistry) -> Reference {
@@ -112,6 +114,51 @@ async fn signatures_are_found_with_and_without_lists_of_referrers() {
         registry.lie(Lie::SignaturesTwice);
         assert_eq!(client.signatures(&reference, &resolved.digest).await.expect("signatures").len(), 2);
     }
+}
+
+#[tokio::test]
+async fn sboms_are_stored_beside_signatures_and_are_none() {
+    for has_referrers in [true, false] {
+        let registry = FakeRegistry::start().await;
+        registry.keep_referrers(has_referrers);
+        let (client, reference) = (client(), reference(&registry));
+        push(&client, &reference).await;
+        let resolved = client.resolve(&reference).await.expect("a manifest");
+        assert!(client.sboms(&reference, &resolved.digest).await.expect("none").is_empty());
+        client.push_signature(&reference, &resolved, BUNDLE.into()).await.expect("signed");
+        // Pushed again, it is the same.
+        for _ in 0..2 {
+            client.push_sbom(&reference, &resolved, SBOM.into()).await.expect("pushed");
+        }
+        let sboms = client.sboms(&reference, &resolved.digest).await.expect("SBOMs");
+        let expected = Layer { digest: Digest::of(SBOM), size: SBOM.len() as u64 };
+        assert_eq!(sboms, [expected.clone()], "{has_referrers}");
+        assert_eq!(client.pull_sbom(&reference, &expected).await.expect("an SBOM"), SBOM);
+        assert_eq!(client.signatures(&reference, &resolved.digest).await.expect("signatures"), [BUNDLE]);
+    }
+}
+
+#[tokio::test]
+async fn too_many_or_too_large_sboms_and_a_registry_that_fails_are_errors() {
+    let registry = FakeRegistry::start().await;
+    let (client, reference) = (client(), reference(&registry));
+    push(&client, &reference).await;
+    let resolved = client.resolve(&reference).await.expect("a manifest");
+    let refused = async || client.sboms(&reference, &resolved.digest).await.expect_err("refused").to_string();
+    for number in 0..=MAX_SBOMS {
+        client.push_sbom(&reference, &resolved, number.to_string().into()).await.expect("pushed");
+    }
+    assert!(refused().await.contains("has more than 10 SBOMs"));
+    registry.lie(Lie::ReferrersFail);
+    assert!(refused().await.contains("answers the list of SBOMs with the status 500"));
+
+    let registry = FakeRegistry::start().await;
+    let reference = self::reference(&registry);
+    push(&client, &reference).await;
+    let resolved = client.resolve(&reference).await.expect("a manifest");
+    client.push_sbom(&reference, &resolved, vec![b' '; MAX_SBOM_BYTES + 1].into()).await.expect("pushed");
+    let large = client.sboms(&reference, &resolved.digest).await.expect_err("refused").to_string();
+    assert!(large.contains("its content has 8388609 bytes; at most 8388608 are allowed"), "{large}");
 }
 
 #[tokio::test]

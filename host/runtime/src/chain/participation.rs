@@ -9,7 +9,7 @@ use crate::digest::Digest;
 pub enum PartInTurn {
     /// Its hooks ran, and none has failed.
     Active,
-    /// It did not take part: it declined, or an extension that it depends on is not active.
+    /// The extension did not take part: it declined, or one of its dependencies is not active.
     Skipped,
     /// A hook failed or was cancelled. The extension took no further part.
     Failed,

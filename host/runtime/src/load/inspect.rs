@@ -1,6 +1,7 @@
 //! Exports, imports and grants of a component. The compiling process parses the component; this module evaluates its
 //! names.
 
+use annex_manifest::ManifestSection;
 use serde::{Deserialize, Serialize};
 
 use crate::bindings;
@@ -8,7 +9,7 @@ use crate::confinement::grants::{GrantNeeded, Grants};
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::hook::Hook;
-use crate::load::manifest::ManifestSection;
+use crate::load::manifest;
 
 /// Maximum size of a component file, in bytes.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
@@ -95,7 +96,7 @@ impl Inspection {
     pub fn declared_needs(&self) -> Vec<GrantNeeded> {
         let mut needs = self.needs();
         if let Some(manifest) = &self.manifest {
-            needs.extend(GrantNeeded::ALL.into_iter().filter(|grant| manifest.reason(*grant).is_some()));
+            needs.extend(GrantNeeded::ALL.into_iter().filter(|grant| manifest.reason(grant.name()).is_some()));
         }
         needs.sort_unstable_by_key(|grant| grant.name());
         needs.dedup();
@@ -116,7 +117,7 @@ impl Inspection {
     /// # Errors
     /// [`LoadError::Manifest`], with the difference.
     pub fn check_manifest(&self) -> Result<(), LoadError> {
-        self.manifest.as_ref().map_or(Ok(()), |manifest| manifest.check_needs(&self.needs()))
+        self.manifest.as_ref().map_or(Ok(()), |manifest| manifest::check_needs(manifest, &self.needs()))
     }
 
     /// Checks every import and every hook against the operator's grants.

@@ -1,14 +1,30 @@
 //! The manifest that a component's project has put into the component.
 
+use std::fs;
+
+use annex_protocol::{Json, JsonObject, Secret};
 use annex_runtime::{
-    GrantNeeded, Grants, Inspection, Installation, LoadError, MANIFEST_SECTION, MAX_MANIFEST_BYTES, ManifestGrants,
+    CallerGrant, Grants, Inspection, Installation, LoadError, MANIFEST_SECTION, MAX_MANIFEST_BYTES, ManifestGrants,
+    Quota, SessionStateGrant, StateScope,
 };
 
+use crate::capabilities::http;
 use crate::support::{component, installation, refused, runtime};
 
-/// The component at `path` with an added section of the manifest.
+/// The component at `path` with a section of the manifest, in place of its own.
 fn with_section(path: &str, content: &[u8]) -> Vec<u8> {
-    add_section(component(path), content)
+    add_section(without_section(component(path)), content)
+}
+
+/// Removes the section of the manifest, which the build of the component has put at the end.
+fn without_section(mut component: Vec<u8>) -> Vec<u8> {
+    let name = MANIFEST_SECTION.as_bytes();
+    let Some(start) = component.windows(name.len()).rposition(|found| found == name) else { return component };
+    let size = component.len() - (start - 1);
+    // Before the name and its length stand the section's number and size, with seven bits of the size in each byte.
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(7) as usize;
+    component.truncate(start - 2 - digits);
+    component
 }
 
 fn add_section(mut component: Vec<u8>, content: &[u8]) -> Vec<u8> {
@@ -56,7 +72,7 @@ async fn a_manifest_that_names_what_the_component_needs_is_accepted() {
     let inspection = inspected(bytes.clone()).await.expect("an extension");
     inspection.check_manifest().expect("it names the clock");
     let manifest = inspection.manifest.expect("a manifest");
-    assert_eq!((manifest.name.as_str(), manifest.reason(GrantNeeded::Clock)), ("a", Some("It stamps answers.")));
+    assert_eq!((manifest.name.as_str(), manifest.reason("clock")), ("a", Some("It stamps answers.")));
     runtime().load(bytes, with_clock()).await.expect("it loads");
 }
 
@@ -122,4 +138,48 @@ async fn a_list_of_grants_and_another_format_load_as_a_component_without_a_manif
     let foreign = with_section(annex_components::TIMESTAMP, b"\0\xff");
     assert_eq!(inspected(foreign.clone()).await.expect("an extension").manifest, None);
     runtime().load(foreign, with_clock()).await.expect("it loads");
+}
+
+/// Settings with each grant that a shipped component can need.
+fn with_grants(parameters: JsonObject) -> Installation {
+    let grants = Grants {
+        clock: true,
+        http: Some(http(Vec::new())),
+        keyvalue: Some(Quota::default()),
+        secrets: ["STATE_KEY", "VERIFIER_SECRET"].map(|name| (name.to_owned(), Secret::new("s".repeat(40)))).into(),
+        session_state: Some(SessionStateGrant { scopes: vec![StateScope::Temp], ..SessionStateGrant::default() }),
+        tasks: true,
+        task_resumption: true,
+        agent_steps: true,
+        steering: true,
+        caller: Some(CallerGrant { principal: true, ..CallerGrant::default() }),
+        task_metadata: true,
+        forget_metadata: true,
+        rewrite_message: true,
+        rewrite_answer: true,
+        answer: true,
+        ..Grants::default()
+    };
+    Installation { grants, parameters, ..installation() }
+}
+
+/// A load compares the manifest with the descriptor, and the example with the schema.
+#[tokio::test]
+async fn each_shipped_component_has_a_manifest_that_says_what_the_component_is() {
+    let runtime = runtime();
+    for (name, path) in annex_components::shipped() {
+        let bytes = fs::read(path).expect("the component was built");
+        let inspected = runtime.inspect(bytes.clone()).await.expect("an extension").inspection;
+        inspected.check_manifest().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let manifest = inspected.manifest.unwrap_or_else(|| panic!("{name} has no manifest"));
+        assert_eq!((manifest.name.as_str(), manifest.licence.as_deref()), (name, Some("Apache-2.0")));
+        let ManifestGrants::Reasons(reasons) = &manifest.grants else { panic!("{name} gives no reasons") };
+        assert!(reasons.values().all(|reason| reason.ends_with('.')), "{name}: {reasons:?}");
+        let example = manifest.parameters.as_ref().and_then(|parameters| parameters.example.as_ref());
+        let example = example.map(|example| JsonObject::parse(example.get()).expect("an object")).unwrap_or_default();
+        let loaded = runtime.load(bytes, with_grants(example)).await;
+        let loaded = loaded.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let schema = loaded.descriptor().parameter_schema.clone().map(|schema| Json::parse(schema).expect("JSON"));
+        assert_eq!(manifest.parameters.map(|parameters| parameters.schema), schema, "{name}");
+    }
 }

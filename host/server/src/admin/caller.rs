@@ -32,14 +32,14 @@ struct RequestLine {
     method: Method,
     path: String,
     /// True once the refusal is in the log.
-    is_told: AtomicBool,
+    is_logged: AtomicBool,
 }
 
 impl AdminCaller {
     pub(crate) fn new(holder: Holder, address: IpAddr, request: &Request, audit: Option<Arc<Audit>>) -> Self {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let action = Action::of(&method, &path).unwrap_or(Action::Other);
-        let request_line = Arc::new(RequestLine { method, path, is_told: AtomicBool::new(false) });
+        let request_line = Arc::new(RequestLine { method, path, is_logged: AtomicBool::new(false) });
         Self { holder, address, request_line, action, subject: Arc::default(), audit }
     }
 
@@ -48,10 +48,19 @@ impl AdminCaller {
         Self { action, subject: Arc::new(subject), ..self }
     }
 
-    /// Checks that the roles of the token allow the change.
-    pub(super) fn check(&self) -> Result<(), AdminError> {
+    /// Checks that the roles of the token allow the change. Logs and records a refusal.
+    pub(super) async fn check(&self) -> Result<(), AdminError> {
         let tenant = self.subject.tenant.as_deref().filter(|_| !self.action.is_of_server());
-        Ok(self.holder.check(self.action.permission(), tenant)?)
+        let Err(missing) = self.holder.check(self.action.permission(), tenant) else { return Ok(()) };
+        let error = AdminError::from(missing);
+        self.has_failed(error.status(), Some(&error.reason()), None).await;
+        Err(error)
+    }
+
+    /// Checks that the roles of the token allow an installation for a tenant. Logs and records a refusal.
+    pub(crate) async fn check_install(&self, tenant: Option<String>) -> Result<(), AdminError> {
+        let subject = Subject { tenant, ..Subject::default() };
+        self.clone().about(Action::InstallExtension, subject).check().await
     }
 
     /// Writes to the audit file that the change begins. Returns the number of the line, if there is an audit file.
@@ -81,7 +90,7 @@ impl AdminCaller {
 
     /// Logs that a change was refused or failed, and records it. Only the first call for a request writes a line, and
     /// only if the request asked for a change.
-    pub(super) async fn has_failed(&self, status: StatusCode, reason: Option<&str>, begun: Option<u64>) {
+    pub(crate) async fn has_failed(&self, status: StatusCode, reason: Option<&str>, begun: Option<u64>) {
         let Some(record) = self.refusal(status, reason, begun) else { return };
         if let Some(audit) = &self.audit
             && let Err(error) = audit.record(record).await
@@ -90,18 +99,10 @@ impl AdminCaller {
         }
     }
 
-    /// Like [`has_failed`](Self::has_failed), without waiting for the audit file.
-    pub(crate) fn was_refused(&self, status: StatusCode, reason: Option<&str>) {
-        let Some(record) = self.refusal(status, reason, None) else { return };
-        if let Some(audit) = &self.audit {
-            audit.record_later(record);
-        }
-    }
-
     /// Logs a refusal that is not in the log yet, and returns the record of it.
     fn refusal(&self, status: StatusCode, reason: Option<&str>, begun: Option<u64>) -> Option<Record> {
-        let RequestLine { method, path, is_told } = &*self.request_line;
-        if !is_change(method) || is_told.swap(true, Ordering::Relaxed) {
+        let RequestLine { method, path, is_logged } = &*self.request_line;
+        if !is_change(method) || is_logged.swap(true, Ordering::Relaxed) {
             return None;
         }
         let (by, from, method, status) = (&*self.holder.name, self.address, method.as_str(), status.as_u16());
@@ -123,8 +124,8 @@ impl AdminCaller {
     }
 
     #[cfg(test)]
-    pub(super) fn is_told(&self) -> bool {
-        self.request_line.is_told.load(Ordering::Relaxed)
+    pub(super) fn is_logged(&self) -> bool {
+        self.request_line.is_logged.load(Ordering::Relaxed)
     }
 }
 

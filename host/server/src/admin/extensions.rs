@@ -128,7 +128,7 @@ impl Admin {
         );
         let installer = Arc::clone(&here);
         let change = async move { installer.add(&name, component, settings.as_deref(), consent).await };
-        let added = whole(caller, change, move |added| was("installed", added, &of)).await?;
+        let added = whole(caller, change, move |added| effect_of_change("installed", added, &of)).await?;
         Ok(Details::of(&here, &added))
     }
 
@@ -145,7 +145,7 @@ impl Admin {
         let uri = here.find(id)?.uri().clone();
         let caller = caller.about(Action::RemoveExtension, subject(&of, &uri));
         let change = async move { installer.remove(&uri, consent).await };
-        let removed = whole(caller, change, move |removed| was("removed", removed, &of)).await?;
+        let removed = whole(caller, change, move |removed| effect_of_change("removed", removed, &of)).await?;
         Ok(RemovedExtension::of(&here, &removed))
     }
 
@@ -162,7 +162,7 @@ impl Admin {
         let uri = here.find(id)?.uri().clone();
         let caller = caller.about(Action::RollBackExtension, subject(&of, &uri));
         let change = async move { installer.roll_back(&uri, to).await };
-        let version = whole(caller, change, move |version| was("rolled back", version, &of)).await?;
+        let version = whole(caller, change, move |version| effect_of_change("rolled back", version, &of)).await?;
         Ok(Details::of(&here, &version))
     }
 
@@ -174,11 +174,12 @@ impl Admin {
         let caller = caller.about(Action::Reload, subject);
         let reloaded = match of.tenant {
             Some(tenant) => {
-                let told = move |outcome: &ReloadOutcome| was_read(&format!("the config of tenant {tenant}"), outcome);
+                let told =
+                    move |outcome: &ReloadOutcome| reload_line(&format!("the config of tenant {tenant}"), outcome);
                 whole(caller, async move { installer.reload().await }, told).await?
             }
             None => {
-                let told = |outcome: &ReloadOutcome| was_read("the config", outcome);
+                let told = |outcome: &ReloadOutcome| reload_line("the config", outcome);
                 whole(caller, async move { all.reload().await }, told).await?
             }
         };
@@ -186,14 +187,14 @@ impl Admin {
     }
 }
 
-/// The log line that says that a version was changed. `done` is the participle in this line, such as `installed`.
-fn was(done: &str, version: &Version, of: &OfTenant) -> Effect {
+/// The effect of a change of a version. `done` is the participle in its text, such as `installed`.
+fn effect_of_change(done: &str, version: &Version, of: &OfTenant) -> Effect {
     let digest = version.extension.digest();
     let text = format!("extension {}{} was {done}: {digest}", version.uri(), of_tenant(of.tenant.as_deref()));
     effect(text, version)
 }
 
-/// The effect of a change after which `version` is in force, or of the removal of `version`.
+/// The effect of a change that installed `version` or removed it.
 pub(super) fn effect(text: String, version: &Version) -> Effect {
     Effect {
         text,
@@ -209,7 +210,7 @@ pub(super) fn subject(of: &OfTenant, uri: &ExtensionUri) -> Subject {
 }
 
 /// The log line for a config that was read again.
-fn was_read(what: &str, outcome: &ReloadOutcome) -> String {
+fn reload_line(what: &str, outcome: &ReloadOutcome) -> String {
     let ReloadOutcome { changed, edition, failed, .. } = outcome;
     let changed = if *changed { "and has changed" } else { "and is as before" };
     let failed = if failed.is_empty() { String::new() } else { format!("; not installed: {}", failed.join(", ")) };

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::error::AdminError;
 use super::shared::{Admin, OfTenant};
 use crate::admin_api::requests::{Details, List, Request, Work};
-use crate::requests::{RecentRequests, RequestFilter, RequestRecord, Visible};
+use crate::requests::{RecentRequests, RequestFilter, RequestRecord, VisibleRequests};
 
 /// The default and the maximum number of requests in a list.
 const SHOWN: usize = 100;
@@ -67,8 +67,10 @@ fn outcome_of(name: &str) -> Result<Outcome, String> {
 
 /// The requests that a query for this tenant may show. A query without a tenant may show all requests. A token with the
 /// role of one tenant must name this tenant in each query.
-pub(crate) fn visible_to(tenant: Option<&str>) -> Visible {
-    tenant.filter(|tenant| !tenant.is_empty()).map_or(Visible::All, |tenant| Visible::Tenant(tenant.into()))
+pub(crate) fn visible_to(tenant: Option<&str>) -> VisibleRequests {
+    tenant
+        .filter(|tenant| !tenant.is_empty())
+        .map_or(VisibleRequests::All, |tenant| VisibleRequests::Tenant(tenant.into()))
 }
 
 async fn answer_list(

@@ -1,4 +1,4 @@
-//! The roles of admin tokens: what the holder of a token may do, and for which tenants.
+//! The roles of admin tokens: the requests that the holder of a token may send, and the tenants for which they count.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Roles {
 }
 
 impl Holder {
-    /// Checks that the holder may do something to this tenant. `None` is the whole server, to which the agent of the
+    /// Checks that the holder has the permission for this tenant. `None` is the whole server, to which the agent of the
     /// config itself belongs.
     pub(crate) fn check(&self, permission: Permission, tenant: Option<&str>) -> Result<(), MissingRole> {
         let Roles { permissions, tenants } = &*self.roles;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_opens_what_it_names_and_a_tenant_role_narrows_the_others() {
+    fn a_role_opens_only_its_own_requests_and_a_tenant_role_narrows_the_others() {
         let all = Holder { name: "admin".into(), roles: Arc::new(Roles::of(None)) };
         let [reader, both, acme, reader_of_acme] =
             [&["read"][..], &["operate", "install"], &["tenant:acme"], &["read", "tenant:acme"]].map(holder);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_role_that_is_needed_and_those_that_are_there() {
+    fn a_refusal_names_the_missing_role_and_the_roles_of_the_token() {
         let error = holder(&["read", "tenant:acme"]).check(Permission::Install, Some("acme")).expect_err("a refusal");
         let text = error.0;
         assert!(text.contains("`install`") && text.contains("\"bot\" are read, tenant:acme"), "{text}");

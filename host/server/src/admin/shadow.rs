@@ -62,7 +62,7 @@ async fn end(
     Ok(Json(admin.end_shadow(caller, &of, &id).await?))
 }
 
-/// A component to run beside the installed version.
+/// A component to run as a shadow of the installed version.
 pub(crate) struct ShadowCandidate {
     pub(crate) component: Vec<u8>,
     /// The keys of an `[[extension]]` as TOML. `None`: the settings of the installed version.

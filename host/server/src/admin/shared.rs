@@ -23,6 +23,7 @@ use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::replicas::ThisProcess;
 use super::strangers::Strangers;
+use super::tenant_changes::TenantChanges;
 use crate::audit::Audit;
 use crate::audit::record::Effect;
 use crate::installation::installer::{Installer, Peers};
@@ -48,6 +49,7 @@ pub(crate) struct Admin {
     /// The other processes on the database. `None` without a shared database.
     pub(super) peers: Option<Peers>,
     pub(super) this_process: ThisProcess,
+    pub(super) tenant_changes: TenantChanges,
     /// `None` if the config has no audit file.
     pub(crate) audit: Option<Arc<Audit>>,
 }
@@ -69,7 +71,20 @@ impl Admin {
     pub(crate) fn new(parts: AdminParts) -> Self {
         let AdminParts { access, installers, sessions, process, runtime, agent, peers, this_process, audit } = parts;
         let strangers = Strangers::new(audit.clone());
-        Self { installers, sessions, process, runtime, agent, access, strangers, peers, this_process, audit }
+        let tenant_changes = TenantChanges::default();
+        Self {
+            installers,
+            sessions,
+            process,
+            runtime,
+            agent,
+            access,
+            strangers,
+            peers,
+            this_process,
+            tenant_changes,
+            audit,
+        }
     }
 
     /// The installer of the tenant that the query names.
@@ -152,10 +167,7 @@ pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'stati
     change: impl Future<Output = Result<T, E>> + Send + 'static,
     told: impl FnOnce(&T) -> R + Send + 'static,
 ) -> Result<T, AdminError> {
-    if let Err(error) = caller.check() {
-        caller.has_failed(error.status(), Some(&error.reason()), None).await;
-        return Err(error);
-    }
+    caller.check().await?;
     // A client that hangs up drops the outer future. A half-made change would leave the folder and the installed set
     // different.
     let changing = tokio::spawn(async move {
@@ -260,6 +272,6 @@ mod tests {
         for _ in 0..100 {
             yield_now().await;
         }
-        assert!(caller.is_told());
+        assert!(caller.is_logged());
     }
 }

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use annex_runtime::Digest;
-use annex_telemetry::fault;
 use annex_tenants::{
-    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError, TenantStores,
+    ChangedTenant, Expectation, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStoreError,
 };
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
@@ -15,14 +14,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
-use tokio::runtime::Handle;
+use serde_json::{Value, json};
 
 use super::action::Action;
 use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::shared::{Admin, no_tenant, read_small, whole};
 use crate::admin_api::tenants::{self as shown, Change, List, RemovedTenant, Source, Tenant, TenantSummary};
-use crate::audit::record::Subject;
+use crate::audit::record::{Effect, Subject};
 use crate::config::tenant::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
 use crate::tenants::{AddedTenants, Serving, TenantFailure};
@@ -151,9 +150,17 @@ impl Admin {
         expectation: Expectation,
         wanted: Change,
     ) -> Result<Tenant, AdminError> {
+        let subject = Subject { tenant: Some(name.clone()), ..Subject::default() };
+        let caller = caller.about(Action::PutTenant, subject.clone());
+        // The check of the text pulls and loads components, so the roles are checked before it.
+        caller.check().await?;
         self.check_changeable(&name)?;
         let added = Arc::clone(self.to_change(&name)?);
         let Change { config, state } = wanted;
+        let running = match &config {
+            Some(_) => self.tenant_changes.of_text(added.stores(), &name).await,
+            None => self.tenant_changes.of_state(added.stores(), &name),
+        };
         let state = state.map(TenantState::from);
         let before = match expectation {
             Expectation::Absent => None,
@@ -166,7 +173,6 @@ impl Admin {
         };
         let state = state.or(before.as_ref().map(|before| before.state)).unwrap_or(TenantState::Active);
         let is_new_text = config.is_some();
-        let releasing = PulledRelease::new(&added, &name);
         let config = match (config, before) {
             (Some(config), _) => {
                 let refused = |reason| AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", reason);
@@ -178,14 +184,14 @@ impl Admin {
         };
         let store = Arc::clone(&added.stores().tenants);
         let text = Some(Digest::of(config.as_bytes()).to_string());
-        let caller =
-            caller.about(Action::PutTenant, Subject { tenant: Some(name.clone()), text, ..Subject::default() });
+        let caller = caller.about(Action::PutTenant, Subject { text, ..subject });
         let told = told(&name, expectation, is_new_text, state);
-        let changed = change((name.clone(), Some(state)), added, (caller, told), {
+        let effect = Effect { grants: grants_in(&config).filter(|_| is_new_text), ..Effect::from(told) };
+        let changed = change((name.clone(), Some(state)), added, (caller, effect), {
             let (name, config) = (name.clone(), config.clone());
             async move {
                 let changed = store.put(&name, expectation, state, &config).await;
-                drop(releasing);
+                drop(running);
                 changed
             }
         });
@@ -200,50 +206,21 @@ impl Admin {
         name: String,
         rev: u64,
     ) -> Result<RemovedTenant, AdminError> {
+        let caller = caller.about(Action::RemoveTenant, Subject { tenant: Some(name.clone()), ..Subject::default() });
+        caller.check().await?;
         let added = Arc::clone(self.to_change(&name)?);
         let store = Arc::clone(&added.stores().tenants);
-        let releasing = PulledRelease::new(&added, &name);
-        let caller = caller.about(Action::RemoveTenant, Subject { tenant: Some(name.clone()), ..Subject::default() });
+        let running = self.tenant_changes.of_state(added.stores(), &name);
         let told = format!("tenant {name} was removed");
-        let removed = change((name.clone(), None), added, (caller, told), {
+        let removed = change((name.clone(), None), added, (caller, Effect::from(told)), {
             let name = name.clone();
             async move {
                 let removed = store.remove(&name, rev).await;
-                drop(releasing);
+                drop(running);
                 removed
             }
         });
         Ok(RemovedTenant { rev: removed.await?, removed: name })
-    }
-}
-
-/// Takes pulled components that the stored text of a tenant does not name from the tenant, when the request ends: also
-/// when the text is refused, and when the client hangs up.
-struct PulledRelease {
-    stores: TenantStores,
-    tenant: String,
-}
-
-impl PulledRelease {
-    fn new(added: &AddedTenants<Serving>, tenant: &str) -> Self {
-        Self { stores: added.stores().clone(), tenant: tenant.to_owned() }
-    }
-}
-
-impl Drop for PulledRelease {
-    fn drop(&mut self) {
-        let (stores, tenant) = (self.stores.clone(), std::mem::take(&mut self.tenant));
-        let releasing = async move {
-            let stored = stores.tenants.find(&tenant).await?;
-            let text = stored.map(|stored| stored.config).unwrap_or_default();
-            stores.components.release_pulled(&tenant, &text).await
-        };
-        let Ok(runtime) = Handle::try_current() else { return };
-        runtime.spawn(async move {
-            let released: Result<(), TenantStoreError> = releasing.await;
-            // The next change of the tenant tries again.
-            released.unwrap_or_else(|error| fault::log(&error));
-        });
     }
 }
 
@@ -260,12 +237,25 @@ fn told(name: &str, expectation: Expectation, is_new_text: bool, state: TenantSt
     }
 }
 
+/// The grants in the text of a tenant: a list of components with their grants. `None` if the text grants nothing.
+fn grants_in(text: &str) -> Option<Value> {
+    let table: toml::Table = text.parse().ok()?;
+    let extensions = table.get("extension")?.as_array()?.iter();
+    let granted = extensions.filter_map(|extension| {
+        let component = extension.get("component")?.as_str()?;
+        let grants = serde_json::to_value(extension.get("grants")?).ok()?;
+        Some(json!({"component": component, "grants": grants}))
+    });
+    let granted: Vec<Value> = granted.collect();
+    (!granted.is_empty()).then_some(Value::Array(granted))
+}
+
 /// Stores a change, even if the client hangs up, and applies the change in this process at once. The log line is made
-/// of `told` and the caller.
+/// of `effect` and the caller.
 async fn change(
     (name, state): (String, Option<TenantState>),
     added: Arc<AddedTenants<Serving>>,
-    (caller, told): (AdminCaller, String),
+    (caller, effect): (AdminCaller, Effect),
     change: impl Future<Output = Result<TenantChange, TenantStoreError>> + Send + 'static,
 ) -> Result<u64, AdminError> {
     let changing = async move {
@@ -277,7 +267,11 @@ async fn change(
             TenantChange::Other(rev) => Err(other(&name, rev)),
         }
     };
-    whole(caller, changing, move |rev| format!("{told} (change {rev})")).await
+    let told = move |rev: &u64| {
+        let text = format!("{} (change {rev})", effect.text);
+        Effect { text, ..effect }
+    };
+    whole(caller, changing, told).await
 }
 
 /// Reads the condition of a change from the header. `If-Match` names the expected revision. `If-None-Match: *` requires

@@ -50,7 +50,7 @@ async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Resu
 }
 
 impl Admin {
-    /// The usage of a tenant, beside its quota.
+    /// The usage of a tenant, and its quota.
     pub(crate) async fn tenant_usage(&self, name: String) -> Result<TenantUsage, AdminError> {
         let handler = self.handler(&name).await?;
         let no_tenant = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", "only tenants have quotas");

@@ -55,7 +55,7 @@ pub struct Request<Text = String> {
     /// The quota that the request exceeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<Text>,
-    /// The error id that the client was told.
+    /// The error id in the client's answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_id: Option<Text>,
     /// The id of the recorded trace.
@@ -78,7 +78,7 @@ pub struct Request<Text = String> {
     pub store_ms: f64,
 }
 
-/// One request with the work that was done for it.
+/// One request with its work.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Details<Text = String> {
     /// The request.
@@ -105,7 +105,7 @@ pub struct Work<Text = String> {
     /// The worker: the URI of an extension, or the name of a model, a tool or an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
-    /// How the work ended, in one word.
+    /// The verdict on the work, in one word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Text>,
     /// Microseconds from the arrival of the request to the beginning of the work.

@@ -30,6 +30,23 @@ pub struct TenantUsage<Text = String> {
     pub last_day: PeriodUsage,
 }
 
+impl<Text> TenantUsage<Text> {
+    /// The figures that a quota can limit, each with its name in texts.
+    #[must_use]
+    pub fn figures(&self) -> [(&'static str, &Figure); 8] {
+        [
+            ("requests a second", &self.requests_per_second),
+            ("CPU ms a second", &self.cpu_ms_per_second),
+            ("turns", &self.turns),
+            ("sessions", &self.sessions),
+            ("bytes of state", &self.state_bytes),
+            ("tasks", &self.tasks),
+            ("keys", &self.keys),
+            ("tokens today", &self.tokens_per_day),
+        ]
+    }
+}
+
 /// One figure and its limit.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Figure {

@@ -21,7 +21,7 @@ pub(super) struct Line<'a> {
     pub(super) prev: Option<&'a str>,
 }
 
-/// A change, or the refusal of a change.
+/// A change, the refusal of a change, or the receipt of a turn.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Record {
     /// The name of the token.
@@ -51,9 +51,24 @@ pub(crate) struct Record {
     /// The number of refused changes that the line stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) times: Option<usize>,
+    /// The receipt of a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) receipt: Option<ReceiptCopy>,
 }
 
-/// How far a change has come.
+/// A copy of a receipt.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReceiptCopy {
+    /// The number in the conversation.
+    pub(crate) number: u64,
+    /// The SHA-256 digest of the JWS, as 64 hexadecimal digits.
+    pub(crate) sha256: String,
+    /// The JWS. `None` if it is too long for a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jws: Option<String>,
+}
+
+/// The progress of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
@@ -132,6 +147,7 @@ impl Record {
             status: None,
             reason: None,
             times: None,
+            receipt: None,
         }
     }
 

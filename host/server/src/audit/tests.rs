@@ -41,7 +41,7 @@ fn the_chain_goes_on_after_a_restart_and_beside_another_process() {
     let first = Audit::open(path.clone()).expect("a file");
     let second = Audit::open(path.clone()).expect("a file");
     for audit in [&first, &second, &second, &first] {
-        audit.append(&record()).expect("a line");
+        audit.append(&[record()]).expect("a line");
     }
     let verified = verify_audit(fs::read(&path).expect("a file").as_slice()).expect("a chain");
     assert_eq!((verified.lines, verified.last_number, verified.continues), (6, 6, None));
@@ -55,7 +55,7 @@ fn each_missing_or_changed_line_of_an_audit_file_shows() {
     let (_folder, path) = folder();
     let audit = Audit::open(path.clone()).expect("a file");
     for _ in 0..4 {
-        audit.append(&record()).expect("a line");
+        audit.append(&[record()]).expect("a line");
     }
     let whole = fs::read_to_string(&path).expect("a file");
     let lines: Vec<&str> = whole.lines().collect();
@@ -93,10 +93,10 @@ fn a_file_that_was_cut_or_changed_begins_a_new_chain_that_says_so() {
         for is_restarted in [true, false] {
             let (_folder, path) = folder();
             let before = Audit::open(path.clone()).expect("a file");
-            before.append(&record()).expect("a line");
+            before.append(&[record()]).expect("a line");
             change(&path);
             let audit = if is_restarted { Audit::open(path.clone()).expect("a file") } else { before };
-            audit.append(&record()).expect("a line");
+            audit.append(&[record()]).expect("a line");
             let text = fs::read_to_string(&path).expect("a file");
             let parsed = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             let new: Vec<Value> = parsed.filter(|line| line["action"] == "new_chain").collect();
@@ -112,9 +112,9 @@ fn lines_that_were_cut_off_while_the_server_runs_show() {
     let (_folder, path) = folder();
     let audit = Audit::open(path.clone()).expect("a file");
     let start = fs::read(&path).expect("a file");
-    audit.append(&record()).expect("a line");
+    audit.append(&[record()]).expect("a line");
     fs::write(&path, start).expect("a file");
-    audit.append(&record()).expect("a line");
+    audit.append(&[record()]).expect("a line");
     assert_eq!(lines(&path)[1]["action"], "new_chain");
     assert_eq!(broken_line(&path), Some(2));
 }
@@ -125,7 +125,7 @@ fn a_file_that_was_moved_away_is_continued_by_a_new_one() {
     let audit = Audit::open(path.clone()).expect("a file");
     let old = folder.path().join("old.jsonl");
     fs::rename(&path, &old).expect("a move");
-    audit.append(&record()).expect("a line");
+    audit.append(&[record()]).expect("a line");
     let verify = |path| verify_audit(fs::read(path).expect("a file").as_slice()).expect("a chain");
     let (old, new) = (verify(&old), verify(&path));
     assert_eq!((new.lines, new.last_number, new.continues), (1, 2, Some(old.last_digest)));

@@ -59,7 +59,7 @@ pub struct AdminTokenConfig {
     /// The SHA-256 digest of the token, 64 hexadecimal digits. The token must be random, because a short or guessable
     /// token can be found from its digest.
     pub token_sha256: Option<String>,
-    /// What the holder of the token may do: `read`, `operate`, `install` and `tenant:NAME`. Default: everything.
+    /// The roles of the token's holder: `read`, `operate`, `install` and `tenant:NAME`. Default: everything.
     pub roles: Option<Vec<String>>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum AdminRole {
 }
 
 impl AdminRole {
-    /// `None` if there is no such role.
+    /// Reads the name of a role. `None` for an unknown name.
     pub(crate) fn parse(role: &str) -> Option<Self> {
         match role {
             "read" => Some(Self::Read),
@@ -94,7 +94,7 @@ impl AdminRole {
 impl AdminTokenConfig {
     /// The roles of the token. `None` for all roles.
     pub(crate) fn admin_roles(&self) -> Option<Vec<AdminRole>> {
-        // The check of the config refuses other words. A role that is no word of them opens nothing here.
+        // The check of the config refuses unknown names. Here they open nothing.
         self.roles.as_ref().map(|roles| roles.iter().filter_map(|role| AdminRole::parse(role)).collect())
     }
 

@@ -6,10 +6,11 @@ use toml::{Table, Value};
 
 /// The tables that a reload can neither add nor remove, each with the reason. If such a table is there before and after
 /// a reload, the reload applies the changes of its keys.
-const MADE_AT_START: [(&str, &str); 4] = [
+const MADE_AT_START: [(&str, &str); 5] = [
     ("admin", "its listener is opened at the start"),
     ("auth", "whether callers are authenticated is decided at the start"),
     ("push", "whether there are push notifications is decided at the start"),
+    ("receipts", "whether turns get receipts is decided at the start"),
     ("tenants", "whether tenants can be added is decided at the start"),
 ];
 
@@ -101,6 +102,7 @@ mod tests {
             ("", "runtime.max_instances = 7", "runtime.max_instances (the engine is made at the start)"),
             ("", "card.name = 'n'", "card.name (the agent of the config itself is loaded at the start)"),
             ("", "[auth.jwt]", "auth (whether callers are authenticated is decided at the start)"),
+            ("", "[receipts]", "receipts (whether turns get receipts is decided at the start)"),
             ("[tenants]", "", "tenants (whether tenants can be added is decided at the start)"),
             (
                 "",

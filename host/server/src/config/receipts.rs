@@ -8,7 +8,7 @@ use super::CardConfig;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReceiptsConfig {
-    /// Signs a receipt of each turn. Default: yes, if the table is there.
+    /// Signs a receipt of each turn. Default: yes, if the config has the table.
     pub enabled: bool,
 }
 

@@ -2,6 +2,8 @@
 
 use std::iter;
 
+use serde::Deserialize;
+
 use crate::admin::shared::OfTenant;
 use crate::console::shown::{address, line};
 
@@ -13,6 +15,13 @@ pub(super) fn of(tenant: &str) -> OfTenant {
 /// A page of one agent. An empty name stands for the agent of the config itself.
 pub(super) fn page_of(path: &str, tenant: &str) -> String {
     address(path, &[("tenant", of(tenant).tenant.as_deref())])
+}
+
+/// The query or the form that names an agent. An empty name stands for the agent of the config itself.
+#[derive(Deserialize)]
+pub(super) struct OfAgent {
+    #[serde(default)]
+    pub(super) tenant: String,
 }
 
 /// An agent that the page can show.

@@ -1,11 +1,11 @@
-//! The page before a change, which says what the change does, and the page of a refused change.
+//! The page that explains a change before it is made, and the page of a refused change.
 
 use askama::Template;
 use axum::response::Response;
 
 use crate::admin::error::AdminError;
+use crate::console::operator::Operator;
 use crate::console::page::page;
-use crate::console::session::Operator;
 use crate::console::shown;
 
 /// A hidden field of a form.
@@ -22,7 +22,7 @@ impl Field {
 
 /// The content of a page that asks before a change.
 pub(super) struct ConfirmPage {
-    /// The sentences that say what the change does and what is lost.
+    /// Sentences about the effects of the change and the data that it deletes.
     pub(super) sentences: Vec<String>,
     /// The path of the form.
     pub(super) action: &'static str,

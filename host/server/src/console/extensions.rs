@@ -1,4 +1,4 @@
-//! The page of extensions: what is installed, one extension in full, and the changes.
+//! The page of extensions: the installed ones, one extension in full, and the changes.
 
 use askama::Template;
 use axum::Router;
@@ -10,19 +10,20 @@ use serde::Deserialize;
 use crate::admin::error::AdminError;
 use crate::admin::shared::Admin;
 use crate::admin_api::extensions::NotInstalled;
-use crate::console::agents::{Choice, choices, of, page_of};
+use crate::console::agents::{Choice, OfAgent, choices, of, page_of};
 use crate::console::confirm::refused;
+use crate::console::operator::{ConsoleState, Operator};
 use crate::console::page::{fragment, page};
-use crate::console::session::{ConsoleState, Operator};
 use crate::console::shown::{address, line};
 
 mod changes;
+mod difference;
 mod meaning;
 mod upload;
 mod uploads;
 mod view;
 
-use view::{Extension, ListRow, Live};
+use view::{Extension, ListRow, LivePart};
 
 const ACTIVE: &str = "extensions";
 
@@ -33,13 +34,6 @@ pub(crate) fn routes() -> Router<ConsoleState> {
         .route("/extension/live", get(live))
         .merge(changes::routes())
         .merge(upload::routes())
-}
-
-/// The query that names an agent. An empty name stands for the agent of the config itself.
-#[derive(Deserialize)]
-struct OfAgent {
-    #[serde(default)]
-    tenant: String,
 }
 
 /// The query that names an extension.
@@ -87,7 +81,7 @@ async fn list_page(admin: &Admin, tenant: &str) -> Result<ExtensionsTemplate, Ad
 #[template(path = "extension.html")]
 struct ExtensionTemplate {
     extension: Extension,
-    live: Live,
+    live: LivePart,
     refresh: String,
     back: String,
 }
@@ -117,7 +111,7 @@ async fn extension_page(admin: &Admin, query: &OfExtension, back: &str) -> Resul
 #[derive(Template)]
 #[template(path = "extension_live.html")]
 struct LiveTemplate {
-    live: Live,
+    live: LivePart,
 }
 
 async fn live(State(console): State<ConsoleState>, _operator: Operator, Query(query): Query<OfExtension>) -> Response {
@@ -127,9 +121,9 @@ async fn live(State(console): State<ConsoleState>, _operator: Operator, Query(qu
     }
 }
 
-async fn live_part(admin: &Admin, query: &OfExtension) -> Result<Live, AdminError> {
+async fn live_part(admin: &Admin, query: &OfExtension) -> Result<LivePart, AdminError> {
     let tenant = of(&query.tenant);
     let details = admin.extension(&tenant, &query.uri).await?;
     let log = admin.extension_log(&tenant, &query.uri).await?;
-    Ok(Live::of(&details.summary, &log.lines))
+    Ok(LivePart::of(&details.summary, &log.lines))
 }

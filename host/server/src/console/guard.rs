@@ -6,8 +6,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::operator::{ConsoleState, network_of};
 use super::page::notice;
-use super::session::{ConsoleState, network_of};
 use crate::admin::error::AdminError;
 use crate::admin::wrong_host;
 
@@ -33,7 +33,7 @@ const FRAMES: [&str; 5] = ["iframe", "frame", "embed", "object", "fencedframe"];
 /// Refuses a request with a foreign `Host` or for a frame. Adds the header fields to the answer.
 pub(super) async fn guard(State(console): State<ConsoleState>, request: Request, next: Next) -> Response {
     let rules = console.admin.access.rules();
-    // As for the API, the session does not help a foreign `Host`: DNS rebinding can lead the operator's browser here.
+    // As for the API, the login does not help a foreign `Host`: DNS rebinding can lead the operator's browser here.
     if let Err(foreign) = rules.hosts.check(&request) {
         console.admin.strangers.were_refused(&network_of(request.extensions()), &request, StatusCode::FORBIDDEN);
         return with_fields(wrong_host(&foreign));

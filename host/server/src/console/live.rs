@@ -15,19 +15,19 @@ use futures::stream::{StreamExt, unfold};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::operator::{ConsoleState, Operator, REFRESH};
 use super::page::failed;
 use super::requests::{LIVE, row};
-use super::session::{ConsoleState, Operator, REFRESH};
 use crate::admin::error::AdminError;
 use crate::admin::requests::{RequestQuery, visible_to};
-use crate::requests::{Listener, MAX_LISTENERS, News, RequestFilter, RequestRecord, Visible};
+use crate::requests::{Listener, MAX_LISTENERS, News, RequestFilter, RequestRecord, VisibleRequests};
 
 /// The interval in which a stream checks that its operator is still logged in. A quiet stream sends a comment then, which
 /// keeps proxies from closing it.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// The maximum number of earlier requests with which a stream begins.
 const MAX_EARLIER: usize = 100;
-/// The header field in which a browser names the last event that it has got.
+/// The header field with the id of the last event that the browser has received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
 pub(super) fn routes() -> Router<ConsoleState> {
@@ -63,8 +63,8 @@ struct LiveRequests {
     filter: RequestFilter,
     /// The tenant of the query.
     tenant: Option<String>,
-    visible: Visible,
-    /// The number of the last request that was looked at.
+    visible: VisibleRequests,
+    /// The number of the last request that the stream has read.
     last: u64,
     checked: Instant,
     closing: CancellationToken,

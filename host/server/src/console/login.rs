@@ -11,8 +11,8 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::logins::WHOLE;
+use super::operator::{ConsoleState, LOGIN, Leaving, cookie_name, network_of};
 use super::page::{failed, notice, public_page};
-use super::session::{Change, ConsoleState, LOGIN, cookie_name, network_of};
 use crate::admin::access::AccessRules;
 use crate::admin::error::AdminError;
 use crate::admin::shared::read_raw;
@@ -35,10 +35,6 @@ struct LoginTemplate {
 struct LoginForm {
     token: String,
 }
-
-/// The form of a logout has only the CSRF token.
-#[derive(Deserialize)]
-struct LogoutForm {}
 
 async fn show(State(console): State<ConsoleState>, headers: HeaderMap) -> Response {
     match console.operator(&headers) {
@@ -68,7 +64,7 @@ async fn log_in(State(console): State<ConsoleState>, request: Request) -> Respon
         console.admin.strangers.were_refused(&network, &request, StatusCode::UNAUTHORIZED);
         return public_page(StatusCode::UNAUTHORIZED, "Log in", &LoginTemplate { is_wrong: true });
     };
-    // A browser that logs in again has one session, not two.
+    // A browser that logs in again has one login, not two.
     if let Some(before) = console.operator(&parts.headers) {
         console.logins.end(&before.key);
     }
@@ -83,8 +79,8 @@ async fn log_in(State(console): State<ConsoleState>, request: Request) -> Respon
     }
 }
 
-async fn log_out(State(console): State<ConsoleState>, change: Change<LogoutForm>) -> Response {
-    console.logins.end(&change.operator.key);
+async fn log_out(State(console): State<ConsoleState>, leaving: Leaving) -> Response {
+    console.logins.end(&leaving.operator.key);
     with_cookie(&console.admin.access.rules(), "", 0, Redirect::to(LOGIN).into_response())
 }
 

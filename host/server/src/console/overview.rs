@@ -10,18 +10,17 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use axum::routing::get;
 
+use super::operator::{ConsoleState, Operator};
 use super::page::{fragment, page};
-use super::session::{ConsoleState, Operator};
+use super::shown::{block_within, line};
 
 mod figures;
 mod problems;
 
-use figures::{Figures, History, Recent};
+use figures::{Figures, History, RecentFigures};
 use problems::Problems;
 
-/// The maximum size of a text on one line, in bytes.
-const MAX_LINE_BYTES: usize = 300;
-/// The maximum size of the card on the page, in bytes.
+/// The maximum size of the card and of its description on the page, in bytes.
 const MAX_CARD_BYTES: usize = 64 << 10;
 
 pub(super) fn routes() -> Router<ConsoleState> {
@@ -42,13 +41,13 @@ struct AgentView {
 }
 
 /// The part of the page that refreshes itself.
-struct Now {
+struct NowView {
     is_ready: bool,
     phase: String,
     edition: u64,
     running: usize,
     memory: String,
-    recent: Recent,
+    recent: RecentFigures,
     refusals: Vec<(&'static str, u64)>,
     problems: Problems,
 }
@@ -57,13 +56,13 @@ struct Now {
 #[template(path = "overview.html")]
 struct OverviewTemplate {
     agent: Option<AgentView>,
-    now: Now,
+    now: NowView,
 }
 
 #[derive(Template)]
 #[template(path = "overview_now.html")]
 struct NowTemplate {
-    now: Now,
+    now: NowView,
 }
 
 async fn show(
@@ -85,11 +84,11 @@ async fn show_now(
     fragment(&NowTemplate { now: now(&console, &history).await })
 }
 
-async fn now(console: &ConsoleState, history: &History) -> Now {
+async fn now(console: &ConsoleState, history: &History) -> NowView {
     let (is_ready, readiness) = console.gate.readiness().await;
     let process = &console.admin.process;
     let numbers = &console.gate.access_log.numbers;
-    Now {
+    NowView {
         is_ready,
         phase: console.gate.phase().to_string(),
         edition: console.admin.installers.own().publisher().current().extensions.number,
@@ -111,18 +110,14 @@ impl AgentView {
         Self {
             name: line(&card.name),
             version: line(&card.version),
-            description: annex_text::block(&annex_text::cut(card.description.clone(), MAX_CARD_BYTES)).into_owned(),
+            description: block_within(&card.description, MAX_CARD_BYTES),
             interfaces: card.supported_interfaces.iter().map(interface).collect(),
             extensions: card.capabilities.extensions.iter().map(|extension| line(extension.uri.as_str())).collect(),
             skills: card.skills.len(),
             is_signed: !card.signatures.is_empty(),
-            card: annex_text::block(&annex_text::cut(json, MAX_CARD_BYTES)).into_owned(),
+            card: block_within(&json, MAX_CARD_BYTES),
         }
     }
-}
-
-fn line(text: &str) -> String {
-    annex_text::line_within(text, MAX_LINE_BYTES)
 }
 
 /// The memory of the process that is in RAM. `None` on a system that does not have this file.

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 
 use super::assets;
-use super::session::Operator;
+use super::operator::Operator;
 use crate::admin::error::AdminError;
 
 /// The pages of the navigation: the name by which a page marks itself as active, its path and its title.

@@ -6,10 +6,10 @@ use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use axum::routing::get;
-use url::form_urlencoded::Serializer;
 
+use super::operator::{ConsoleState, Operator};
 use super::page::{failed, page};
-use super::session::{ConsoleState, Operator};
+use super::shown::address;
 use crate::admin::requests::{RequestQuery, details, find, list, shown};
 use crate::admin_api::requests::{Details, Request, Work};
 use crate::requests::RequestRecord;
@@ -137,32 +137,26 @@ fn given(text: Option<&str>) -> String {
 
 /// A path with the conditions of the query and one more parameter.
 fn link(path: &str, query: &RequestQuery, (name, number): (&str, u64)) -> String {
-    let mut pairs = Serializer::for_suffix(format!("{path}?"), path.len() + 1);
-    let conditions = [
-        ("tenant", &query.tenant),
-        ("operation", &query.operation),
-        ("outcome", &query.outcome),
-        ("extension", &query.extension),
-        ("context", &query.context),
+    let number = number.to_string();
+    let parameters = [
+        ("tenant", stated(query.tenant.as_deref())),
+        ("operation", stated(query.operation.as_deref())),
+        ("outcome", stated(query.outcome.as_deref())),
+        ("extension", stated(query.extension.as_deref())),
+        ("context", stated(query.context.as_deref())),
+        (name, Some(number.as_str())),
     ];
-    for (name, text) in conditions {
-        if let Some(text) = text.as_deref().filter(|text| !text.is_empty()) {
-            pairs.append_pair(name, text);
-        }
-    }
-    pairs.append_pair(name, &number.to_string());
-    pairs.finish()
+    address(path, &parameters)
 }
 
 /// A path with the tenant of the query, so that the next page shows only requests of this tenant too.
-fn within(path: String, tenant: Option<&str>) -> String {
-    match tenant.filter(|tenant| !tenant.is_empty()) {
-        Some(tenant) => {
-            let beginning = path.len() + 1;
-            Serializer::for_suffix(path + "?", beginning).append_pair("tenant", tenant).finish()
-        }
-        None => path,
-    }
+fn within(path: &str, tenant: Option<&str>) -> String {
+    address(path, &[("tenant", stated(tenant))])
+}
+
+/// The value of a condition. A form sends an empty text for a condition that the operator has left empty.
+fn stated(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }
 
 /// The row of a request as HTML, for the stream of new requests. `tenant` is the tenant of the query.
@@ -178,7 +172,7 @@ fn row_of(record: &RequestRecord, tenant_of_query: Option<&str>) -> Row {
         shown(record);
     Row {
         number,
-        path: within(format!("{PATH}/{number}"), tenant_of_query),
+        path: within(&format!("{PATH}/{number}"), tenant_of_query),
         ended,
         operation,
         is_bad: is_bad(&outcome),
@@ -191,7 +185,7 @@ fn row_of(record: &RequestRecord, tenant_of_query: Option<&str>) -> Row {
     }
 }
 
-/// Escapes control characters and invisible characters of a text that others have written.
+/// Escapes control characters and invisible characters of a text of clients and authors.
 fn line(text: Option<String>) -> String {
     annex_text::line(&text.unwrap_or_default()).into_owned()
 }
@@ -208,7 +202,7 @@ async fn show_one(
 ) -> Response {
     match find(&console.gate.access_log.recent, number, query.tenant.as_deref()) {
         Ok(record) => {
-            let list = within(PATH.to_owned(), query.tenant.as_deref());
+            let list = within(PATH, query.tenant.as_deref());
             page(&operator, &format!("Request {number}"), "requests", &page_of(details(&record), list))
         }
         Err(error) => failed(&error),
@@ -326,10 +320,10 @@ mod tests {
 
     #[test]
     fn the_next_page_has_the_tenant_of_the_query() {
-        let path = || "/requests/7".to_owned();
-        assert_eq!(within(path(), None), "/requests/7");
-        assert_eq!(within(path(), Some("")), "/requests/7");
-        assert_eq!(within(path(), Some("a&b")), "/requests/7?tenant=a%26b");
+        let path = "/requests/7";
+        assert_eq!(within(path, None), "/requests/7");
+        assert_eq!(within(path, Some("")), "/requests/7");
+        assert_eq!(within(path, Some("a&b")), "/requests/7?tenant=a%26b");
     }
 
     #[test]

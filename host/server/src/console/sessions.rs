@@ -1,6 +1,6 @@
 //! The page of sessions: a list, one session with its state, its conversation and its tasks, and its deletion.
 
-use annex_protocol::{Part, PartContent, Parts, TaskId};
+use annex_protocol::{JsonObject, Part, PartContent, Parts, TaskId};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -15,8 +15,8 @@ use crate::admin::shared::Admin;
 use crate::admin_api::sessions::{Event, Session};
 use crate::console::agents::{Choice, choices, of};
 use crate::console::confirm::{ConfirmPage, Field, refused};
+use crate::console::operator::{Change, ConsoleState, Operator};
 use crate::console::page::page;
-use crate::console::session::{Change, ConsoleState, Operator};
 use crate::console::shown::{Row, address, age, block, json, line, members};
 use crate::stores::sessions::tasks::SessionTask;
 use crate::stores::sessions::{SessionFilter, SessionName};
@@ -25,6 +25,10 @@ const ACTIVE: &str = "sessions";
 const PATH: &str = "/sessions";
 /// The number of sessions on a page, and of events of one session.
 const SHOWN: usize = 50;
+/// The size of the shown texts of one event, or of the artifacts of one task, in bytes. Further texts are left out.
+const ROOM: usize = 32 << 10;
+/// The size of the markup around a text, in bytes.
+const MARKUP: usize = 100;
 
 pub(crate) fn routes() -> Router<ConsoleState> {
     Router::new()
@@ -225,19 +229,21 @@ fn scopes(session: &Session) -> Vec<ScopeView> {
 
 fn event(event: &Event) -> EventView {
     let error = event.error.as_ref();
+    let mut room = Room::default();
     EventView {
         author: line(&event.author),
         title: line(&format!("{}, task {}", event.timestamp, event.task)),
-        parts: parts(&event.parts),
-        delta: members(&event.state_delta),
+        parts: room.parts(&event.parts),
+        delta: room.members(&event.state_delta),
         error: error.map(|error| block(&format!("{}: {}", error.code, error.message))),
     }
 }
 
 fn task(task: &SessionTask, of: &OfSession) -> TaskView {
+    let mut room = Room::default();
     let artifacts = task.artifacts.iter().map(|artifact| ArtifactView {
         name: line(artifact.name.as_deref().unwrap_or(artifact.artifact_id.as_str())),
-        parts: parts(&artifact.parts),
+        parts: room.parts(&artifact.parts),
     });
     TaskView {
         id: line(&task.id),
@@ -249,8 +255,48 @@ fn task(task: &SessionTask, of: &OfSession) -> TaskView {
     }
 }
 
-fn parts(parts: &Parts) -> Vec<String> {
-    parts.iter().map(part).collect()
+/// The room that is left for texts, in bytes.
+struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(ROOM)
+    }
+}
+
+impl Room {
+    /// The parts as far as there is room, and the number of those that are left out.
+    fn parts(&mut self, parts: &Parts) -> Vec<String> {
+        let mut shown = Vec::new();
+        for (number, shown_part) in parts.iter().map(part).enumerate() {
+            if self.0 == 0 {
+                shown.push(format!("… ({} more parts)", parts.len() - number));
+                break;
+            }
+            self.0 = self.0.saturating_sub(shown_part.len() + MARKUP);
+            shown.push(shown_part);
+        }
+        shown
+    }
+
+    /// The members of an object as far as there is room, and the number of those that are left out.
+    fn members(&mut self, object: &JsonObject) -> Vec<Row> {
+        let mut shown = members(object);
+        let mut kept = 0;
+        for row in &shown {
+            if self.0 == 0 {
+                break;
+            }
+            self.0 = self.0.saturating_sub(row.name.len() + row.value.len() + MARKUP);
+            kept += 1;
+        }
+        if kept < shown.len() {
+            let more = Row::new("…", &format!("{} more keys", shown.len() - kept));
+            shown.truncate(kept);
+            shown.push(more);
+        }
+        shown
+    }
 }
 
 fn part(part: &Part) -> String {
@@ -351,4 +397,27 @@ async fn cancel_task(
     let handler = app.tenants().serving_owner(&owner).await;
     let handler = handler.ok_or_else(|| not_served("the tenant of the task is not served now".to_owned()))?;
     console.admin.cancel_task(caller, handler, owner, TaskId::from(task)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::{JsonObject, Part, Parts};
+
+    use super::{ROOM, Room};
+
+    #[test]
+    fn many_parts_and_keys_take_little_room_on_a_page() {
+        for text in [String::new(), "<".to_owned(), "x".repeat(20_000)] {
+            let parts = Parts::from(vec![Part::text(text); 10_000]);
+            let mut room = Room::default();
+            let shown = room.parts(&parts);
+            assert!(shown.len() < 1_000 && shown.iter().map(String::len).sum::<usize>() < 2 * ROOM, "{}", shown.len());
+            assert_eq!(shown.last(), Some(&format!("… ({} more parts)", 10_001 - shown.len())));
+            let keys: JsonObject = serde_json::from_str(r#"{"a":1,"b":2}"#).expect("an object");
+            let left_out = room.members(&keys);
+            assert_eq!(left_out.iter().map(|row| row.value.as_str()).collect::<Vec<_>>(), ["2 more keys"]);
+        }
+        let two = Parts::from(vec![Part::text("a"), Part::text("b")]);
+        assert_eq!(Room::default().parts(&two), ["a", "b"]);
+    }
 }

@@ -13,8 +13,8 @@ use crate::admin::shared::Admin;
 use crate::admin_api::tenants::{Change as TenantChange, ServingState, Source, Tenant, TenantSummary};
 use crate::admin_api::usage::{Figure, TenantUsage};
 use crate::console::confirm::{ConfirmPage, Field, refused};
+use crate::console::operator::{Change, ConsoleState, Operator};
 use crate::console::page::page;
-use crate::console::session::{Change, ConsoleState, Operator};
 use crate::console::shown::{Row, address, block, line};
 
 const ACTIVE: &str = "tenants";
@@ -113,7 +113,7 @@ async fn list_page(
 async fn row(admin: &Admin, tenant: &TenantSummary) -> TenantRow {
     // A list must not load tenants that nobody calls.
     let usage = if tenant.loaded { admin.tenant_usage(tenant.name.clone()).await.ok() } else { None };
-    let usage = usage.iter().flat_map(figures).filter(|(_, figure)| figure.limit.is_some());
+    let usage = usage.iter().flat_map(TenantUsage::figures).filter(|(_, figure)| figure.limit.is_some());
     TenantRow {
         link: link(&tenant.name),
         name: line(&tenant.name),
@@ -137,19 +137,6 @@ fn state(tenant: &TenantSummary) -> &'static str {
         (ServingState::Active, true) => "active",
         (ServingState::Active, false) => "active, not loaded",
     }
-}
-
-fn figures(usage: &TenantUsage) -> [(&'static str, &Figure); 8] {
-    [
-        ("requests per second", &usage.requests_per_second),
-        ("CPU time per second in ms", &usage.cpu_ms_per_second),
-        ("turns", &usage.turns),
-        ("sessions", &usage.sessions),
-        ("bytes of state", &usage.state_bytes),
-        ("tasks", &usage.tasks),
-        ("keys", &usage.keys),
-        ("tokens today", &usage.tokens_per_day),
-    ]
 }
 
 fn amount(figure: &Figure) -> String {
@@ -204,7 +191,11 @@ async fn tenant_page(admin: &Admin, operator: &Operator, name: &str, edited: Opt
     let template = TenantTemplate {
         csrf: operator.csrf().to_owned(),
         facts,
-        usage: usage.iter().flat_map(figures).map(|(name, figure)| Row::new(name, &amount(figure))).collect(),
+        usage: usage
+            .iter()
+            .flat_map(TenantUsage::figures)
+            .map(|(name, figure)| Row::new(name, &amount(figure)))
+            .collect(),
         config: text.or(config),
         problem,
         extensions: address("/extensions", &[("tenant", Some(name))]),

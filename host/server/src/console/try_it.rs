@@ -10,16 +10,15 @@ use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::admin::error::AdminError;
 use crate::admin::shared::Admin;
 use crate::connections::peer::Peer;
-use crate::console::agents::{Choice, choices, of};
+use crate::console::agents::{Choice, OfAgent, choices, of};
 use crate::console::confirm::refused;
+use crate::console::operator::{Change, ConsoleState, Operator};
 use crate::console::page::page;
-use crate::console::session::{Change, ConsoleState, Operator};
 use crate::console::shown::{block_within, line};
 use crate::paths::{JSONRPC_PATH, REST_PATH};
 use crate::process::routes::Routes;
@@ -38,13 +37,6 @@ const MAX_SHOWN: usize = 64 << 10;
 
 pub(crate) fn routes() -> Router<ConsoleState> {
     Router::new().route(PATH, get(show).post(send))
-}
-
-/// The query of the page.
-#[derive(Deserialize)]
-struct OfAgent {
-    #[serde(default)]
-    tenant: String,
 }
 
 /// The values of a sent form. The names of the fields depend on the card.

@@ -61,7 +61,7 @@ enum PullError {
     Late,
 }
 
-/// The tenant that gets components, and the settings for them.
+/// The tenant of the pulled components, and the settings of the pull.
 struct PullScope<'a> {
     tenant: &'a str,
     config: &'a Config,

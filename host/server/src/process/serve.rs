@@ -21,7 +21,7 @@ use crate::connections::limits::{OF_ADMIN, OF_METRICS};
 use crate::connections::listener::{self, BoundListener};
 use crate::connections::tls::{Tls, TlsError};
 use crate::console;
-use crate::console::session::ConsoleState;
+use crate::console::operator::ConsoleState;
 use crate::installation::{editions, live_cards};
 use crate::process::descriptors;
 use crate::process::listeners_tls::{ListenersTls, WrongTls};
@@ -355,10 +355,16 @@ fn drain(app: &App, drain_timeout: Duration) -> BoxFuture<'_, ()> {
     })
 }
 
-/// Closes the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long,
+/// Closes the audit file and the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long,
 /// this function stops waiting for it. No stored data is lost then.
 fn close_stores(app: &App) -> BoxFuture<'_, ()> {
     Box::pin(async move {
+        let audit = app.admin.as_ref().and_then(|admin| admin.audit.as_ref());
+        if let Some(audit) = audit
+            && timeout(STORE_TIMEOUT, audit.close()).await.is_err()
+        {
+            tracing::error!("the audit file is still busy; it may lack the receipts of the last turns");
+        }
         let stores = async {
             app.tenant_stores.close().await;
             app.process.tasks.close().await;

@@ -1,4 +1,4 @@
-//! Which requests a reader sees, and which of them match a filter.
+//! The requests that a reader sees, and the filter that selects some of them.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::record::RequestRecord;
 
 /// The requests that the holder of an admin token may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Visible {
+pub(crate) enum VisibleRequests {
     /// The requests of all tenants, of the config's own agent, and those that were refused before a tenant was known.
     All,
     /// The requests that name this tenant.
     Tenant(Arc<str>),
 }
 
-impl Visible {
+impl VisibleRequests {
     /// True if the reader may see the request.
     pub(crate) fn shows(&self, record: &RequestRecord) -> bool {
         match self {

@@ -50,7 +50,7 @@ pub(crate) struct RequestRecord {
     pub(crate) error_id: Option<Box<str>>,
     /// The id of the trace in hexadecimal digits.
     pub(crate) trace_id: Option<Box<str>>,
-    /// The work for the request. A turn that continues after the answer adds to it.
+    /// The work for the request. A turn that continues after the answer adds its work here.
     pub(crate) timeline: Option<Arc<Timeline>>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use annex_telemetry::{Outcome, Request, StageTimes};
 
 use super::record::End;
-use super::{MAX_LISTENERS, MAX_WAITING, News, RecentRequests, RequestFilter, RequestRecord, Visible};
+use super::{MAX_LISTENERS, MAX_WAITING, News, RecentRequests, RequestFilter, RequestRecord, VisibleRequests};
 
 const ALL: (Option<u64>, usize) = (None, usize::MAX);
 
@@ -39,24 +39,24 @@ fn numbers(listed: &[Arc<RequestRecord>]) -> Vec<u64> {
 fn the_ring_keeps_the_last_requests_and_lists_the_newest_first() {
     let ring = RecentRequests::new(3);
     let everything = RequestFilter::default();
-    assert!(ring.list(&everything, &Visible::All, ALL).is_empty());
+    assert!(ring.list(&everything, &VisibleRequests::All, ALL).is_empty());
     for _ in 0..8 {
         ring.add(of_tenant("acme"));
     }
-    assert_eq!(numbers(&ring.list(&everything, &Visible::All, ALL)), [8, 7, 6]);
-    assert_eq!(numbers(&ring.list(&everything, &Visible::All, (Some(8), 1))), [7]);
-    assert_eq!(numbers(&ring.list(&everything, &Visible::All, (Some(u64::MAX), 1))), [8]);
-    assert!(ring.find(5, &Visible::All).is_none(), "request 5 was replaced by request 8");
-    assert!(ring.find(9, &Visible::All).is_none() && ring.find(0, &Visible::All).is_none());
-    assert_eq!(ring.find(6, &Visible::All).expect("a request").number, 6);
+    assert_eq!(numbers(&ring.list(&everything, &VisibleRequests::All, ALL)), [8, 7, 6]);
+    assert_eq!(numbers(&ring.list(&everything, &VisibleRequests::All, (Some(8), 1))), [7]);
+    assert_eq!(numbers(&ring.list(&everything, &VisibleRequests::All, (Some(u64::MAX), 1))), [8]);
+    assert!(ring.find(5, &VisibleRequests::All).is_none(), "request 5 was replaced by request 8");
+    assert!(ring.find(9, &VisibleRequests::All).is_none() && ring.find(0, &VisibleRequests::All).is_none());
+    assert_eq!(ring.find(6, &VisibleRequests::All).expect("a request").number, 6);
 }
 
 #[test]
 fn a_ring_of_no_places_keeps_nothing() {
     let ring = RecentRequests::new(0);
     ring.add(of_tenant("acme"));
-    assert!(!ring.is_on() && ring.find(1, &Visible::All).is_none());
-    assert!(ring.list(&RequestFilter::default(), &Visible::All, ALL).is_empty());
+    assert!(!ring.is_on() && ring.find(1, &VisibleRequests::All).is_none());
+    assert!(ring.list(&RequestFilter::default(), &VisibleRequests::All, ALL).is_empty());
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn a_reader_of_one_tenant_sees_only_the_requests_that_name_it() {
     }
     ring.add(record(|_| {}));
     for (tenant, expected) in [("acme", vec![1]), ("other", vec![2]), ("", vec![]), (&long[..200], vec![])] {
-        let visible = Visible::Tenant(tenant.into());
+        let visible = VisibleRequests::Tenant(tenant.into());
         assert_eq!(numbers(&ring.list(&RequestFilter::default(), &visible, ALL)), expected, "{tenant}");
     }
-    assert!(ring.find(2, &Visible::Tenant("acme".into())).is_none());
+    assert!(ring.find(2, &VisibleRequests::Tenant("acme".into())).is_none());
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn requests_are_filtered_by_operation_outcome_extension_and_context() {
         (RequestFilter { context: text("c-1"), ..none() }, vec![1]),
     ];
     for (filter, expected) in cases {
-        assert_eq!(numbers(&ring.list(&filter, &Visible::All, ALL)), expected, "{filter:?}");
+        assert_eq!(numbers(&ring.list(&filter, &VisibleRequests::All, ALL)), expected, "{filter:?}");
     }
 }
 

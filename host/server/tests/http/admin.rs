@@ -2,24 +2,15 @@
 
 use std::fs;
 
-use annex_test_support::{TEST_EXTENSION, TestServer};
+use annex_test_support::TEST_EXTENSION;
 use serde_json::{Value, json};
 
 use crate::installation::{
-    Installation, TOKEN, addition, admin, etag, extension, marked, on_card, ready, say, segment, written,
+    ADMIN, Installation, TOKEN, addition, admin, etag, extension, marked, on_card, ready, say, segment, serve, written,
 };
 
-const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
 const WITH_FOLDER: &str =
     "[runtime]\nwatch = false\nextensions_dir = \"extensions\"\n[admin]\ntoken_file = \"token\"\n";
-
-async fn serve(config: &str) -> (Installation, TestServer) {
-    let installation = Installation::new();
-    installation.component("test.wasm", "first");
-    installation.config(config);
-    let server = installation.serve().await;
-    (installation, server)
-}
 
 #[tokio::test]
 async fn nobody_gets_in_without_the_token() {

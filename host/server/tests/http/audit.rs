@@ -1,24 +1,23 @@
 //! The audit file of the admin API, and the roles of admin tokens.
 
 use std::fs;
+use std::time::Duration;
 
 use annex_runtime::Digest;
 use annex_server::verify_audit;
 use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer, until};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::installation::{Installation, TOKEN, addition, admin, extension, marked, on_card, say, segment};
+use crate::auth::api_keys;
+use crate::console_pages::Browser;
+use crate::installation::{Installation, TOKEN, addition, admin, extension, marked, on_card, say, segment, serve};
+use crate::tenants::agent;
 
 const AUDITED: &str =
     "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\naudit_file = \"audit.jsonl\"\nallow_recording = true\n";
-
-async fn serve(config: &str) -> (Installation, TestServer) {
-    let installation = Installation::new();
-    installation.component("test.wasm", "first");
-    installation.config(config);
-    let server = installation.serve().await;
-    (installation, server)
-}
 
 fn lines(files: &Installation) -> Vec<Value> {
     let text = fs::read_to_string(files.path("audit.jsonl")).expect("an audit file");
@@ -95,6 +94,41 @@ async fn each_kind_of_change_and_each_refused_one_is_in_the_audit_file() {
 }
 
 #[tokio::test]
+async fn a_change_in_the_console_is_recorded_with_the_name_of_its_token() {
+    let (files, server) = serve(&format!("{AUDITED}{}", extension("test.wasm", "", "ok"))).await;
+    let browser = Browser::log_in(&server).await;
+    let before = lines(&files).len();
+    let answer = browser.submit("/extension/change", &[("uri", TEST_EXTENSION), ("action", "remove")]).await;
+    assert_eq!(answer.status, 303, "{}", answer.text);
+    let lines = lines(&files);
+    let expected = [("remove_extension", "begun"), ("remove_extension", "done")];
+    assert_eq!(outcomes(&lines[before..]), expected, "{lines:?}");
+    for line in &lines[before..] {
+        assert_eq!((&line["by"], &line["from"]), (&json!("admin"), &json!("127.0.0.1")), "{line}");
+        assert_eq!(line["request"], "POST /extension/change", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_grants_in_the_text_of_a_tenant_are_in_the_audit_file() {
+    let files = Installation::new();
+    let admin = "[admin]\ntoken_file = \"token\"\naudit_file = \"audit.jsonl\"\n";
+    let config = format!("{}{}\n[tenants]\n{admin}", agent("main", ""), api_keys());
+    fs::write(files.path("annex.toml"), config).expect("a config");
+    fs::write(files.path("token"), TOKEN).expect("a token");
+    let server = TestServer::from_file(&files.path("annex.toml"), None).await.expect("a server");
+    let text = agent("hooli", "[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclock = true\n");
+    let put = server.client().put(format!("{}/v1/tenants/hooli", server.admin_url())).bearer_auth(TOKEN);
+    let answer = put.header("if-none-match", "*").json(&json!({"config": text})).send().await.expect("an answer");
+    assert_eq!(answer.status().as_u16(), 201);
+    let lines = lines(&files);
+    let done = lines.last().expect("a line");
+    assert_eq!(done["grants"], json!([{"component": "timestamp", "grants": {"clock": true}}]), "{done}");
+    assert_eq!((&done["tenant"], &done["action"]), (&json!("hooli"), &json!("put_tenant")), "{done}");
+    assert_eq!(done["text"], json!(Digest::of(text.as_bytes()).to_string()), "{done}");
+}
+
+#[tokio::test]
 async fn a_change_that_cannot_be_recorded_is_refused_and_reads_go_on() {
     let (files, server) = serve(&format!("{AUDITED}{}", extension("test.wasm", "", "ok"))).await;
     let file = files.path("audit.jsonl");
@@ -117,7 +151,7 @@ async fn a_change_that_cannot_be_recorded_is_refused_and_reads_go_on() {
 }
 
 #[tokio::test]
-async fn strangers_have_one_line_in_a_while_in_the_audit_file() {
+async fn refusals_of_strangers_share_one_line_of_the_audit_file_in_ten_seconds() {
     let (files, server) = serve(AUDITED).await;
     let url = format!("{}/v1/reload", server.admin_url());
     for token in ["a-token-of-nobody", "another-of-nobody"] {
@@ -231,7 +265,7 @@ async fn a_token_reaches_only_the_routes_of_its_roles() {
 }
 
 #[tokio::test]
-async fn roles_that_there_are_not_are_refused_at_the_start() {
+async fn unknown_roles_are_refused_at_the_start() {
     let installation = Installation::new();
     for roles in ["[]", "[\"write\"]", "[\"tenant:\"]", "[\"tenant:A B\"]", "[\"Read\"]"] {
         installation.config(&format!("{AUDITED}{}", token("bot", roles)));
@@ -244,7 +278,7 @@ async fn roles_that_there_are_not_are_refused_at_the_start() {
 #[tokio::test]
 async fn the_console_checks_the_roles_of_the_token_that_logged_in() {
     let tokens = [token("reader", "[\"read\"]"), token("acme", "[\"tenant:acme\"]")].concat();
-    let (files, server) = serve(&format!("{AUDITED}{tokens}")).await;
+    let (files, server) = serve(&format!("{AUDITED}{tokens}[tenants]\n")).await;
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().expect("a client");
     let url = server.admin_url();
     let form = "application/x-www-form-urlencoded";
@@ -261,10 +295,38 @@ async fn the_console_checks_the_roles_of_the_token_that_logged_in() {
     }
     let (_, csrf) = page.split_once("name=\"csrf\" value=\"").expect("a form");
     let csrf = csrf.split('"').next().expect("a value");
-    let body = format!("csrf={}", csrf.replace('+', "%2B").replace('=', "%3D"));
-    let change = client.post(format!("{url}/try")).header("origin", url).header("cookie", &cookie);
-    let answer = change.header("content-type", form).body(body).send().await.expect("an answer");
-    assert_eq!(answer.status().as_u16(), 403);
-    assert!(answer.text().await.expect("a page").contains("operate"));
+    let submit = async |path: &str, fields: &str| {
+        let change = client.post(format!("{url}{path}")).header("origin", url).header("cookie", &cookie);
+        let sent = change.header("content-type", form).body(format!("csrf={csrf}&{fields}")).send().await;
+        let answer = sent.expect("an answer");
+        (answer.status().as_u16(), answer.text().await.expect("a page"))
+    };
+    let (status, page) = submit("/try", "").await;
+    assert!(status == 403 && page.contains("operate"), "{page}");
     assert_eq!(outcomes(&lines(&files)).len(), 1, "nothing was changed");
+    // Each of these would load or pull a component before it is refused for another reason.
+    let changes = [
+        ("/extensions/upload", "name=x&component=eA"),
+        ("/extensions/reference", "reference=oci%3A%2F%2Flocalhost%2Fx%3A1"),
+        ("/extensions/install", "digest=x&name=x&settings=&share=1&action=preview"),
+        ("/tenants", "name=x&config=x"),
+        ("/tenant/change", "name=x&rev=1&action=remove"),
+    ];
+    for (number, (path, fields)) in changes.into_iter().enumerate() {
+        let (status, page) = submit(path, fields).await;
+        assert!(status == 403 && page.contains("`install`"), "{path}: {status} {page}");
+        let lines = lines(&files);
+        let last = lines.last().expect("a line");
+        assert_eq!((lines.len(), &last["outcome"], &last["by"]), (number + 2, &json!("refused"), &json!("reader")));
+    }
+    // A large form is refused before it is read.
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.expect("a connection");
+    let head = format!(
+        "POST /extensions/upload HTTP/1.1\r\nhost: localhost\r\ncookie: {cookie}\r\ncontent-length: 1000\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.expect("a request");
+    let mut status = [0; 12];
+    let answer = timeout(Duration::from_secs(30), stream.read_exact(&mut status)).await;
+    answer.expect("an answer before the body").expect("a status");
+    assert_eq!(&status, b"HTTP/1.1 403");
 }

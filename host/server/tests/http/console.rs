@@ -8,9 +8,8 @@ use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use crate::installation::{Installation, TOKEN, admin};
+use crate::installation::{ADMIN, Installation, TOKEN, admin, serve};
 
-const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
 const PAGES: [&str; 9] = [
     "/",
     "/overview/now",
@@ -39,13 +38,6 @@ const FORMS: [&str; 11] = [
 const FORM: &str = "application/x-www-form-urlencoded";
 /// A text that must be neither markup nor steer the text around it.
 const HOSTILE: &str = "<script>alert(1)</script>\u{202e}\u{1b}[31m";
-
-async fn serve(config: &str) -> (Installation, TestServer) {
-    let installation = Installation::new();
-    installation.config(config);
-    let server = installation.serve().await;
-    (installation, server)
-}
 
 /// A browser that follows no redirect, before its login.
 struct Visitor {
@@ -314,7 +306,7 @@ async fn the_overview_lists_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_console_that_is_switched_off_is_not_there() {
+async fn a_console_that_is_switched_off_has_no_pages() {
     let (files, server) = serve(&format!("{ADMIN}console = false\n")).await;
     let visitor = Visitor::of(&server);
     for path in ["/", "/login", "/overview/now", "/assets/none/none"] {

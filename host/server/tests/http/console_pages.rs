@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use url::form_urlencoded::Serializer;
 
 use crate::auth::api_keys;
-use crate::installation::{Installation, TOKEN, admin, extension, marked, on_card, say, written};
+use crate::installation::{self, Installation, TOKEN, admin, extension, marked, on_card, say, written};
 use crate::tenants::agent;
 
 const CONFIG: &str = "[runtime]\nwatch = false\nextensions_dir = \"extensions\"\n[admin]\ntoken_file = \"token\"\n";
@@ -20,22 +20,22 @@ const CONFIG: &str = "[runtime]\nwatch = false\nextensions_dir = \"extensions\"\
 const SCRIPT: &str = "<script>alert(1)</script>\u{202e}\u{1b}[31m";
 
 /// An operator who is logged in.
-struct Browser {
-    client: Client,
-    url: String,
+pub(crate) struct Browser {
+    pub(crate) client: Client,
+    pub(crate) url: String,
     cookie: String,
     csrf: String,
 }
 
 /// An answer of the console, as a browser reads it.
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     location: String,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Browser {
-    async fn log_in(server: &TestServer) -> Self {
+    pub(crate) async fn log_in(server: &TestServer) -> Self {
         let client = Client::builder().redirect(Policy::none()).build().expect("a client");
         let url = server.admin_url().to_owned();
         let mut browser = Self { client, url, cookie: String::new(), csrf: String::new() };
@@ -53,12 +53,24 @@ impl Browser {
         request.send().await.expect("an answer")
     }
 
-    async fn open(&self, path: &str) -> Answer {
-        Answer::read(self.send(self.client.get(format!("{}{path}", self.url))).await).await
+    pub(crate) async fn open(&self, path: &str) -> Answer {
+        Answer::read(self.get(path).await).await
+    }
+
+    /// The text of a page.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let answer = self.open(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        answer.text
+    }
+
+    /// Like [`open`](Self::open), for an answer that is read in pieces.
+    pub(crate) async fn get(&self, path: &str) -> Response {
+        self.send(self.client.get(format!("{}{path}", self.url))).await
     }
 
     /// Sends a form with the token against foreign forms.
-    async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let fields = [fields, &[("csrf", self.csrf.as_str())]].concat();
         Answer::read(self.send(self.client.post(format!("{}{path}", self.url)).body(form(&fields))).await).await
     }
@@ -114,12 +126,9 @@ fn of_extension(path: &str, more: &[(&str, &str)]) -> String {
 }
 
 async fn serve(more: &str) -> (Installation, TestServer, Browser) {
-    let installation = Installation::new();
-    installation.component("test.wasm", "first");
-    installation.config(&format!("{CONFIG}{more}"));
-    let server = installation.serve().await;
+    let (files, server) = installation::serve(&format!("{CONFIG}{more}")).await;
     let browser = Browser::log_in(&server).await;
-    (installation, server, browser)
+    (files, server, browser)
 }
 
 #[tokio::test]

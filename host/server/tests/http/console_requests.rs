@@ -2,60 +2,21 @@
 
 use std::time::Duration;
 
-use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestServer, until};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use annex_test_support::{TEST_EXTENSION, TestServer, until};
+use reqwest::Response;
 use serde_json::json;
 
-use crate::installation::{Installation, TOKEN, extension};
+use crate::console_pages::Browser;
+use crate::installation::{self, ADMIN, Installation, extension};
+use crate::requests::command;
 
-const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
 /// The number of pages that get new requests at the same time.
 const MAX_LISTENERS: usize = 16;
 
-/// An operator who is logged in.
-struct Browser {
-    client: Client,
-    url: String,
-    cookie: String,
-}
-
-impl Browser {
-    async fn log_in(server: &TestServer) -> Self {
-        let client = Client::builder().redirect(Policy::none()).build().expect("a client");
-        let url = server.admin_url().to_owned();
-        let login = client.post(format!("{url}/login")).header("content-type", "application/x-www-form-urlencoded");
-        let answer = login.body(format!("token={TOKEN}")).send().await.expect("an answer");
-        let cookie = answer.headers()["set-cookie"].to_str().expect("text");
-        let cookie = cookie.split(';').next().expect("a cookie").to_owned();
-        Self { client, url, cookie }
-    }
-
-    async fn open(&self, path: &str) -> Response {
-        let request = self.client.get(format!("{}{path}", self.url)).header("cookie", &self.cookie);
-        request.send().await.expect("an answer")
-    }
-
-    async fn page(&self, path: &str) -> String {
-        let answer = self.open(path).await;
-        assert_eq!(answer.status().as_u16(), 200, "{path}");
-        answer.text().await.expect("a page")
-    }
-}
-
 async fn serve() -> (Installation, TestServer, Browser) {
-    let installation = Installation::new();
-    installation.component("test.wasm", "first");
-    installation.config(&format!("{ADMIN}{}", extension("test.wasm", "", "none")));
-    let server = installation.serve().await;
+    let (files, server) = installation::serve(&format!("{ADMIN}{}", extension("test.wasm", "", "none"))).await;
     let browser = Browser::log_in(&server).await;
-    (installation, server, browser)
-}
-
-/// Sends a message that tells the hooks of the test extension what to do.
-async fn command(server: &TestServer, command: &str) -> i64 {
-    let request = server.say("hi").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, &format!("{command:?}"));
-    request.send().await.expect("a reply").code()
+    (files, server, browser)
 }
 
 /// The path of the newest request in the list.
@@ -89,8 +50,8 @@ async fn a_request_is_in_the_list_and_its_page_has_the_verdict_of_each_hook() {
     command(&server, "trap").await;
     let page = browser.page(&newest(&browser.page("/requests?outcome=failed").await)).await;
     assert!(page.contains("trapped in"), "the page has the cause that the log has: {page}");
-    assert_eq!(browser.open("/requests/4711").await.status().as_u16(), 404);
-    assert_eq!(browser.open("/requests?outcome=good").await.status().as_u16(), 400);
+    assert_eq!(browser.open("/requests/4711").await.status, 404);
+    assert_eq!(browser.open("/requests?outcome=good").await.status, 400);
 }
 
 #[tokio::test]
@@ -118,7 +79,7 @@ async fn new_requests_come_in_the_stream_as_they_end() {
     let list = browser.page("/requests?operation=SendMessage").await;
     let (_, live) = list.split_once("data-live=\"").expect("a stream");
     let live = live.split('"').next().expect("a path").replace("&#38;", "&").replace("&amp;", "&");
-    let mut stream = browser.open(&live).await;
+    let mut stream = browser.get(&live).await;
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
     // The first event is a request that the list does not have yet.
     command(&server, "violation").await;
@@ -135,17 +96,17 @@ async fn only_so_many_pages_get_new_requests_and_a_closed_one_makes_room() {
     command(&server, "ok").await;
     let mut streams = Vec::new();
     for _ in 0..MAX_LISTENERS {
-        let mut stream = browser.open("/requests/live?after=0").await;
+        let mut stream = browser.get("/requests/live?after=0").await;
         assert_eq!(stream.status().as_u16(), 200);
         read_until(&mut stream, "</tr>").await;
         streams.push(stream);
     }
-    assert_eq!(browser.open("/requests/live?after=0").await.status().as_u16(), 503);
+    assert_eq!(browser.get("/requests/live?after=0").await.status().as_u16(), 503);
     drop(streams.pop());
     // The server notices the closed connection when it next writes to it.
     until("a place for a page", async || {
         command(&server, "ok").await;
-        browser.open("/requests/live?after=0").await.status().as_u16() == 200
+        browser.get("/requests/live?after=0").await.status().as_u16() == 200
     })
     .await;
 }

@@ -14,6 +14,8 @@ use tokio::sync::Semaphore;
 
 pub(crate) const CARD: &str = "/.well-known/agent-card.json";
 pub(crate) const TOKEN: &str = "a-token-of-the-tests";
+/// A config with the admin API, whose files are not watched.
+pub(crate) const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
 /// The key under which the test extension answers.
 pub(crate) const RESPONSE_KEY: &str = "test/response";
 
@@ -83,6 +85,15 @@ impl Installation {
         let agent = Arc::clone(&self.agent) as Arc<dyn AgentExecutor>;
         TestServer::from_file(&self.path("annex.toml"), Some(agent)).await
     }
+}
+
+/// A server with this config, and its files. The test extension is in `test.wasm`.
+pub(crate) async fn serve(config: &str) -> (Installation, TestServer) {
+    let installation = Installation::new();
+    installation.component("test.wasm", "first");
+    installation.config(config);
+    let server = installation.serve().await;
+    (installation, server)
 }
 
 /// Appears at once, as a careful writer does it.

@@ -6,11 +6,10 @@ use annex_test_support::{TestConfig, TestServer, until};
 use serde_json::{Value, json};
 
 use crate::auth::{ADA, api_keys};
-use crate::installation::{CARD, Installation, admin, ready, segment};
+use crate::installation::{ADMIN, CARD, Installation, admin, ready, segment};
 use crate::output::{STEERING, state};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures");
-const WITH_ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
 
 /// An extension whose hook `live-card` executes `live`, given as TOML. `behaviour` has commands for other hooks.
 fn declaring(live: &str, behaviour: &str) -> String {
@@ -64,7 +63,7 @@ fn number(card: &str) -> u64 {
 /// A server with an admin API.
 async fn managed(extension: &str) -> (Installation, TestServer) {
     let installation = Installation::new();
-    installation.config(&format!("{WITH_ADMIN}{extension}"));
+    installation.config(&format!("{ADMIN}{extension}"));
     let server = installation.serve().await;
     (installation, server)
 }
@@ -233,7 +232,7 @@ async fn a_tenant_in_debt_for_cpu_time_is_not_asked_for_its_entry() {
 async fn a_new_version_of_an_extension_declares_its_entry_at_once() {
     let (files, server) = managed(&declaring("{ params = { n = 5 }, seconds = 1 }", "")).await;
     assert_eq!(number(&ServedCard::of(&server, CARD).await.text), 5);
-    files.config(&format!("{WITH_ADMIN}{}", declaring("{ params = { n = 6 }, seconds = 1 }", "")));
+    files.config(&format!("{ADMIN}{}", declaring("{ params = { n = 6 }, seconds = 1 }", "")));
     let reloaded = server.installer().reload().await.expect("a reload");
     assert!(reloaded.extensions_changed, "{:?}", json!(reloaded.failed));
     assert_eq!(number(&ServedCard::of(&server, CARD).await.text), 6);

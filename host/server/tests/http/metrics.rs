@@ -9,10 +9,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::installation::{Installation, TOKEN, addition, admin, extension, marked, segment};
+use crate::installation::{ADMIN, Installation, TOKEN, addition, admin, extension, marked, segment};
 use crate::prometheus::{Scrape, parse};
-
-const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
 
 /// A server with the test extension, which answers nothing.
 async fn serve() -> (Installation, TestServer) {

@@ -5,11 +5,13 @@ use annex_auth::receipt::{Receipt, Verdict, check, verify};
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_runtime::Digest;
+use annex_server::verify_audit;
 use annex_test_support::{COMMAND_KEY, STATE_INJECTION, TEST_EXTENSION, TestServer, component};
 use prost_types::value::Kind;
 use serde_json::{Value, json};
 use tonic::transport::Channel;
 
+use crate::installation::{ADMIN, Installation, serve};
 use crate::{agent, state_injection, test_extension};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures");
@@ -154,6 +156,49 @@ async fn every_binding_and_both_versions_carry_the_receipt() {
     let metadata = carried.metadata.expect("metadata");
     let Some(Kind::StringValue(jws)) = metadata.fields[KEY].kind.clone() else { panic!("no text: {metadata:?}") };
     assert_eq!(verify(&jws, &keys()).expect("a valid receipt"), expected);
+}
+
+/// The lines of an audit file that have receipts.
+fn recorded(files: &Installation) -> Vec<Value> {
+    let text = std::fs::read_to_string(files.path("audit.jsonl")).expect("an audit file");
+    verify_audit(text.as_bytes()).expect("a chain");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.filter(|line| line["action"] == "sign_receipt").collect()
+}
+
+#[tokio::test]
+async fn each_receipt_is_also_a_line_of_the_audit_file() {
+    let (files, mut server) = serve(&format!("{ADMIN}audit_file = \"audit.jsonl\"\n{}", signing())).await;
+    let mut tasks = Vec::new();
+    for _ in 0..2 {
+        let reply = server.say("prompt").context("c").send().await.expect("a reply");
+        tasks.push(reply.task().clone());
+    }
+    // The server writes the last receipts before it ends.
+    server.begin_shutdown();
+    server.ended().await.expect("an end without an error");
+    let lines = recorded(&files);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for ((line, task), number) in lines.iter().zip(&tasks).zip(1..) {
+        assert_eq!(line["receipt"]["jws"], task["metadata"][format!("annex/receipt/{number}")], "{line}");
+        assert_eq!((&line["receipt"]["number"], &line["context"]), (&json!(number), &json!("c")), "{line}");
+        assert_eq!((&line["task"], &line["outcome"]), (&task["id"], &json!("done")), "{line}");
+    }
+    let copies: Vec<&Value> = lines.iter().map(|line| &line["receipt"]["jws"]).collect();
+    let verdict = check(&[json!(copies).to_string()], &keys()).expect("receipts");
+    assert_eq!((verdict.receipts.len(), verdict.differences), (2, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_while_the_audit_file_cannot_be_written() {
+    let (files, mut server) = serve(&format!("{ADMIN}audit_file = \"audit.jsonl\"\n{}", signing())).await;
+    let file = files.path("audit.jsonl");
+    std::fs::remove_file(&file).expect("a file");
+    std::fs::create_dir(&file).expect("a folder in its place");
+    let reply = server.say("prompt").send().await.expect("a reply");
+    assert_eq!(receipt_of(reply.task()).number, 1);
+    server.begin_shutdown();
+    server.ended().await.expect("an end without an error");
 }
 
 #[tokio::test]

@@ -4,10 +4,9 @@ use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestServer, until};
 use serde_json::{Value, json};
 
 use crate::installation::{
-    Installation, RESPONSE_KEY, TOKEN, addition, admin, extension, marked, say, segment, written,
+    ADMIN, Installation, RESPONSE_KEY, TOKEN, addition, admin, extension, marked, say, segment, written,
 };
 
-const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
 const RECORDING: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\nallow_recording = true\n";
 
 async fn serve(config: &str) -> (Installation, TestServer) {

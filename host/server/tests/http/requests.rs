@@ -3,20 +3,15 @@
 use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestServer};
 use serde_json::{Value, json};
 
-use crate::installation::{Installation, admin, extension};
+use crate::installation::{ADMIN, Installation, admin, extension, serve};
 
-const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
-
-async fn serve(admin: &str) -> (Installation, TestServer) {
-    let installation = Installation::new();
-    installation.component("test.wasm", "first");
-    installation.config(&format!("{admin}{}", extension("test.wasm", "", "none")));
-    let server = installation.serve().await;
-    (installation, server)
+/// A server with the test extension, which says nothing by itself.
+async fn with_extension(admin: &str) -> (Installation, TestServer) {
+    serve(&format!("{admin}{}", extension("test.wasm", "", "none"))).await
 }
 
 /// Sends a message that tells the hooks of the test extension what to do.
-async fn command(server: &TestServer, command: &str) -> i64 {
+pub(crate) async fn command(server: &TestServer, command: &str) -> i64 {
     let request = server.say("hi").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, &format!("{command:?}"));
     request.send().await.expect("a reply").code()
 }
@@ -29,7 +24,7 @@ async fn requests(server: &TestServer, query: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_request_is_shown_with_the_verdict_and_the_time_of_each_hook() {
-    let (_files, server) = serve(ADMIN).await;
+    let (_files, server) = with_extension(ADMIN).await;
     assert_eq!(command(&server, "ok").await, 0);
     let listed = requests(&server, "?operation=SendMessage").await;
     let [request] = listed.as_slice() else { panic!("{listed:?}") };
@@ -51,7 +46,7 @@ async fn a_request_is_shown_with_the_verdict_and_the_time_of_each_hook() {
 
 #[tokio::test]
 async fn a_refused_request_has_its_reason_and_a_failed_one_the_cause_in_the_log() {
-    let (_files, server) = serve(ADMIN).await;
+    let (_files, server) = with_extension(ADMIN).await;
     command(&server, "violation").await;
     command(&server, "trap").await;
     let refused = requests(&server, &format!("?outcome=refused&extension={TEST_EXTENSION}")).await;
@@ -67,7 +62,7 @@ async fn a_refused_request_has_its_reason_and_a_failed_one_the_cause_in_the_log(
 
 #[tokio::test]
 async fn a_query_for_a_tenant_shows_no_request_of_another() {
-    let (_files, server) = serve(ADMIN).await;
+    let (_files, server) = with_extension(ADMIN).await;
     command(&server, "ok").await;
     let own = requests(&server, "").await;
     assert_eq!(requests(&server, "?tenant=acme").await, Vec::<Value>::new());
@@ -78,7 +73,7 @@ async fn a_query_for_a_tenant_shows_no_request_of_another() {
 
 #[tokio::test]
 async fn only_as_many_requests_are_kept_as_the_config_allows() {
-    let (_files, server) = serve(&format!("{ADMIN}requests = 2\n")).await;
+    let (_files, server) = with_extension(&format!("{ADMIN}requests = 2\n")).await;
     for _ in 0..5 {
         command(&server, "ok").await;
     }
@@ -88,7 +83,7 @@ async fn only_as_many_requests_are_kept_as_the_config_allows() {
     let (status, _) = admin(&server, "GET", "requests?outcome=good", Value::Null).await;
     assert_eq!(status, 400);
 
-    let (_files, server) = serve(&format!("{ADMIN}requests = 0\n")).await;
+    let (_files, server) = with_extension(&format!("{ADMIN}requests = 0\n")).await;
     command(&server, "ok").await;
     let (status, refusal) = admin(&server, "GET", "requests", Value::Null).await;
     assert_eq!((status, &refusal["error"]["code"]), (409, &json!("no_requests")), "{refusal}");

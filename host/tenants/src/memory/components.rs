@@ -17,7 +17,7 @@ struct StoredComponents {
     uploaded: BTreeMap<String, StoredComponent>,
     /// The pulled components by the digests of their manifests.
     pulled: BTreeMap<String, Arc<PulledComponent>>,
-    /// The tenants with the digests of the pulled components that they have.
+    /// The digests of pulled components by tenant.
     claims: BTreeSet<(String, String)>,
 }
 

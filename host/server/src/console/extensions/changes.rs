@@ -1,4 +1,4 @@
-//! Changes of installed extensions: each has a page that says what changes, with a button.
+//! Changes of installed extensions. Each one has a page that explains it, with a button.
 
 use annex_leases::editions::Consent;
 use axum::Router;
@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use crate::admin::error::AdminError;
 use crate::admin_api::extensions::Details;
-use crate::console::agents::{self, of};
+use crate::console::agents::{self, OfAgent, of};
 use crate::console::confirm::{ConfirmPage, Field, refused};
-use crate::console::session::{Change, ConsoleState, Operator};
+use crate::console::operator::{Change, ConsoleState, Operator};
 use crate::console::shown::{address, line};
 
 pub(super) fn routes() -> Router<ConsoleState> {
@@ -88,7 +88,7 @@ async fn confirm(
     }
 }
 
-/// What the change does, and what it loses.
+/// Sentences about the effects of the change and the data that it deletes.
 fn sentences(wanted: &WantedChange, details: &Details) -> Vec<String> {
     let summary = &details.summary;
     let uri = line(&summary.uri);
@@ -99,7 +99,7 @@ fn sentences(wanted: &WantedChange, details: &Details) -> Vec<String> {
                 wanted.to.map_or_else(|| "The version that was replaced last".to_owned(), |to| format!("Version {to}"));
             vec![
                 format!("{to} of {uri} is installed again, in place of {present}."),
-                "It stays until its source changes or the server restarts.".to_owned(),
+                "This version stays installed until its source changes or the server restarts.".to_owned(),
                 "Turns that run now end on their version.".to_owned(),
             ]
         }
@@ -107,7 +107,7 @@ fn sentences(wanted: &WantedChange, details: &Details) -> Vec<String> {
             format!(
                 "The shadow of {uri} is installed in place of {present}, with the results of its turns from now on."
             ),
-            "The replaced version is kept, and can be rolled back to. The comparison ends.".to_owned(),
+            "The replaced version is kept, so a rollback is possible. The comparison ends.".to_owned(),
         ],
         Action::EndShadow => vec![
             format!("The shadow of {uri} ends. {present} stays installed."),
@@ -124,15 +124,17 @@ fn sentences(wanted: &WantedChange, details: &Details) -> Vec<String> {
     if wanted.action == Action::Remove {
         let pinned = summary.pinned_tasks;
         if pinned > 0 {
-            sentences.push(format!("{pinned} waiting tasks are pinned to it, and go on without it."));
+            sentences
+                .push(format!("{pinned} waiting tasks are pinned to this version, and go on without the extension."));
         }
         if summary.required {
-            sentences.push("It is required now. Requests without it are accepted after this.".to_owned());
+            sentences
+                .push("The extension is required now. After the removal, requests without it are accepted.".to_owned());
         }
         sentences.push(match summary.source.kind.as_str() {
-            "config" => "The config names it, so a reload or a restart installs it again.".to_owned(),
+            "config" => "The config names the extension, so a reload or a restart installs it again.".to_owned(),
             "folder" => "Its files in the managed folder are deleted.".to_owned(),
-            _ => "Nothing brings it back but another upload.".to_owned(),
+            _ => "Only another upload installs it again.".to_owned(),
         });
     }
     sentences
@@ -155,14 +157,7 @@ async fn change(State(console): State<ConsoleState>, change: Change<WantedChange
     }
 }
 
-/// The agent whose config is read again.
-#[derive(Deserialize)]
-struct ReloadForm {
-    #[serde(default)]
-    tenant: String,
-}
-
-async fn confirm_reload(operator: Operator, Query(wanted): Query<ReloadForm>) -> Response {
+async fn confirm_reload(operator: Operator, Query(wanted): Query<OfAgent>) -> Response {
     let back = agents::page_of("/extensions", &wanted.tenant);
     let what = match wanted.tenant.as_str() {
         "" => "The config of the server and of all tenants is read again.".to_owned(),
@@ -170,8 +165,7 @@ async fn confirm_reload(operator: Operator, Query(wanted): Query<ReloadForm>) ->
     };
     let sentences = vec![
         what,
-        "Extensions that the config names are installed as it says. Removed extensions that it names come back."
-            .to_owned(),
+        "The extensions of the config are installed with its settings, also those that were removed here.".to_owned(),
         "If the config has a mistake, nothing changes.".to_owned(),
     ];
     let fields = vec![Field::new("tenant", &wanted.tenant)];
@@ -179,7 +173,7 @@ async fn confirm_reload(operator: Operator, Query(wanted): Query<ReloadForm>) ->
     confirm.into_page(&operator, "Read the config again", "extensions")
 }
 
-async fn reload(State(console): State<ConsoleState>, change: Change<ReloadForm>) -> Response {
+async fn reload(State(console): State<ConsoleState>, change: Change<OfAgent>) -> Response {
     let Change { operator, caller, form } = change;
     let back = agents::page_of("/extensions", &form.tenant);
     match console.admin.reload(caller, of(&form.tenant)).await {

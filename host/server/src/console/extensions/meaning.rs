@@ -2,7 +2,7 @@
 
 use annex_runtime::{Access, GrantNeeded, Import, StateScope};
 
-/// What a component can do with a grant.
+/// The abilities that a grant gives to a component.
 pub(super) fn of_grant(grant: GrantNeeded) -> &'static str {
     match grant {
         GrantNeeded::Clock => "It reads the time of day and sets timers.",
@@ -18,19 +18,19 @@ pub(super) fn of_grant(grant: GrantNeeded) -> &'static str {
         GrantNeeded::Tasks => "It lists the tasks of the caller.",
         GrantNeeded::TaskResumption => "It resumes tasks that it interrupted.",
         GrantNeeded::AgentSteps => "It reads the agent's steps: calls of the model and of tools.",
-        GrantNeeded::Steering => "It decides what the model is asked, and which tools the agent calls.",
-        GrantNeeded::Caller => "It reads who calls.",
+        GrantNeeded::Steering => "It changes the calls of the model, and decides about the calls of tools.",
+        GrantNeeded::Caller => "It reads the identity of the caller.",
         GrantNeeded::TaskMetadata => "It sets metadata of the turn's task.",
         GrantNeeded::ForgetMetadata => "It gets metadata of messages that the server does not store.",
         GrantNeeded::RewriteMessage => "It replaces parts of the client's message.",
         GrantNeeded::RewriteAnswer => "It replaces, holds back and refuses the agent's answers.",
         GrantNeeded::Answer => "It answers in place of the agent.",
-        GrantNeeded::Reads => "It decides what readers of tasks and of the extended card see.",
+        GrantNeeded::Reads => "It changes tasks and the extended card for their readers.",
         GrantNeeded::LiveCard => "It changes its entry on the card while the server runs.",
     }
 }
 
-/// What an import is for.
+/// The use of an import.
 pub(super) fn of_import(import: &Import) -> &'static str {
     match import.access {
         Access::Free => "It affects nothing outside of its own turn, and needs no grant.",

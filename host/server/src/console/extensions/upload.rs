@@ -1,7 +1,7 @@
-//! From a component to an installed extension: upload a file or name a reference, look, approve, install or shadow.
+//! The way from a component to an installed extension: a file or a reference, the inspection, the approval, and the
+//! installation or the shadow.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use annex_leases::editions::Consent;
 use annex_protocol::AgentExtension;
@@ -15,9 +15,9 @@ use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
-use similar::{ChangeTag, TextDiff};
 use tokio::time::Instant;
 
+use super::difference::{DiffLine, change_of_card};
 use super::meaning;
 use super::uploads::{LockedReference, Upload, Uploads};
 use crate::admin::error::AdminError;
@@ -26,9 +26,9 @@ use crate::admin::shadow::ShadowCandidate;
 use crate::admin::shared::Admin;
 use crate::console::agents::{of, page_of};
 use crate::console::confirm::refused;
+use crate::console::operator::{Change, ConsoleState, LargeChange, Operator};
 use crate::console::page::page;
-use crate::console::session::{Change, ConsoleState, LargeChange, Operator};
-use crate::console::shown::{Row, address, block, json, line};
+use crate::console::shown::{Row, address, block, line};
 use crate::installation::installer::AddedComponent;
 
 const ACTIVE: &str = "extensions";
@@ -42,8 +42,6 @@ pub(super) fn routes() -> Router<ConsoleState> {
         .layer(Extension(Arc::<Uploads>::default()))
 }
 
-/// The time for a comparison of two entries of a card. The rest of a slower comparison is one large change.
-const DIFF_TIME: Duration = Duration::from_millis(100);
 /// The maximum size of the name of an upload, in bytes.
 const MAX_NAME: usize = 100;
 
@@ -118,8 +116,11 @@ async fn choose(
     Extension(uploads): Extension<Arc<Uploads>>,
     change: Change<ReferenceForm>,
 ) -> Response {
-    let Change { operator, form, .. } = change;
+    let Change { operator, caller, form } = change;
     let ReferenceForm { tenant, name, reference } = form;
+    if let Err(error) = caller.check_install(of(&tenant).tenant).await {
+        return refused(&operator, ACTIVE, &error, &list_of(&tenant));
+    }
     let own = AddedComponent::name_of(&reference);
     let name = if name.is_empty() { own.as_ref().cloned().unwrap_or_default() } else { name };
     let upload = match own {
@@ -197,7 +198,8 @@ async fn approve(
 }
 
 fn no_upload(operator: &Operator, tenant: &str) -> Response {
-    let message = "the upload is no longer here; uploads are dropped after 15 minutes: upload the component again";
+    let message =
+        "the server no longer has the upload, because uploads are dropped after 15 minutes; upload the component again";
     refused(operator, ACTIVE, &AdminError::new(StatusCode::NOT_FOUND, "no_upload", message), &list_of(tenant))
 }
 
@@ -217,7 +219,7 @@ async fn suggested(admin: &Admin, tenant: &str, name: &str, inspection: &Inspect
     if lines.is_empty() { String::new() } else { format!("[grants]\n{}\n", lines.join("\n")) }
 }
 
-/// The grants that the imports and hooks need, and those that the manifest names.
+/// The grants that the imports and hooks need, and the grants that the manifest names.
 fn wanted(inspection: &Inspection) -> Vec<GrantNeeded> {
     let mut wanted = inspection.needs();
     if let Some(ManifestGrants::Reasons(reasons)) = inspection.manifest.as_ref().map(|manifest| &manifest.grants) {
@@ -228,25 +230,26 @@ fn wanted(inspection: &Inspection) -> Vec<GrantNeeded> {
 }
 
 /// The installed extension that the component replaces.
-struct Present {
+struct ReplacedExtension {
     uri: String,
     version: u64,
     has_name: bool,
 }
 
-async fn present(admin: &Admin, tenant: &str, name: &str, inspection: &Inspection) -> Option<Present> {
+async fn present(admin: &Admin, tenant: &str, name: &str, inspection: &Inspection) -> Option<ReplacedExtension> {
     let list = admin.extensions(&of(tenant)).await.ok()?;
     let uri = inspection.manifest.as_ref().and_then(|manifest| manifest.uri.as_deref());
     let extensions = list.extensions.into_iter().map(|summary| {
         let has_name = summary.source.kind != "config" && summary.source.name == name;
-        Present { uri: summary.uri, version: summary.version, has_name }
+        ReplacedExtension { uri: summary.uri, version: summary.version, has_name }
     });
-    let (of_name, others): (Vec<Present>, Vec<Present>) = extensions.partition(|present| present.has_name);
-    let of_uri = |present: &Present| uri == Some(present.uri.as_str());
+    let (of_name, others): (Vec<ReplacedExtension>, Vec<ReplacedExtension>) =
+        extensions.partition(|present| present.has_name);
+    let of_uri = |present: &ReplacedExtension| uri == Some(present.uri.as_str());
     of_name.into_iter().next().or_else(|| others.into_iter().find(of_uri))
 }
 
-/// What came of the operator's last click.
+/// The outcome of the operator's last click.
 enum Outcome {
     Nothing,
     Refused(String),
@@ -278,13 +281,6 @@ struct GrantView {
     name: &'static str,
     meaning: &'static str,
     reason: Option<String>,
-}
-
-/// A line of the entry on the card.
-struct DiffLine {
-    text: String,
-    is_removed: bool,
-    is_added: bool,
 }
 
 #[derive(Template)]
@@ -333,7 +329,11 @@ async fn approval(
         }
         None => None,
     };
-    let (change, difference) = change_of_card(uri, before.as_ref(), &outcome);
+    let preview = match &outcome {
+        Outcome::Preview(entry) => Some(&**entry),
+        Outcome::Nothing | Outcome::Refused(_) => None,
+    };
+    let (change, difference) = change_of_card(uri, before.as_ref(), preview);
     let template = ApproveTemplate {
         csrf: operator.csrf().to_owned(),
         back: list_of(&tenant),
@@ -358,7 +358,7 @@ async fn approval(
 }
 
 fn view(grant: GrantNeeded, inspection: &Inspection) -> GrantView {
-    let reason = inspection.manifest.as_ref().and_then(|manifest| manifest.reason(grant)).map(line);
+    let reason = inspection.manifest.as_ref().and_then(|manifest| manifest.reason(grant.name())).map(line);
     GrantView { name: grant.name(), meaning: meaning::of_grant(grant), reason }
 }
 
@@ -386,41 +386,16 @@ fn facts(upload: &Upload) -> Vec<Row> {
     facts
 }
 
-/// A sentence about the entry on the card, and the lines of the entry with their changes.
-fn change_of_card(uri: Option<&str>, before: Option<&AgentExtension>, outcome: &Outcome) -> (String, Vec<DiffLine>) {
-    let text = |entry: &AgentExtension| json(&serde_json::to_string(entry).unwrap_or_default());
-    let old = before.map(text).unwrap_or_default();
-    let uri = uri.map(line);
-    if let Outcome::Preview(entry) = outcome {
-        let entry: &AgentExtension = entry;
-        let uri = line(entry.uri.as_str());
-        let what = if before.is_some() { "changes in these lines" } else { "is new on the card" };
-        let new = text(entry);
-        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old.as_str(), new.as_str());
-        let lines = diff.iter_all_changes().map(|change| DiffLine {
-            text: change.value().trim_end_matches('\n').to_owned(),
-            is_removed: change.tag() == ChangeTag::Delete,
-            is_added: change.tag() == ChangeTag::Insert,
-        });
-        return (format!("The entry of {uri} {what}."), lines.collect());
-    }
-    let sentence = match (uri, before) {
-        (Some(uri), Some(_)) => format!(
-            "The card has an entry of {uri}, shown below. The component says what becomes of it when it is loaded."
-        ),
-        (Some(uri), None) => format!("The card gets a new entry, {uri}."),
-        (None, _) => "The card gets a new entry. The URI is known when the component is loaded.".to_owned(),
-    };
-    let unchanged = |line: &str| DiffLine { text: line.to_owned(), is_removed: false, is_added: false };
-    (sentence, old.lines().map(unchanged).collect())
-}
-
 async fn install(
     State(console): State<ConsoleState>,
     Extension(uploads): Extension<Arc<Uploads>>,
     change: Change<InstallForm>,
 ) -> Response {
     let Change { operator, caller, form } = change;
+    // Also a preview loads the component with the grants of the form.
+    if let Err(error) = caller.check_install(of(&form.tenant).tenant).await {
+        return refused(&operator, ACTIVE, &error, &list_of(&form.tenant));
+    }
     let Some(upload) = uploads.find(operator.name(), &form.digest) else {
         return no_upload(&operator, &form.tenant);
     };
@@ -450,7 +425,7 @@ async fn install(
                 .map(|added| added.summary.uri)
         }
         Action::Shadow => match present(admin, &form.tenant, &form.name, &upload.inspection).await {
-            Some(Present { uri, .. }) => {
+            Some(ReplacedExtension { uri, .. }) => {
                 let candidate = ShadowCandidate { component, settings, share: form.share };
                 admin.begin_shadow(caller, &tenant, &uri, candidate).await.map(|_| uri)
             }

@@ -1,4 +1,4 @@
-//! Components that operators have uploaded and not installed yet. Nothing of a component has run before it is installed.
+//! Components that operators have uploaded and not installed yet. No code of these components has run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -98,7 +98,7 @@ mod tests {
         }
         assert!(uploads.find("ada", &digest(b"0")).is_none(), "the oldest one makes room");
         assert!(uploads.find("ada", &digest(b"1")).is_some());
-        assert!(uploads.find("bob", &digest(b"1")).is_none(), "it is of another operator");
+        assert!(uploads.find("bob", &digest(b"1")).is_none(), "the upload is of another operator");
         let large = |byte| vec![byte; MAX_COMPONENT_BYTES];
         for byte in 0..3 {
             uploads.add(upload("ada", large(byte)));

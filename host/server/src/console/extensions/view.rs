@@ -44,9 +44,11 @@ impl ListRow {
     }
 }
 
-/// The part of the page that the browser asks for again and again.
-pub(super) struct Live {
+/// The part of the page that the browser refreshes every two seconds.
+pub(super) struct LivePart {
     pub(super) health: String,
+    /// The number of times that the version was quarantined.
+    pub(super) quarantines: u64,
     pub(super) last_failure: Option<String>,
     pub(super) calls: Vec<CallRow>,
     pub(super) log: Vec<String>,
@@ -62,11 +64,12 @@ pub(super) struct CallRow {
     pub(super) longest: String,
 }
 
-impl Live {
+impl LivePart {
     pub(super) fn of(summary: &Summary, log: &[LogLine]) -> Self {
         let newest = log.get(log.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
         Self {
             health: health(&summary.quarantine),
+            quarantines: summary.quarantine.count,
             last_failure: summary.last_failure.as_ref().map(failed_call),
             calls: summary.timings.iter().map(CallRow::of).collect(),
             log: newest.iter().map(log_line).collect(),
@@ -98,7 +101,7 @@ fn failed_call(failure: &FailedCall) -> String {
     line(&format!("{} {} {}: {}", failure.at, failure.hook, failure.outcome, failure.reason))
 }
 
-/// Whether the version serves turns.
+/// The health of a version: serving, quarantined or revoked.
 fn health(quarantine: &Quarantine) -> String {
     let Quarantine { next_trial_ms, failures_in_a_row, revoked, .. } = quarantine;
     match (revoked, next_trial_ms) {
@@ -195,7 +198,6 @@ fn facts(details: &Details, signers: &[String]) -> Vec<Row> {
         Row::new("on failure", &summary.on_failure),
         Row::new("hooks", &summary.hooks.join(", ")),
         Row::new("pinned tasks", &summary.pinned_tasks.to_string()),
-        Row::new("quarantines", &summary.quarantine.count.to_string()),
     ];
     let lists = [
         ("signers", signers),

@@ -32,7 +32,7 @@ pub(super) struct Figures {
 }
 
 /// The figures of the page.
-pub(super) struct Recent {
+pub(super) struct RecentFigures {
     pub(super) turns_per_second: String,
     pub(super) requests_per_second: String,
     pub(super) refusals_per_second: String,
@@ -57,10 +57,10 @@ impl Figures {
 
 impl History {
     /// Adds a reading, and compares it with the oldest reading of the last minute.
-    pub(super) fn add(&self, now: Figures) -> Recent {
+    pub(super) fn add(&self, now: Figures) -> RecentFigures {
         let mut readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         readings.retain(|reading| now.at.saturating_duration_since(reading.at) <= SPAN);
-        let recent = Recent::between(readings.front(), &now);
+        let recent = RecentFigures::between(readings.front(), &now);
         let is_due = |last: &Figures| now.at.saturating_duration_since(last.at) >= STEP;
         if readings.back().is_none_or(is_due) {
             readings.push_back(now);
@@ -69,7 +69,7 @@ impl History {
     }
 }
 
-impl Recent {
+impl RecentFigures {
     fn between(before: Option<&Figures>, now: &Figures) -> Self {
         let before = before.filter(|before| now.at.saturating_duration_since(before.at) >= STEP);
         let rate = |count: fn(&Figures) -> u64| {
@@ -133,10 +133,10 @@ mod tests {
 
     use annex_operations::counters::{Counters, TurnEnd};
 
-    use super::{Figures, History, Recent};
+    use super::{Figures, History, RecentFigures};
     use crate::access_log::RequestNumbers;
 
-    fn add(history: &History, counters: &Counters) -> Recent {
+    fn add(history: &History, counters: &Counters) -> RecentFigures {
         history.add(Figures::read(counters, &RequestNumbers::default()))
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use annex_operations::request_handler::RequestHandler;
 
-use super::line;
-use crate::console::session::ConsoleState;
+use crate::console::operator::ConsoleState;
+use crate::console::shown::line;
 use crate::installation::installer::Installer;
 use crate::process::readiness_gate::Phase;
 
@@ -21,7 +21,7 @@ pub(super) struct Problems {
     pub(super) left_out: usize,
 }
 
-/// Finds what is wrong with the server, its own agent and the tenants that are loaded. It asks no store and no peer.
+/// Finds the problems of the server, its own agent and the loaded tenants. It calls no store and no peer.
 pub(super) fn find(console: &ConsoleState, stores_answer: bool) -> Problems {
     let mut problems = Problems::default();
     let phase = console.gate.phase();
@@ -59,7 +59,7 @@ impl Problems {
         }
     }
 
-    /// Adds what is wrong with one agent. Each line begins with `of`.
+    /// Adds the problems of one agent. Each line begins with `of`.
     fn add_agent(&mut self, of: &str, handler: &RequestHandler, installer: &Installer) {
         if let Some(reason) = installer.bar() {
             self.add(&format!("{of}Requests are refused: {reason}."));

@@ -34,7 +34,7 @@ pub(super) struct FormField {
     pub(super) kind: Kind,
     pub(super) is_required: bool,
     pub(super) choices: Vec<ChoiceView>,
-    /// The value in the form. Empty: the property is left out.
+    /// The value in the form. An empty value is not sent.
     pub(super) value: String,
     /// The names of the properties that lead to the value.
     path: Vec<String>,

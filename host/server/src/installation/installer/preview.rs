@@ -1,4 +1,4 @@
-//! What operators see of a component before and after its installation.
+//! The facts that operators see about a component before and after its installation.
 
 use annex_protocol::AgentExtension;
 use annex_registry::{Reference, is_reference};
@@ -8,8 +8,8 @@ use crate::config::ExtensionConfig;
 use crate::lock::Lock;
 
 impl Installer {
-    /// The entry that a component would have on the card with these settings. The component is loaded beside the
-    /// installed extensions, and asked for its entry as by an installation. Requests are not affected.
+    /// The entry that a component would have on the card with these settings. The component is loaded without
+    /// being installed, and declares its entry as in an installation. Requests are not affected.
     pub(crate) async fn preview(
         &self,
         name: &str,

@@ -71,7 +71,7 @@ pub(super) struct ComponentBytes {
     pub(super) provenance: Option<Provenance>,
 }
 
-/// What a registry and `annex.lock` say of a component.
+/// The facts of a registry and of `annex.lock` about a component.
 #[derive(Clone)]
 pub(super) struct Provenance {
     /// The digest of the manifest.

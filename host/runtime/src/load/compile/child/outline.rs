@@ -1,11 +1,11 @@
 //! Reads the outline of a component: names of imports and exports, and its manifest.
 
+use annex_manifest::{MANIFEST_SECTION, ManifestSection};
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::structure::at_most;
 use crate::error::LoadError;
 use crate::load::inspect::{Outline, check_name};
-use crate::load::manifest::{MANIFEST_SECTION, ManifestSection};
 
 /// Maximum number of imports of a component. Its exports have the same limit.
 const MAX_NAMES: u64 = 1_000;

@@ -9,6 +9,7 @@ use axum::http::header::COOKIE;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use subtle::ConstantTimeEq;
 use url::form_urlencoded;
@@ -47,11 +48,11 @@ impl ConsoleState {
         Self { admin, gate, logins: Arc::default() }
     }
 
-    /// The operator whose session the cookie names. `None` without a session, and if the token of the session is not
+    /// The operator whose login the cookie names. `None` without a login, and if the token of the login is not
     /// accepted any more.
     pub(super) fn operator(&self, headers: &HeaderMap) -> Option<Operator> {
         let rules = self.admin.access.rules();
-        // A page that refreshes itself would keep the session of an absent operator alive.
+        // A page that refreshes itself would keep the login of an absent operator alive.
         let is_use = !headers.contains_key(REFRESH);
         let (key, login) = self.logins.find(cookie(headers, cookie_name(&rules))?, is_use)?;
         let holder = rules.tokens.holder_of_digest(&login.token)?;
@@ -63,7 +64,7 @@ impl ConsoleState {
 pub(crate) struct Operator {
     holder: Holder,
     csrf: Arc<str>,
-    /// The session.
+    /// The login.
     pub(super) key: LoginKey,
 }
 
@@ -100,7 +101,7 @@ impl FromRequestParts<ConsoleState> for Operator {
     }
 }
 
-/// The answer to a visitor without a session: to the login page, or a refusal of a change.
+/// The answer to a visitor without a login: a redirect to the login page, or the refusal of a change.
 fn to_login(method: &Method, headers: &HeaderMap) -> Response {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return notice(StatusCode::UNAUTHORIZED, "Not logged in", "Nothing has changed. Log in and try it again.");
@@ -113,7 +114,7 @@ fn to_login(method: &Method, headers: &HeaderMap) -> Response {
     Redirect::to(LOGIN).into_response()
 }
 
-/// A form by which an operator changes something. The extractor has checked the session, the origin of the request and
+/// A form by which an operator changes something. The extractor has checked the login, the origin of the request and
 /// the CSRF token. It reads at most 1 MiB.
 pub(crate) struct Change<F> {
     pub(crate) operator: Operator,
@@ -128,12 +129,32 @@ pub(crate) struct LargeChange<F> {
     pub(crate) form: F,
 }
 
+/// Like [`Change`], for the form of a logout. It needs no role.
+pub(super) struct Leaving {
+    pub(super) operator: Operator,
+}
+
+/// A form with only the CSRF token.
+#[derive(Deserialize)]
+struct EmptyForm {}
+
 impl<F: DeserializeOwned + Send> FromRequest<ConsoleState> for Change<F> {
     type Rejection = Response;
 
     async fn from_request(request: Request, console: &ConsoleState) -> Result<Self, Response> {
-        let CheckedForm { operator, caller, form } = check(request, console, MAX_FORM_BYTES).await?;
+        // The answer is a page. The functions that change something check their own permissions.
+        let bounds = (MAX_FORM_BYTES, Some(Permission::Read));
+        let CheckedForm { operator, caller, form } = check(request, console, bounds).await?;
         Ok(Self { operator, caller, form })
+    }
+}
+
+impl FromRequest<ConsoleState> for Leaving {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &ConsoleState) -> Result<Self, Response> {
+        let checked: CheckedForm<EmptyForm> = check(request, console, (MAX_FORM_BYTES, None)).await?;
+        Ok(Self { operator: checked.operator })
     }
 }
 
@@ -141,8 +162,8 @@ impl<F: DeserializeOwned + Send> FromRequest<ConsoleState> for LargeChange<F> {
     type Rejection = Response;
 
     async fn from_request(request: Request, console: &ConsoleState) -> Result<Self, Response> {
-        let CheckedForm { operator, form, .. } = check(request, console, MAX_BODY_BYTES).await?;
-        operator.holder.check(Permission::Install, None).map_err(|error| failed(&error.into()))?;
+        let bounds = (MAX_BODY_BYTES, Some(Permission::Install));
+        let CheckedForm { operator, form, .. } = check(request, console, bounds).await?;
         Ok(Self { operator, form })
     }
 }
@@ -153,11 +174,12 @@ struct CheckedForm<F> {
     form: F,
 }
 
-/// Checks a change and reads its form, which may have `most` bytes. The body is read only for an operator.
+/// Checks a change and reads its form, which may have `most` bytes. The body is read only for an operator who has the
+/// permission `needed`.
 async fn check<F: DeserializeOwned>(
     request: Request,
     console: &ConsoleState,
-    most: usize,
+    (most, needed): (usize, Option<Permission>),
 ) -> Result<CheckedForm<F>, Response> {
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts, Body::empty());
@@ -167,33 +189,41 @@ async fn check<F: DeserializeOwned>(
         return Err(to_login(request.method(), request.headers()));
     };
     let caller = AdminCaller::new(operator.holder.clone(), network.address(), &request, console.admin.audit.clone());
-    if let Err(foreign) = console.admin.access.rules().hosts.check_page(&request) {
+    let page = console.admin.access.rules().hosts.check_page(&request);
+    drop(request);
+    if let Err(foreign) = page {
         let reason = format!("the form was sent by a page of another origin ({foreign:?})");
-        caller.was_refused(StatusCode::FORBIDDEN, Some(&reason));
+        caller.has_failed(StatusCode::FORBIDDEN, Some(&reason), None).await;
         return Err(notice(StatusCode::FORBIDDEN, "Refused", &format!("Nothing has changed: {reason}.")));
     }
-    drop(request);
-    let read = read_raw(body, (most, || format!("a form may have {most} bytes"))).await;
-    let bytes = read.map_err(|error| {
-        caller.was_refused(error.status(), Some(&error.reason()));
-        failed(&error)
-    })?;
+    let permitted = needed.map_or(Ok(()), |needed| operator.holder.check(needed, None));
+    let read = match permitted {
+        Ok(()) => read_raw(body, (most, || format!("a form may have {most} bytes"))).await,
+        Err(missing) => Err(missing.into()),
+    };
+    let bytes = match read {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            caller.has_failed(error.status(), Some(&error.reason()), None).await;
+            return Err(failed(&error));
+        }
+    };
     if !has_csrf(&bytes, &operator) {
-        caller.was_refused(StatusCode::FORBIDDEN, Some("the CSRF token is missing or wrong"));
+        caller.has_failed(StatusCode::FORBIDDEN, Some("the CSRF token is missing or wrong"), None).await;
         let text = "Nothing has changed: the form does not belong to this login. Open its page again.";
         return Err(notice(StatusCode::FORBIDDEN, "Refused", text));
     }
     match serde_urlencoded::from_bytes(&bytes) {
         Ok(form) => Ok(CheckedForm { operator, caller, form }),
         Err(error) => {
-            caller.was_refused(StatusCode::BAD_REQUEST, Some("the form cannot be read"));
+            caller.has_failed(StatusCode::BAD_REQUEST, Some("the form cannot be read"), None).await;
             let text = format!("Nothing has changed: the form cannot be read ({error}).");
             Err(notice(StatusCode::BAD_REQUEST, "Refused", &text))
         }
     }
 }
 
-/// True if the form has the CSRF token of the operator's session. The comparison takes constant time.
+/// True if the form has the CSRF token of the operator's login. The comparison takes constant time.
 fn has_csrf(form: &[u8], operator: &Operator) -> bool {
     let sent = form_urlencoded::parse(form).find(|(name, _)| name == "csrf");
     sent.is_some_and(|(_, sent)| bool::from(sent.as_bytes().ct_eq(operator.csrf.as_bytes())))
