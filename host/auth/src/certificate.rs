@@ -4,10 +4,11 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 use x509_cert::Certificate;
-use x509_cert::der::Decode;
-use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::attr::AttributeValue;
+use x509_cert::der::asn1::{BmpString, ObjectIdentifier, PrintableStringRef, TeletexStringRef};
+use x509_cert::der::{Decode, Error, Tag, Tagged};
 use x509_cert::ext::pkix::SubjectAltName;
-use x509_cert::ext::pkix::name::{DirectoryString, GeneralName};
+use x509_cert::ext::pkix::name::GeneralName;
 
 use crate::principal;
 
@@ -49,7 +50,7 @@ pub struct CertificateSummary {
 /// The reason why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate is damaged, or has a form that is not supported")]
-pub struct CertificateError(#[source] x509_cert::der::Error);
+pub struct CertificateError(#[source] Error);
 
 impl CertificateSummary {
     /// Reads a certificate in DER. The signature is not verified.
@@ -58,8 +59,8 @@ impl CertificateSummary {
     /// The bytes are no certificate.
     pub fn read(der: &[u8]) -> Result<Self, CertificateError> {
         let certificate = Certificate::from_der(der).map_err(CertificateError)?;
-        let body = certificate.tbs_certificate();
-        let names = body.get_extension::<SubjectAltName>().map_err(CertificateError)?;
+        let body = certificate.tbs_certificate;
+        let names = body.get::<SubjectAltName>().map_err(CertificateError)?;
         let names = names.map(|(_, SubjectAltName(names))| names).unwrap_or_default();
         let (mut uris, mut dns_names) = (Vec::new(), Vec::new());
         for name in &names {
@@ -70,11 +71,11 @@ impl CertificateSummary {
             }
         }
         let mut common_names = Vec::new();
-        for attribute in body.subject().iter().filter(|attribute| attribute.oid == COMMON_NAME) {
-            let name = DirectoryString::try_from(&attribute.value).map_err(CertificateError)?;
-            common_names.push(name.value().into_owned());
+        let attributes = body.subject.0.iter().flat_map(|attributes| attributes.0.iter());
+        for attribute in attributes.filter(|attribute| attribute.oid == COMMON_NAME) {
+            common_names.push(text(&attribute.value).map_err(CertificateError)?);
         }
-        let validity = body.validity();
+        let validity = body.validity;
         Ok(Self {
             uris,
             dns_names,
@@ -116,4 +117,14 @@ impl CertificateSummary {
         let is_wildcard = field == CertificateField::SanDns && name.contains('*');
         (principal::is_name(name) && !is_wildcard).then_some(name.as_str())
     }
+}
+
+/// The text of an attribute, in any of the encodings of a DirectoryString but UniversalString (RFC 5280, section 4.1.2.4).
+fn text(value: &AttributeValue) -> Result<String, Error> {
+    Ok(match value.tag() {
+        Tag::BmpString => value.decode_as::<BmpString>()?.to_string(),
+        Tag::PrintableString => value.decode_as::<PrintableStringRef<'_>>()?.to_string(),
+        Tag::TeletexString => value.decode_as::<TeletexStringRef<'_>>()?.to_string(),
+        _ => value.decode_as::<String>()?,
+    })
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use crate::exit::Failure;
 use crate::registry::RegistryArgs;
 use crate::registry::difference::LockDifference;
+use crate::registry::keys::SignerArgs;
 use crate::registry::origin::{self, Origin, SignedComponent};
 use crate::{component, output, progress, serve, settings};
 
@@ -39,9 +40,8 @@ pub(crate) struct Inspect {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Refuse a component of a registry that this public key in PEM has not signed; may be repeated
-    #[arg(long = "key", value_name = "FILE")]
-    keys: Vec<String>,
+    #[command(flatten)]
+    signers: SignerArgs,
     /// Compare a component of a registry with the version in the annex.lock beside this config
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -83,7 +83,7 @@ impl Inspect {
     async fn subject(&self, locations: &Locations) -> anyhow::Result<Subject> {
         if annex_registry::is_reference(&self.component) {
             let reference = self.component.parse::<Reference>().map_err(|error| Failure::Usage.of(error))?;
-            let mut component = origin::pull(&reference, &self.keys, &self.registry, "pulling").await?;
+            let mut component = origin::pull(&reference, &self.signers, &self.registry, "pulling").await?;
             component.list_sboms(&reference).await?;
             let SignedComponent { pulled, mut origin, .. } = component;
             if let Some(config) = &self.config {
@@ -93,8 +93,10 @@ impl Inspect {
             let file = PathBuf::from(&in_config);
             return Ok(Subject { file, in_config, bytes: pulled.component, origin: Some(origin) });
         }
-        if !self.keys.is_empty() {
-            return Err(Failure::Usage.error("--key is for components of registries, such as oci://registry.example/a"));
+        if !self.signers.is_empty() {
+            let option = if self.signers.keys.is_empty() { "--issuer" } else { "--key" };
+            let text = format!("{option} is for components of registries, such as oci://registry.example/a");
+            return Err(Failure::Usage.error(text));
         }
         if self.config.is_some() {
             let text = "--config is for components of registries, such as oci://registry.example/a";

@@ -14,7 +14,7 @@ mod checksums;
 mod config_text;
 pub(crate) mod difference;
 mod grants;
-mod keys;
+pub(crate) mod keys;
 pub(crate) mod load;
 pub(crate) mod lock;
 pub(crate) mod login;

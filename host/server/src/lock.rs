@@ -43,8 +43,8 @@ pub struct LockedComponent {
     pub component: Digest,
     /// The size of the component in bytes.
     pub size: u64,
-    /// The signers of `[trust]` that have signed the component, by the files of their keys. Empty if the policy needs no
-    /// signature.
+    /// The signers of `[trust]` that have signed the component: files of keys, and keyless identities. Empty if the policy
+    /// needs no signature.
     pub signers: Vec<String>,
     /// The grants that the operator has accepted, by name.
     pub grants: Vec<String>,

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::key::{KeyError, PrivateKey, PublicKey};
+use crate::keyless::{Certificate, KeylessBundle, KeylessError, TrustRoot};
 
 /// The media type of a bundle.
 pub const BUNDLE_MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
@@ -57,6 +58,14 @@ pub(crate) enum BundleError {
     StatementType(String, String),
     #[error("it signs another manifest")]
     OtherSubject,
+    #[error(transparent)]
+    Keyless(KeylessError),
+}
+
+/// Who has made a valid signature.
+pub(crate) enum Signature<'k> {
+    Keys(Vec<&'k PublicKey>),
+    Certificate(Certificate),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -158,6 +167,31 @@ pub fn sign(key: &PrivateKey, digest: &str, name: &str) -> Result<Vec<u8>, SignE
     Ok(serde_json::to_vec(&bundle)?)
 }
 
+/// Finds who has signed the digest of a manifest in this bundle: keys, or the holder of a certificate. A certificate is verified
+/// only with a trust root, and only if none of the keys has signed.
+pub(crate) fn signature_of<'k>(
+    bundle: &[u8],
+    digest: &str,
+    keys: &[&'k PublicKey],
+    root: Option<&TrustRoot>,
+) -> Result<Signature<'k>, BundleError> {
+    match (signing_keys(bundle, digest, keys), root) {
+        // The size and the form of the bundle are checked by now.
+        (Err(BundleError::Unknown), Some(root)) => Ok(Signature::Certificate(certificate_of(bundle, digest, root)?)),
+        (found, _) => found.map(Signature::Keys),
+    }
+}
+
+/// Finds the certificate of the trust root whose holder has signed the digest.
+fn certificate_of(bundle: &[u8], digest: &str, root: &TrustRoot) -> Result<Certificate, BundleError> {
+    let bundle = KeylessBundle::parse(bundle).map_err(|error| match error {
+        KeylessError::NoCertificate => BundleError::Unknown,
+        other => BundleError::Keyless(other),
+    })?;
+    approves(bundle.payload().unwrap_or_default(), digest)?;
+    root.verify(&bundle, hex_of(digest).unwrap_or_default()).map_err(BundleError::Keyless)
+}
+
 /// Finds the keys that have signed the digest of a manifest or file in this bundle. Checks at most one signature per key.
 pub(crate) fn signing_keys<'k>(
     bundle: &[u8],
@@ -187,12 +221,17 @@ pub(crate) fn signing_keys<'k>(
     if found.is_empty() {
         return Err(BundleError::Unknown);
     }
-    let statement: Statement = serde_json::from_slice(&payload).map_err(BundleError::NotAStatement)?;
+    approves(&payload, digest).map(|()| found)
+}
+
+/// Checks that the payload is an approval of the digest.
+pub(crate) fn approves(payload: &[u8], digest: &str) -> Result<(), BundleError> {
+    let statement: Statement = serde_json::from_slice(payload).map_err(BundleError::NotAStatement)?;
     if statement.kind != STATEMENT_TYPE || statement.predicate_type != PREDICATE_TYPE {
         return Err(BundleError::StatementType(statement.kind, statement.predicate_type));
     }
     let is_subject = |subject: &Subject| hex_of(digest).is_some_and(|hex| subject.digest.sha256 == hex);
-    if statement.subject.iter().any(is_subject) { Ok(found) } else { Err(BundleError::OtherSubject) }
+    if statement.subject.iter().any(is_subject) { Ok(()) } else { Err(BundleError::OtherSubject) }
 }
 
 /// The bytes that are signed: the pre-authentication encoding of DSSE (protocol.md of the DSSE specification, version 1.0.0).

@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use annex_text::with_causes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::key::PublicKey;
-use crate::policy::{AnyOf, Policy, Rule, RuleSet, Signer, canonical, check_place};
+use crate::keyless::{Claim, Identity, TrustRoot};
+use crate::policy::{AnyOf, Policy, Proof, Rule, RuleSet, Signer, canonical, check_place};
 
 /// The maximum number of signers in a rule. Each is tried with each signature.
 const MAX_SIGNERS: usize = 20;
 /// The maximum number of rules.
 const MAX_RULES: usize = 100;
+/// The issuer of the identities of GitHub's workflows. Companies have issuers of their own below it.
+const GITHUB_ISSUER: &str = "https://token.actions.githubusercontent.com";
+const GITHUB: &str = "https://github.com/";
 
 /// The decision about a component whose rule names no signer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -51,6 +56,9 @@ pub struct TrustConfig {
     /// Rules for some registries and paths. The longest prefix applies.
     #[serde(default)]
     pub rule: Vec<RuleConfig>,
+    /// The file with the authorities and logs that verify keyless identities: the `trusted_root.json` of Sigstore.
+    #[serde(default)]
+    pub root_file: Option<String>,
     /// The file with the [`DenyList`](crate::DenyList), which the server reads and watches.
     #[serde(default)]
     pub deny_file: Option<String>,
@@ -85,22 +93,22 @@ pub struct AnyOfConfig {
     pub signers: Vec<SignerConfig>,
 }
 
-/// A signer.
+/// A signer: a key, or a keyless identity. An identity has an issuer, and a subject or a repository.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignerConfig {
     /// The file with the signer's public key in PEM.
     #[serde(default)]
     pub key: Option<String>,
-    /// The issuer of a keyless identity. Not supported yet.
+    /// The issuer of a keyless identity, such as `https://token.actions.githubusercontent.com`.
     #[serde(default)]
-    issuer: Option<String>,
-    /// The subject of a keyless identity. Not supported yet.
+    pub issuer: Option<String>,
+    /// The subject of a keyless identity: the e-mail address of a person, or the URI of a workflow.
     #[serde(default)]
-    subject: Option<String>,
-    /// The repository of a keyless identity. Not supported yet.
+    pub subject: Option<String>,
+    /// The repository of the workflow that signs, such as `acme/redact` on GitHub, or a URL.
     #[serde(default)]
-    repository: Option<String>,
+    pub repository: Option<String>,
 }
 
 /// A key of `[trust]` has a value that cannot be used.
@@ -123,19 +131,19 @@ fn some_signers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Signer
 }
 
 impl TrustConfig {
-    /// Makes the policy. `read` reads a file with a key.
+    /// Makes the policy. `read` reads a file with a key, and the file with the trust root.
     ///
     /// # Errors
     /// [`TrustError`] names the key of the first mistake.
     pub fn policy(&self, read: impl Fn(&str) -> io::Result<Vec<u8>>) -> Result<Policy, TrustError> {
-        let mut reader = RuleReader { read: &read, mistakes: Vec::new() };
+        let mut reader = RuleReader::new(&read);
         let rules = reader.rules(self);
         reader.mistakes.into_iter().next().map_or_else(|| Ok(Policy::of(rules)), Err)
     }
 
-    /// Finds all mistakes. `read` reads a file with a key.
+    /// Finds all mistakes. `read` reads a file with a key, and the file with the trust root.
     pub fn mistakes(&self, read: impl Fn(&str) -> io::Result<Vec<u8>>) -> Vec<TrustError> {
-        let mut reader = RuleReader { read: &read, mistakes: Vec::new() };
+        let mut reader = RuleReader::new(&read);
         reader.rules(self);
         reader.mistakes
     }
@@ -153,16 +161,43 @@ impl SignerConfig {
 struct RuleReader<'a> {
     read: &'a dyn Fn(&str) -> io::Result<Vec<u8>>,
     mistakes: Vec<TrustError>,
+    /// The place of the first keyless identity.
+    keyless: Option<String>,
 }
 
-impl RuleReader<'_> {
+impl<'a> RuleReader<'a> {
+    fn new(read: &'a dyn Fn(&str) -> io::Result<Vec<u8>>) -> Self {
+        Self { read, mistakes: Vec::new(), keyless: None }
+    }
+
     fn rules(&mut self, config: &TrustConfig) -> RuleSet {
-        let TrustConfig { default, all_of, any_of, rule: rules, deny_file: _ } = config;
+        let TrustConfig { default, all_of, any_of, rule: rules, root_file, deny_file: _ } = config;
+        let root = root_file.as_ref().and_then(|file| self.root(file));
         let whole = self.rule("trust", *default, all_of, any_of.as_ref());
+        let by_prefix = self.by_prefix(rules);
+        if let (None, Some(place)) = (root_file, &self.keyless) {
+            let reason = format!(
+                "is missing, and {place} is a keyless identity; name the file with the authorities and logs that verify it: \
+                 the trusted_root.json of Sigstore"
+            );
+            self.wrong("trust.root_file".to_owned(), reason);
+        }
+        RuleSet { whole, by_prefix, root }
+    }
+
+    fn root(&mut self, file: &str) -> Option<TrustRoot> {
+        let root = match (self.read)(file) {
+            Ok(json) => TrustRoot::from_json(&json).map_err(|error| format!("{file:?} {}", with_causes(&error))),
+            Err(error) => Err(format!("{file:?} cannot be read: {error}")),
+        };
+        root.map_err(|reason| self.wrong("trust.root_file".to_owned(), reason)).ok()
+    }
+
+    fn by_prefix(&mut self, rules: &[RuleConfig]) -> BTreeMap<String, Rule> {
         let mut by_prefix = BTreeMap::new();
         if rules.len() > MAX_RULES {
             self.wrong("trust.rule".to_owned(), format!("has more than {MAX_RULES} rules"));
-            return RuleSet { whole, by_prefix };
+            return by_prefix;
         }
         for (number, RuleConfig { prefix, default, all_of, any_of }) in rules.iter().enumerate() {
             let table = format!("trust.rule[{number}]");
@@ -176,7 +211,7 @@ impl RuleReader<'_> {
                 self.wrong(key, format!("{prefix:?} has a rule already"));
             }
         }
-        RuleSet { whole, by_prefix }
+        by_prefix
     }
 
     fn rule(&mut self, table: &str, unruled: Unruled, all_of: &[SignerConfig], any_of: Option<&AnyOfConfig>) -> Rule {
@@ -200,36 +235,107 @@ impl RuleReader<'_> {
         let mut signers: Vec<Signer> = Vec::with_capacity(configs.len());
         for (number, config) in configs.iter().enumerate() {
             let place = format!("{place}[{number}]");
-            match self.signer(&place, config) {
-                Ok(signer) => match signers.iter().find(|earlier| earlier.key == signer.key) {
-                    // One signature would count for two signers.
-                    Some(same) => self.wrong(format!("{place}.key"), format!("is the key of {:?} again", same.name)),
-                    None => signers.push(signer),
-                },
-                Err(mistake) => self.mistakes.push(mistake),
+            let Some(signer) = self.signer(&place, config) else { continue };
+            // One signature must not count for two signers.
+            match signers.iter().find_map(|earlier| signer.proof.shared_with(&earlier.proof, &earlier.name)) {
+                Some((end, reason)) => self.wrong(format!("{place}{end}"), reason),
+                None => signers.push(signer),
             }
         }
         signers
     }
 
-    fn signer(&self, place: &str, config: &SignerConfig) -> Result<Signer, TrustError> {
-        let wrong = |key: &str, reason: String| TrustError { key: key.to_owned(), reason };
+    fn signer(&mut self, place: &str, config: &SignerConfig) -> Option<Signer> {
         let SignerConfig { key, issuer, subject, repository } = config;
-        if issuer.is_some() || subject.is_some() || repository.is_some() {
-            let reason = "is a keyless identity, which cannot be verified yet; set `key` to the file of a public key in PEM \
-                          (ECDSA over P-256, or Ed25519)";
-            return Err(wrong(place, reason.to_owned()));
+        let is_keyless = issuer.is_some() || subject.is_some() || repository.is_some();
+        match key {
+            Some(_) if is_keyless => {
+                self.wrong(place.to_owned(), "is a key and a keyless identity; name one of them".to_owned());
+                None
+            }
+            Some(file) => self.key(format!("{place}.key"), file),
+            None if is_keyless => self.identity(place, config),
+            None => {
+                let reason =
+                    "needs a key, the file of a public key in PEM, or an issuer with a subject or a repository";
+                self.wrong(place.to_owned(), reason.to_owned());
+                None
+            }
         }
-        let Some(file) = key else {
-            return Err(wrong(place, "needs a key: the file of a public key in PEM".to_owned()));
+    }
+
+    fn key(&mut self, place: String, file: &str) -> Option<Signer> {
+        let key = match (self.read)(file) {
+            Ok(pem) => PublicKey::from_pem(&pem).map_err(|error| format!("{file:?} {error}")),
+            Err(error) => Err(format!("{file:?} cannot be read: {error}")),
         };
-        let place = format!("{place}.key");
-        let pem = (self.read)(file).map_err(|error| wrong(&place, format!("{file:?} cannot be read: {error}")))?;
-        let key = PublicKey::from_pem(&pem).map_err(|error| wrong(&place, format!("{file:?} {error}")))?;
-        Ok(Signer { name: file.clone(), key })
+        let key = key.map_err(|reason| self.wrong(place, reason)).ok()?;
+        Some(Signer { name: file.to_owned(), proof: Proof::Key(key) })
+    }
+
+    fn identity(&mut self, place: &str, config: &SignerConfig) -> Option<Signer> {
+        self.keyless.get_or_insert_with(|| place.to_owned());
+        let SignerConfig { key: _, issuer, subject, repository } = config;
+        let issuer = self.issuer(format!("{place}.issuer"), issuer.as_deref());
+        let claim = match (subject, repository) {
+            (Some(subject), None) if is_plain(subject) => Some(Claim::Subject(subject.clone())),
+            (Some(subject), None) => {
+                let reason = format!("{subject:?} cannot be a subject; write an e-mail address or a URI");
+                self.wrong(format!("{place}.subject"), reason);
+                None
+            }
+            (None, Some(repository)) => self.repository(format!("{place}.repository"), repository, issuer.as_deref()),
+            (Some(_), Some(_)) => {
+                self.wrong(place.to_owned(), "has a subject and a repository; name one of them".to_owned());
+                None
+            }
+            (None, None) => {
+                let reason = "needs a subject or a repository: everyone with an account at the issuer could sign";
+                self.wrong(place.to_owned(), reason.to_owned());
+                None
+            }
+        };
+        let identity = Identity { issuer: issuer?, claim: claim? };
+        Some(Signer { name: identity.to_string(), proof: Proof::Identity(identity) })
+    }
+
+    fn issuer(&mut self, place: String, issuer: Option<&str>) -> Option<String> {
+        match issuer {
+            Some(issuer) if issuer.starts_with("https://") && is_plain(issuer) => return Some(issuer.to_owned()),
+            Some(issuer) => {
+                self.wrong(place, format!("{issuer:?} is no issuer; write its URL, such as {GITHUB_ISSUER}"))
+            }
+            None => self.wrong(place, format!("is missing; write the URL of the issuer, such as {GITHUB_ISSUER}")),
+        }
+        None
+    }
+
+    fn repository(&mut self, place: String, repository: &str, issuer: Option<&str>) -> Option<Claim> {
+        let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let is_name = |part: &str| !part.is_empty() && part.bytes().all(is_name_byte);
+        let is_short = repository.split_once('/').is_some_and(|(owner, name)| is_name(owner) && is_name(name));
+        let is_github = issuer.is_none_or(|issuer| issuer.starts_with(GITHUB_ISSUER));
+        if repository.starts_with("https://") && is_plain(repository) && !repository.ends_with('/') {
+            return Some(Claim::Repository(repository.to_owned()));
+        }
+        if is_short && is_github {
+            return Some(Claim::Repository(format!("{GITHUB}{repository}")));
+        }
+        let reason = if is_short {
+            "needs its URL, such as https://gitlab.com/acme/redact: the issuer is not that of GitHub"
+        } else {
+            "cannot be a repository; write acme/redact for one on GitHub, or a URL without a final slash"
+        };
+        self.wrong(place, format!("{repository:?} {reason}"));
+        None
     }
 
     fn wrong(&mut self, key: String, reason: String) {
         self.mistakes.push(TrustError { key, reason });
     }
+}
+
+/// True if a certificate can have this text: it is not empty, and has no space and no control character.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|character: char| character.is_whitespace() || character.is_control())
 }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use annex_text::{line_within, with_causes};
 
-use crate::bundle::{BundleError, MAX_BUNDLES, hex_of, signing_keys};
+use crate::bundle::{BundleError, MAX_BUNDLES, Signature, hex_of, signature_of, signing_keys};
 use crate::config::Unruled;
 use crate::key::PublicKey;
+use crate::keyless::{Certificate, Identity, TrustRoot};
 
 /// The name of Docker Hub in rules, and its other names.
 const DOCKER_HUB: &str = "docker.io";
@@ -33,6 +34,8 @@ pub(crate) struct RuleSet {
     pub(crate) whole: Rule,
     /// The other rules by their prefixes.
     pub(crate) by_prefix: BTreeMap<String, Rule>,
+    /// What verifies keyless identities.
+    pub(crate) root: Option<TrustRoot>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +56,21 @@ pub(crate) struct AnyOf {
 #[derive(Clone, Debug)]
 pub(crate) struct Signer {
     pub(crate) name: String,
-    pub(crate) key: PublicKey,
+    pub(crate) proof: Proof,
+}
+
+/// What shows that a signature is by the signer.
+#[derive(Clone, Debug)]
+pub(crate) enum Proof {
+    Key(PublicKey),
+    Identity(Identity),
+}
+
+/// The keys and certificates of the valid signatures of a component.
+#[derive(Default)]
+struct Signatures<'k> {
+    keys: Vec<&'k PublicKey>,
+    certificates: Vec<Certificate>,
 }
 
 /// A component that satisfies the policy.
@@ -84,7 +101,8 @@ impl Policy {
     /// Checks the signatures of a component. `place` is its registry and path, such as `registry.example/acme/redact`.
     /// `bundles` are the signatures in the registry or cache. The caller has checked that the manifest has the digest.
     ///
-    /// The work is bounded: 100 signatures, each checked with the keys of one rule per table, at most 40.
+    /// The work is bounded: 100 signatures, each checked with the keys of one rule per table, at most 40, and with at most one
+    /// certificate, four log entries and four timestamps.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -96,7 +114,8 @@ impl Policy {
         }
         let mut signers = BTreeSet::new();
         for rules in &self.sets {
-            signers.extend(rules.rule(place).verify(manifest_digest, bundles).map_err(refusal)?);
+            let rule = rules.rule(place);
+            signers.extend(rule.verify(manifest_digest, bundles, rules.root.as_ref()).map_err(refusal)?);
         }
         Ok(Verified { signers: signers.into_iter().map(str::to_owned).collect() })
     }
@@ -153,7 +172,12 @@ impl RuleSet {
 
 impl Rule {
     /// Returns the names of the signers, or the reason for the refusal.
-    fn verify(&self, manifest_digest: &str, bundles: &[Vec<u8>]) -> Result<BTreeSet<&str>, String> {
+    fn verify(
+        &self,
+        manifest_digest: &str,
+        bundles: &[Vec<u8>],
+        root: Option<&TrustRoot>,
+    ) -> Result<BTreeSet<&str>, String> {
         if self.all_of.is_empty() && self.any_of.is_none() {
             return match self.unruled {
                 Unruled::Allow => Ok(BTreeSet::new()),
@@ -167,17 +191,28 @@ impl Rule {
         if bundles.len() > MAX_BUNDLES {
             return Err(format!("it has {} signatures; at most {MAX_BUNDLES} are read", bundles.len()));
         }
-        let keys: Vec<&PublicKey> = self.signers().map(|signer| &signer.key).collect();
-        let mut signed: Vec<&PublicKey> = Vec::new();
+        let keys: Vec<&PublicKey> = self.signers().filter_map(Signer::key).collect();
+        let identities: Vec<&Identity> = self.signers().filter_map(Signer::identity).collect();
+        // Certificates are not read for a rule without an identity.
+        let root = root.filter(|_| !identities.is_empty());
+        let mut signed = Signatures::default();
         let mut reasons = Vec::new();
         for (number, bundle) in (1..).zip(bundles) {
-            match signing_keys(bundle, manifest_digest, &keys) {
-                Ok(found) => signed.extend(found),
-                Err(error) => {
-                    let reason = line_within(&with_causes(&error), MAX_REASON);
-                    reasons.push(format!("; signature {number} does not count: {reason}"));
+            let reason = match signature_of(bundle, manifest_digest, &keys, root) {
+                Ok(Signature::Keys(found)) => {
+                    signed.keys.extend(found);
+                    continue;
                 }
-            }
+                Ok(Signature::Certificate(certificate)) if identities.iter().any(|of| of.is_in(&certificate)) => {
+                    signed.certificates.push(certificate);
+                    continue;
+                }
+                Ok(Signature::Certificate(certificate)) => {
+                    format!("the policy does not name {certificate}")
+                }
+                Err(error) => with_causes(&error),
+            };
+            reasons.push(format!("; signature {number} does not count: {}", line_within(&reason, MAX_REASON)));
         }
         match self.missing(&signed) {
             None => Ok(self.signers().filter(|signer| signer.is_among(&signed)).map(|by| by.name.as_str()).collect()),
@@ -191,7 +226,7 @@ impl Rule {
     }
 
     /// Describes a signature that the rule needs and `signed` lacks. `None` if the rule is satisfied.
-    fn missing(&self, signed: &[&PublicKey]) -> Option<String> {
+    fn missing(&self, signed: &Signatures<'_>) -> Option<String> {
         let table = &self.table;
         if let Some((number, signer)) = self.all_of.iter().enumerate().find(|(_, signer)| !signer.is_among(signed)) {
             return Some(format!("{table}.all_of[{number}], {}, has not signed it", signer.name));
@@ -204,8 +239,46 @@ impl Rule {
 }
 
 impl Signer {
-    fn is_among(&self, signed: &[&PublicKey]) -> bool {
-        signed.contains(&&self.key)
+    fn key(&self) -> Option<&PublicKey> {
+        match &self.proof {
+            Proof::Key(key) => Some(key),
+            Proof::Identity(_) => None,
+        }
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        match &self.proof {
+            Proof::Key(_) => None,
+            Proof::Identity(identity) => Some(identity),
+        }
+    }
+
+    fn is_among(&self, signed: &Signatures<'_>) -> bool {
+        match &self.proof {
+            Proof::Key(key) => signed.keys.contains(&key),
+            Proof::Identity(identity) => signed.certificates.iter().any(|certificate| identity.is_in(certificate)),
+        }
+    }
+}
+
+impl Proof {
+    /// Tells why one signature could be by this signer and by an earlier one: the end of the key in the config, and the
+    /// reason. `None` if no signature can be by both.
+    pub(crate) fn shared_with(&self, earlier: &Self, name: &str) -> Option<(&'static str, String)> {
+        match (self, earlier) {
+            (Self::Key(key), Self::Key(other)) if key == other => {
+                Some((".key", format!("is the key of {name:?} again")))
+            }
+            (Self::Identity(identity), Self::Identity(other)) if identity == other => {
+                Some(("", format!("is the identity {name:?} again")))
+            }
+            (Self::Identity(identity), Self::Identity(other)) if identity.can_be(other) => {
+                let reason =
+                    "one signature could count for both; name subjects alone, or repositories alone, of an issuer";
+                Some(("", format!("can be the same signer as {name:?}: {reason}")))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use annex_auth::{AuthConfigError, Authenticator, CertificateSummary, MTLS_SCHEME};
 use http::HeaderMap;
-use rcgen::{CertificateParams, DnType, KeyPair, SanType, date_time_ymd};
+use rcgen::string::{BmpString, PrintableString, TeletexString};
+use rcgen::{CertificateParams, DnType, DnValue, KeyPair, SanType, date_time_ymd};
 
 use crate::support::{HERE, authenticator, config, headers, is_invalid, jwt_config};
 
@@ -34,6 +35,22 @@ async fn the_configured_field_of_a_certificate_names_the_caller() {
         ("subject-cn", "mtls#Ada Lovelace"),
     ] {
         assert_eq!(name(field, &certificate).await.as_deref(), Some(expected));
+    }
+}
+
+#[tokio::test]
+async fn a_common_name_is_read_in_each_of_its_encodings() {
+    for name_in_der in [
+        DnValue::Utf8String("Ada".to_owned()),
+        DnValue::PrintableString(PrintableString::try_from("Ada").unwrap()),
+        DnValue::TeletexString(TeletexString::try_from("Ada").unwrap()),
+        DnValue::BmpString(BmpString::try_from("Ada").unwrap()),
+    ] {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name_in_der);
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateSummary::read(params.self_signed(&key).unwrap().der()).unwrap();
+        assert_eq!(name("subject-cn", &certificate).await.as_deref(), Some("mtls#Ada"));
     }
 }
 

@@ -98,7 +98,7 @@ fn describe_origin(text: &mut String, origin: &Origin) -> fmt::Result {
     row(text, "reference", &line(&origin.reference))?;
     let signatures = match (origin.signatures, origin.signers.as_slice()) {
         (0, _) => "none".to_owned(),
-        (number, []) => format!("{number}, which nobody has verified: --key FILE does"),
+        (number, []) => format!("{number}, which nobody has verified: --key FILE or --issuer URL does"),
         (_, signers) => format!("by {}", line(&signers.join(" and "))),
     };
     row(text, "signatures", &signatures)?;

@@ -8,7 +8,8 @@ use annex_registry::{Cache, Layout, LayoutError};
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use super::{keys, origin};
+use super::keys::SignerArgs;
+use super::origin;
 use crate::exit::Failure;
 use crate::{output, serve};
 
@@ -22,15 +23,14 @@ use crate::{output, serve};
 pub(crate) struct Load {
     /// The file
     file: PathBuf,
-    /// Load nothing if this public key in PEM has not signed each component; may be repeated
-    #[arg(long = "key", value_name = "FILE")]
-    keys: Vec<String>,
+    #[command(flatten)]
+    signers: SignerArgs,
 }
 
 impl Load {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let Self { file, keys } = self;
-        let policy = keys::policy(&keys)?;
+        let Self { file, signers } = self;
+        let policy = signers.policy()?;
         let cache = serve::cache_folder().context("there is no cache folder; set XDG_CACHE_HOME or HOME")?;
         let cache = Cache::at(cache.join("registry"));
         let failed = |error| failed(error, &file);

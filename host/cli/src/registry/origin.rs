@@ -1,14 +1,13 @@
 //! Pulls a component and finds out who has signed it.
 
 use annex_registry::{Client, Digest, Layer, Pulled, Reference};
-use annex_trust::{Policy, Refusal};
 use anyhow::Context;
 use serde::Serialize;
 
 use super::bar::Bar;
 use super::difference::LockDifference;
-use super::{RegistryArgs, failed, keys};
-use crate::exit::Failure;
+use super::keys::{SignerArgs, SignerPolicy};
+use super::{RegistryArgs, failed};
 
 /// Where a component comes from, and its signatures.
 #[derive(Serialize)]
@@ -19,7 +18,7 @@ pub(crate) struct Origin {
     pub(crate) manifest: Digest,
     /// The number of signatures. Nobody has verified them, unless there are signers.
     pub(crate) signatures: usize,
-    /// The files of the keys that have signed the component.
+    /// The signers that were asked for and that have signed the component: files of keys, and keyless identities.
     pub(crate) signers: Vec<String>,
     /// The SBOMs of the component, if a command lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,17 +61,17 @@ impl SignedComponent {
     }
 }
 
-/// Pulls a component, which each of these keys must have signed. `what` names the operation for the bar.
+/// Pulls a component, which each of these signers must have signed. `what` names the operation for the bar.
 ///
 /// # Errors
-/// When the component or its signatures cannot be read, or when a key has not signed it.
+/// When the component or its signatures cannot be read, or when a signer has not signed it.
 pub(crate) async fn pull(
     reference: &Reference,
-    keys: &[String],
+    signers: &SignerArgs,
     registry: &RegistryArgs,
     what: &'static str,
 ) -> anyhow::Result<SignedComponent> {
-    let policy = keys::policy(keys)?;
+    let policy = signers.policy()?;
     let client = registry.client(reference.registry()).await?;
     let bar = Bar::new(what);
     let pulled = client.pull(reference, &bar).await;
@@ -92,12 +91,10 @@ pub(super) fn origin(
     reference: &Reference,
     manifest: &Digest,
     signatures: &[Vec<u8>],
-    policy: Option<&Policy>,
+    policy: Option<&SignerPolicy>,
 ) -> anyhow::Result<Origin> {
-    let verified = policy.map(|policy| policy.verify(&reference.place(), manifest.as_str(), signatures));
-    // The policy calls its signers by their keys in a config.
-    let refused = |refusal: Refusal| Failure::Refused.error(refusal.to_string().replace("trust.all_of", "--key"));
-    let signers = verified.transpose().map_err(refused)?.map(|verified| verified.signers).unwrap_or_default();
+    let signers = policy.map(|policy| policy.verify(&reference.place(), manifest.as_str(), signatures)).transpose()?;
+    let signers = signers.unwrap_or_default();
     let (reference, manifest) = (reference.with_digest(manifest).to_string(), manifest.clone());
     Ok(Origin { reference, manifest, signatures: signatures.len(), signers, sboms: None, locked: None })
 }

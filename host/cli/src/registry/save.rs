@@ -8,6 +8,7 @@ use annex_registry::{LayoutWriter, Reference};
 use anyhow::Context;
 use clap::Args;
 
+use super::keys::SignerArgs;
 use super::{RegistryArgs, origin};
 use crate::{new_file, output};
 
@@ -29,9 +30,8 @@ pub(crate) struct Save {
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Refuse components that this public key in PEM has not signed; may be repeated
-    #[arg(long = "key", value_name = "FILE")]
-    keys: Vec<String>,
+    #[command(flatten)]
+    signers: SignerArgs,
     #[command(flatten)]
     registry: RegistryArgs,
 }
@@ -52,7 +52,7 @@ impl Save {
         let mut archive = LayoutWriter::new(BufWriter::new(file)).with_context(cannot_write)?;
         let mut saved = String::new();
         for reference in &self.references {
-            let component = origin::pull(reference, &self.keys, &self.registry, "pulling").await?;
+            let component = origin::pull(reference, &self.signers, &self.registry, "pulling").await?;
             archive.add(reference, &component.pulled, &component.signatures).with_context(cannot_write)?;
             for sbom in component.pull_sboms(reference).await? {
                 archive.add_sbom(&component.pulled, &sbom).with_context(cannot_write)?;

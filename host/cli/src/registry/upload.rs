@@ -8,6 +8,7 @@ use annex_runtime::MAX_COMPONENT_BYTES;
 use anyhow::Context;
 use clap::Args;
 
+use super::keys::SignerArgs;
 use super::{RegistryArgs, origin};
 use crate::exit::Failure;
 use crate::output;
@@ -71,7 +72,8 @@ async fn pull(reference: &str, keys: &[String]) -> anyhow::Result<Upload> {
                     writes a file";
         return Err(Failure::Usage.error(text));
     }
-    let component = Box::pin(origin::pull(&reference, keys, &RegistryArgs::default(), "pulling")).await?;
+    let (signers, registry) = (SignerArgs::of_keys(keys), RegistryArgs::default());
+    let component = Box::pin(origin::pull(&reference, &signers, &registry, "pulling")).await?;
     output::note(&format!("{} is signed by {}", component.origin.reference, component.origin.signers.join(" and ")));
     let name = reference.repository().rsplit('/').next().unwrap_or_default().to_owned();
     Ok(Upload { name, bytes: component.pulled.component })

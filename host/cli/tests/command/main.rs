@@ -22,6 +22,7 @@ mod health;
 mod help;
 mod in_front;
 mod inspect;
+mod keyless;
 mod left;
 mod links;
 mod locks;
@@ -46,6 +47,8 @@ mod serve;
 mod sessions;
 mod shared_stores;
 mod signed_files;
+#[path = "../../../trust/tests/trust/sigstore.rs"]
+mod sigstore;
 #[path = "../../../conversation/tests/contract/statement_counter.rs"]
 mod statement_counter;
 mod steering;

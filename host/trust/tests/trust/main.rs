@@ -10,6 +10,9 @@ use annex_trust::{
 };
 use serde_json::{Value, json};
 
+mod keyless;
+mod sigstore;
+
 const PLACE: &str = "registry.example/acme/redact";
 
 fn digest(digit: char) -> String {
@@ -346,7 +349,10 @@ fn a_policy_that_cannot_work_is_refused_with_its_key() {
         ("all_of = [{ key = 'empty.pub' }]", "\"empty.pub\" has no key in PEM"),
         ("all_of = [{ key = 'rsa.pub' }]", "\"rsa.pub\" has a key of a kind that is not supported"),
         ("all_of = [{ key = 'a.pub' }, { key = 'a.pub' }]", "trust.all_of[1].key is the key of \"a.pub\" again"),
-        ("all_of = [{ issuer = 'https://issuer.example', subject = 'x' }]", "trust.all_of[0] is a keyless identity"),
+        (
+            "all_of = [{ issuer = 'https://a.example', subject = 'x' }]",
+            "trust.root_file is missing, and trust.all_of[0]",
+        ),
         ("any_of = { minimum = 0, signers = [{ key = 'a.pub' }] }", "trust.any_of.minimum must be from 1 to"),
         ("any_of = { minimum = 2, signers = [{ key = 'a.pub' }] }", "trust.any_of.minimum must be from 1 to"),
         ("any_of = { minimum = 1, signers = [] }", "trust.any_of.minimum must be from 1 to"),
