@@ -8,66 +8,31 @@ no violation of its Content-Security-Policy, no file of another host, nothing th
 """
 
 import argparse
-import base64
 import json
-import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
-from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
-from selenium.webdriver.chrome.service import Service
+from browser import WAYS, Browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
+from server import TOKEN, Server
+from wait import LIMIT, until
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT / "host/deploy/packages"))
-from ports import free_port, is_ready  # noqa: E402
-
-LIMIT = 30  # seconds
-# A server compiles twenty components before it is ready.
-START_LIMIT = 300  # seconds
-TOKEN = "a-token-of-the-browser-test"
 CLOCK = "https://console.example/clock/v1"
 LOCKED = "https://console.example/locked/v1"
 STATE_INJECTION = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1"
 HOSTILE = "<script>alert(1)</script>"
-NARROW, WIDE, HEIGHT = 400, 1_400, 900
-# Each page is looked at in these ways: the colours and the width.
-WAYS = [("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)]
-# The pages whose upper part is a picture of host/docs/console.md, with its name there.
-PICTURES = {"overview-quarantined": "console-overview", "request": "console-request"}
-# What axe-core may not find.
-SERIOUS = ("serious", "critical")
-
-CONFIG = """
-[admin]
-listen = "127.0.0.1:{admin}"
-token_file = "admin-token"
-
-[runtime]
-extensions_dir = "extensions"
-
-[tenants]
-
-[trust]
-default = "allow"
-"""
 TENANT = """[card]
 name = "Acme's agent"
 description = "The agent of a tenant"
@@ -80,249 +45,6 @@ instruction = "Answer briefly."
 [agent.model.scripted]
 fallback = "Done."
 """
-REGISTRY = """version: 0.1
-storage:
-  filesystem:
-    rootdirectory: files
-http:
-  addr: {address}
-"""
-
-
-def until(is_true: Callable[[], object], what: str, seen: Callable[[], str] = str, limit: float = LIMIT) -> object:
-    """Waits, and gives the value. An element that a refresh replaces meanwhile is looked up again. `seen` is what an error shows."""
-    end = time.monotonic() + limit
-    while True:
-        try:
-            if value := is_true():
-                return value
-        except WebDriverException:
-            pass
-        assert time.monotonic() < end, f"{what}: not within {limit} s. {seen()}"
-        time.sleep(0.1)
-
-
-class Server:
-    """examples/catalogue with a console, and a client of its agent."""
-
-    def __init__(self, annex: Path, folder: Path):
-        self.annex, self.folder = annex, folder
-        self.port, self.admin = free_port(), free_port()
-        self.url, self.console = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.admin}"
-        home = folder.parent / "home"
-        home.mkdir()
-        self.environment = {**os.environ, "HOME": str(home)}
-        shutil.copytree(ROOT / "examples/catalogue", folder)
-        (folder / "extensions").mkdir()
-        token = folder / "admin-token"
-        token.write_text(TOKEN)
-        token.chmod(0o600)
-        config = (folder / "annex.toml").read_text().replace("127.0.0.1:9999", f"127.0.0.1:{self.port}")
-        (folder / "annex.toml").write_text(config + CONFIG.format(admin=self.admin))
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        log = self.folder.parent / "annex.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [self.annex, "serve", "annex.toml"], cwd=self.folder, env=self.environment, stdout=out, stderr=out
-            )
-        try:
-            until(lambda: process.poll() is not None or is_ready(self.port), "the server is ready", limit=START_LIMIT)
-            assert process.poll() is None, log.read_text()
-            yield
-        except BaseException:
-            print(log.read_text()[-4_000:], file=sys.stderr)
-            raise
-        finally:
-            process.terminate()
-            process.wait(LIMIT)
-
-    def send(self, text: str, *extensions: str, context: str | None = None) -> dict:
-        """Sends a message as a client does."""
-        message = {"messageId": os.urandom(8).hex(), "role": "ROLE_USER", "parts": [{"text": text}]}
-        if context:
-            message["contextId"] = context
-        call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-        headers = {"Content-Type": "application/json", "A2A-Version": "1.0", "A2A-Extensions": ", ".join(extensions)}
-        request = Request(f"{self.url}/a2a/jsonrpc", json.dumps(call).encode(), headers)
-        return json.load(urlopen(request, timeout=LIMIT))
-
-    def state_of(self, text: str, *extensions: str) -> str:
-        """The state of the task that a message makes, or the error."""
-        answer = self.send(text, *extensions)
-        return answer["result"]["task"]["status"]["state"] if "result" in answer else answer["error"]["message"]
-
-    def component(self, name: str, mark: str = "") -> Path:
-        """The shipped component `timestamp` as a file. A mark is a custom section: the same code with another digest."""
-        content = (self.annex.parent / "components/timestamp.wasm").read_bytes()
-        if mark:
-            section = b"\x04mark" + mark.encode()
-            content += bytes([0, len(section)]) + section
-        file = self.folder.parent / f"{name}.wasm"
-        file.write_bytes(content)
-        return file
-
-    def lock(self) -> str:
-        """Pushes a component to a registry, and writes annex.lock. Returns the reference. The registry is gone afterwards."""
-        folder = self.folder.parent / "registry"
-        folder.mkdir()
-        address = f"127.0.0.1:{free_port()}"
-        (folder / "registry.yml").write_text(REGISTRY.format(address=address))
-        (folder / "annex.toml").write_text((ROOT / "examples/specialist/annex.toml").read_text() + '\n[trust]\ndefault = "allow"\n')
-        reference = f"oci://{address}/acme/locked:1.0"
-        with (folder / "log").open("wb") as out:
-            registry = subprocess.Popen(["docker-registry", "serve", "registry.yml"], cwd=folder, stdout=out, stderr=out)
-            try:
-                until(lambda: answers(f"http://{address}/v2/"), "the registry answers")
-                for command in (["push", "timestamp", reference], ["add", reference, "--accept", "clock"]):
-                    done = subprocess.run(
-                        [self.annex, *command], cwd=folder, env=self.environment, text=True, timeout=LIMIT,
-                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                    )
-                    assert done.returncode == 0, f"annex {command}: {done.stdout}"
-            finally:
-                registry.kill()
-                registry.wait()
-        shutil.copy(folder / "annex.lock", self.folder)
-        return reference
-
-
-def answers(url: str) -> bool:
-    try:
-        return urlopen(url, timeout=2).status == 200
-    except OSError:
-        return False
-
-
-class Browser:
-    """Chromium, and what each page has to be."""
-
-    def __init__(self, console: str, scratch: Path, axe: str, screenshots: Path | None):
-        self.console, self.axe, self.screenshots = console, axe, screenshots
-        self.pages = 0
-        options = webdriver.ChromeOptions()
-        options.binary_location = shutil.which("chromium")
-        for argument in (
-            "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking",
-            "--disable-component-update", "--no-first-run", "--hide-scrollbars", "--force-prefers-reduced-motion",
-            f"--user-data-dir={scratch}",
-        ):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-        self.driver.set_page_load_timeout(LIMIT)
-        self.driver.set_script_timeout(LIMIT)
-        watch = """document.addEventListener('securitypolicyviolation', (event) =>
-            console.error('policy violated: ' + event.violatedDirective + ' by ' + event.blockedURI));"""
-        self.cdp("Page.addScriptToEvaluateOnNewDocument", source=watch)
-        self.shape("light", WIDE)
-
-    def cdp(self, command: str, **parameters: object) -> dict:
-        return self.driver.execute_cdp_cmd(command, parameters)
-
-    def shape(self, colours: str, width: int) -> None:
-        self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": colours}])
-        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=False)
-
-    def open(self, path: str) -> None:
-        self.driver.get(f"{self.console}{path}")
-
-    def at(self) -> str:
-        """The path of the page."""
-        return self.driver.current_url.removeprefix(self.console)
-
-    def text(self) -> str:
-        return self.driver.find_element(By.TAG_NAME, "body").text
-
-    def sees(self, *texts: str) -> None:
-        for text in texts:
-            until(lambda text=text: text in self.text(), repr(text), self.seen)
-
-    def seen(self) -> str:
-        return f"{self.at()} has:\n{self.text()[:3_000]}"
-
-    def find(self, selector: str) -> WebElement:
-        return until(lambda: self.driver.find_element(By.CSS_SELECTOR, selector), selector, self.seen)
-
-    def write(self, selector: str, text: str) -> None:
-        element = self.find(selector)
-        element.clear()
-        element.send_keys(text)
-
-    def follow(self, text: str) -> None:
-        """Clicks on a link by a part of its text, and waits for the next page."""
-        self.leave(lambda: self.find("main").find_element(By.PARTIAL_LINK_TEXT, text).click())
-
-    def press(self, text: str) -> None:
-        """Clicks on a button by the beginning of its text, and waits for the next page."""
-        self.leave(lambda: self.driver.find_element(By.XPATH, f"//main//button[starts-with(normalize-space(), '{text}')]").click())
-
-    @contextmanager
-    def staying(self) -> Iterator[None]:
-        """What happens inside must be seen without loading the page again."""
-        self.driver.execute_script("window.isBefore = true")
-        yield
-        assert self.driver.execute_script("return window.isBefore"), f"{self.at()} has been loaded again"
-
-    def leave(self, act: Callable[[], None]) -> None:
-        """Does what leads to another page, and waits for that."""
-        self.driver.execute_script("window.isBefore = true")
-        act()
-        script = "return window.isBefore !== true && document.readyState === 'complete'"
-        until(lambda: self.driver.execute_script(script), "the next page", self.seen)
-
-    def is_quiet(self, *expected: str) -> None:
-        """The browser's log has a line for each of the expected texts, and no other."""
-        lines = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-        for text in expected:
-            assert any(text in line for line in lines), f"{text!r} is not in the browser's log: {lines}"
-        left = [line for line in lines if not any(text in line for text in expected)]
-        assert not left, f"{self.at()}: {left}"
-
-    def look(self, name: str, *expected: str) -> None:
-        """Looks at the page in all ways. `expected` are texts of the browser's log."""
-        self.pages += 1
-        for colours, width in WAYS:
-            self.shape(colours, width)
-            wide = self.driver.execute_script("return document.documentElement.scrollWidth")
-            assert wide <= width, f"{name} is {wide} px wide in {width} px: {self.too_wide(width)}"
-            self.is_accessible(f"{name}, {colours}, {width} px")
-            if self.screenshots:
-                self.shoot(self.screenshots / f"{self.pages:02}-{name}-{width}-{colours}.png", width)
-                if name in PICTURES and (colours, width) == WAYS[0]:
-                    self.shoot(self.screenshots / f"{PICTURES[name]}.png", width, HEIGHT)
-        self.shape("light", WIDE)
-        script = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
-        foreign = [url for url in self.driver.execute_script(script) if not url.startswith(self.console)]
-        assert not foreign, f"{name} loads {foreign}"
-        self.is_quiet(*expected)
-
-    def too_wide(self, width: int) -> list[str]:
-        script = """return [...document.querySelectorAll('body *')]
-            .filter((element) => element.getBoundingClientRect().right > arguments[0] && !element.closest('.scroll, pre'))
-            .map((element) => element.outerHTML.slice(0, 120))"""
-        return self.driver.execute_script(script, width)
-
-    def is_accessible(self, where: str) -> None:
-        """Injects axe-core by the driver, because the policy forbids it to the page."""
-        if not self.driver.execute_script("return typeof axe === 'object'"):
-            self.driver.execute_script(self.axe)
-        script = "axe.run({resultTypes: ['violations']}).then((found) => arguments[0](found.violations), (error) => arguments[0](String(error)))"
-        found = self.driver.execute_async_script(script)
-        assert isinstance(found, list), f"{where}: {found}"
-        serious = [
-            f"{violation['id']} ({violation['help']}): {[node['html'][:200] for node in violation['nodes']][:3]}"
-            for violation in found if violation["impact"] in SERIOUS
-        ]
-        assert not serious, f"{where}: {serious}"
-
-    def shoot(self, file: Path, width: int, most: int | None = None) -> None:
-        """The whole page as a picture, or its upper part."""
-        height = self.cdp("Page.getLayoutMetrics")["cssContentSize"]["height"]
-        clip = {"x": 0, "y": 0, "width": width, "height": min(height, most or height), "scale": 1}
-        picture = self.cdp("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        file.write_bytes(base64.b64decode(picture["data"]))
 
 
 class Operator:

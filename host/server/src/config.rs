@@ -41,6 +41,7 @@ mod sessions;
 mod stored_tenants;
 mod tasks;
 pub(crate) mod tenant;
+pub(crate) mod tenant_name;
 pub(crate) mod tenant_text;
 mod tls;
 mod traces;

@@ -65,7 +65,7 @@ pub(crate) enum BundleError {
 /// Who has made a valid signature.
 pub(crate) enum Signature<'k> {
     Keys(Vec<&'k PublicKey>),
-    Certificate(Certificate),
+    Certificate(Box<Certificate>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -177,7 +177,9 @@ pub(crate) fn signature_of<'k>(
 ) -> Result<Signature<'k>, BundleError> {
     match (signing_keys(bundle, digest, keys), root) {
         // The size and the form of the bundle are checked by now.
-        (Err(BundleError::Unknown), Some(root)) => Ok(Signature::Certificate(certificate_of(bundle, digest, root)?)),
+        (Err(BundleError::Unknown), Some(root)) => {
+            Ok(Signature::Certificate(Box::new(certificate_of(bundle, digest, root)?)))
+        }
         (found, _) => found.map(Signature::Keys),
     }
 }

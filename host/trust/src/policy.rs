@@ -204,7 +204,7 @@ impl Rule {
                     continue;
                 }
                 Ok(Signature::Certificate(certificate)) if identities.iter().any(|of| of.is_in(&certificate)) => {
-                    signed.certificates.push(certificate);
+                    signed.certificates.push(*certificate);
                     continue;
                 }
                 Ok(Signature::Certificate(certificate)) => {

@@ -208,20 +208,18 @@ impl Verdict {
             let mut before: Option<(u64, &ChainedReceipt)> = None;
             for (number, link) in chain {
                 match before {
-                    Some((last, known)) if last.checked_add(1) == Some(*number) => {
-                        if link.prev.as_ref() != Some(&known.digest) {
-                            self.differs(format!("context {context}: receipt {number} does not follow receipt {last}"));
-                        }
-                    }
-                    Some((last, _)) => {
+                    Some((last, _)) if last.checked_add(1) != Some(*number) => {
                         self.differs(format!(
                             "context {context}: the receipts between {last} and {number} are missing"
                         ));
                     }
+                    Some((last, known)) if link.prev.as_ref() != Some(&known.digest) => {
+                        self.differs(format!("context {context}: receipt {number} does not follow receipt {last}"));
+                    }
                     None if *number > 1 => {
                         self.notes.push(format!("context {context}: the receipts before {number} are not given"));
                     }
-                    None => {}
+                    _ => {}
                 }
                 before = Some((*number, link));
             }

@@ -126,9 +126,11 @@ fn unchanged_tasks_of_a_conversation_are_as_their_receipts_say() {
     assert_eq!((verdict.receipts.len(), verdict.differences), (4, Vec::new()));
 }
 
+type Change = fn(&mut Value);
+
 #[test]
 fn each_change_of_a_task_is_noticed() {
-    let changes: [(&str, fn(&mut Value)); 11] = [
+    let changes: [(&str, Change); 11] = [
         ("the message m-1 is not that of receipt 1", |task| task["history"][0]["parts"][0]["text"] = "Bye".into()),
         ("the artifact a-1 is not that of receipt 1", |task| task["artifacts"][0]["parts"][0]["text"] = "two".into()),
         ("the artifact a-1 of receipt 1 is missing", |task| task["artifacts"] = json!([])),

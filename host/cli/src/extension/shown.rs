@@ -93,8 +93,11 @@ pub(super) fn quarantine(quarantine: &Quarantine) -> String {
 }
 
 fn timing(timing: &Timing<Line>) -> String {
-    let Timing { hook, calls, refused, failures, mean_ms, max_ms } = timing;
-    let times = mean_ms.zip(*max_ms).map(|(mean, max)| format!(", mean {mean:.3} ms, longest {max:.3} ms"));
+    let Timing { hook, calls, refused, failures, mean_ms, p99_ms, max_ms, cpu_ms } = timing;
+    let p99 = p99_ms.map(|p99| format!(", 99 % within {p99:.3} ms")).unwrap_or_default();
+    let times = mean_ms
+        .zip(*max_ms)
+        .map(|(mean, max)| format!(", mean {mean:.3} ms{p99}, longest {max:.3} ms, {cpu_ms:.3} ms of CPU in all"));
     format!("Calls       {hook}: {calls}, refused {refused}, failed {failures}{}\n", times.unwrap_or_default())
 }
 

@@ -132,7 +132,7 @@ async fn sboms_are_stored_beside_signatures_and_are_none() {
         }
         let sboms = client.sboms(&reference, &resolved.digest).await.expect("SBOMs");
         let expected = Layer { digest: Digest::of(SBOM), size: SBOM.len() as u64 };
-        assert_eq!(sboms, [expected.clone()], "{has_referrers}");
+        assert_eq!(sboms, std::slice::from_ref(&expected), "{has_referrers}");
         assert_eq!(client.pull_sbom(&reference, &expected).await.expect("an SBOM"), SBOM);
         assert_eq!(client.signatures(&reference, &resolved.digest).await.expect("signatures"), [BUNDLE]);
     }

@@ -204,6 +204,16 @@ impl HookMetrics {
         self.outcomes.iter().filter(|(outcome, _)| outcome.is_failure()).map(|(_, count)| count).sum()
     }
 
+    /// Time within which 99 % of the calls have ended: the bound of a bucket of [`within`](Self::within), or the longest
+    /// time if that is less. `None` without calls.
+    #[must_use]
+    pub fn p99(&self) -> Option<Duration> {
+        let needed = self.calls.saturating_mul(99).div_ceil(100);
+        let bucket = self.within.iter().find(|(_, calls)| *calls >= needed);
+        let bound = bucket.map_or(self.longest, |(bound, _)| self.longest.min(*bound));
+        (self.calls > 0).then_some(bound)
+    }
+
     /// Mean time of a call; `None` without calls.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {

@@ -22,7 +22,7 @@ use super::error::AdminError;
 use super::shared::{Admin, no_tenant, read_small, whole};
 use crate::admin_api::tenants::{self as shown, Change, List, RemovedTenant, Source, Tenant, TenantSummary};
 use crate::audit::record::{Effect, Subject};
-use crate::config::tenant::check_name;
+use crate::config::tenant_name::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
 use crate::tenants::{AddedTenants, Serving, TenantFailure};
 

@@ -75,6 +75,7 @@ impl Summary {
             failures: metrics.hooks.iter().map(HookMetrics::failures).sum(),
             timings: metrics.hooks.iter().map(Timing::from).collect(),
             last_failure: metrics.last_failure.map(FailedCall::from),
+            memory_peak: metrics.memory_peak,
             quarantine: Quarantine::from(extension.health()),
         }
     }
@@ -97,7 +98,9 @@ impl From<&HookMetrics> for Timing {
             refused: metrics.count(CallOutcome::Refused),
             failures: metrics.failures(),
             mean_ms: mean.map(millis),
+            p99_ms: metrics.p99().map(millis),
             max_ms: mean.map(|_| millis(metrics.longest)),
+            cpu_ms: millis(metrics.busy),
         }
     }
 }

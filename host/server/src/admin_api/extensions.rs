@@ -80,6 +80,9 @@ pub struct Summary<Text = String> {
     pub last_failure: Option<FailedCall<Text>>,
     /// The calls by hook.
     pub timings: Vec<Timing<Text>>,
+    /// The most linear memory that one instance has had, in bytes.
+    #[serde(default)]
+    pub memory_peak: usize,
     /// The health of this version.
     pub quarantine: Quarantine<Text>,
 }
@@ -111,9 +114,15 @@ pub struct Timing<Text = String> {
     /// The mean duration of all calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_ms: Option<f64>,
+    /// The duration within which 99 % of the calls have ended, as the bound of a bucket of the histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ms: Option<f64>,
     /// The duration of the longest call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_ms: Option<f64>,
+    /// The CPU time of all calls: of the guest and of the host for it, without waiting.
+    #[serde(default)]
+    pub cpu_ms: f64,
 }
 
 /// The health of a version: its failed turns, and its quarantine after too many failed turns.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::tenant::check_name;
+use super::tenant_name::check_name;
 use super::tls::TlsConfig;
 
 /// `[admin]`. Without this table the server has no admin API.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::CardConfig;
+use super::card::CardConfig;
 
 /// The table `[receipts]`: the receipts of the agent's turns, which the key of `[card.signing]` signs.
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -66,11 +66,12 @@ async fn list_page(admin: &Admin, tenant: &str) -> Result<ExtensionsTemplate, Ad
     let named = of(tenant);
     let list = admin.extensions(&named).await?;
     let of_tenant = named.tenant.as_deref();
+    let all_cpu = list.extensions.iter().map(view::cpu).sum();
     let failure = |failure: &NotInstalled| line(&format!("{} {}: {}", failure.at, failure.source, failure.reason));
     Ok(ExtensionsTemplate {
         choices: choices("/extensions", &admin.tenant_names(), tenant),
         edition: list.edition,
-        rows: list.extensions.iter().map(|summary| ListRow::of(of_tenant, summary)).collect(),
+        rows: list.extensions.iter().map(|summary| ListRow::of(of_tenant, summary, all_cpu)).collect(),
         failures: list.failures.iter().map(failure).collect(),
         upload: page_of("/extensions/upload", tenant),
         reload: page_of("/extensions/reload", tenant),

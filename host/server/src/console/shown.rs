@@ -43,7 +43,11 @@ pub(super) fn json(text: &str) -> String {
         return block(text);
     }
     // A number that would read otherwise, such as 1e400, is shown as it was sent.
-    let value = serde_json::from_str::<serde_json::Value>(text).ok().filter(|value| value.to_string() == text);
+    let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let value = value.filter(|value| {
+        let again = value.to_string();
+        again == text
+    });
     let pretty = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
     block(pretty.as_deref().unwrap_or(text))
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::directory::TenantFailure;
 use super::loading::Attempt;
 use super::serving::{ServingParts, UnloadReason};
-use crate::config::tenant;
+use crate::config::tenant_name::check_name;
 
 mod entry;
 mod failures;
@@ -161,7 +161,7 @@ impl<T: ServingParts> AddedTenants<T> {
             entry.touch();
             return Some(Arc::clone(entry));
         }
-        if known.unknown.get(name).is_some_and(|since| since.elapsed() < UNKNOWN) || tenant::check_name(name).is_err() {
+        if known.unknown.get(name).is_some_and(|since| since.elapsed() < UNKNOWN) || check_name(name).is_err() {
             return None;
         }
         // The entry is inserted before the read, so that a concurrent change of another process finds it and removes

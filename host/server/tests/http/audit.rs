@@ -194,6 +194,46 @@ async fn by(server: &TestServer, name: &str, method: &str, path: &str) -> (u16, 
     (status, serde_json::from_str(&text).unwrap_or(Value::Null))
 }
 
+/// The routes, and which of five tokens open them: reader, operator, installer, acme, acme-reader.
+const ROUTES: [(&str, &str, [bool; 5]); 36] = [
+    ("GET", "v1/extensions", [true, false, false, false, false]),
+    ("GET", "metrics", [true, false, false, false, false]),
+    ("GET", "v1/tenants", [true, false, false, false, false]),
+    ("GET", "v1/sessions", [true, false, false, false, false]),
+    ("GET", "v1/state?user=u", [true, false, false, false, false]),
+    ("GET", "v1/replicas", [true, false, false, false, false]),
+    ("GET", "v1/usage", [true, false, false, false, false]),
+    ("GET", "v1/components", [true, false, false, false, false]),
+    ("GET", "v1/requests", [true, false, false, false, false]),
+    ("GET", "metrics?tenant=acme", [true, false, false, false, false]),
+    ("GET", "v1/components?tenant=acme", [true, false, false, false, false]),
+    ("GET", "v1/requests?tenant=acme", [true, false, false, true, true]),
+    ("GET", "v1/extensions?tenant=acme", [true, false, false, true, true]),
+    ("GET", "v1/sessions?tenant=acme", [true, false, false, true, true]),
+    ("GET", "v1/tenants/acme", [true, false, false, true, true]),
+    ("GET", "v1/tenants/acme/usage", [true, false, false, true, true]),
+    ("GET", "v1/extensions?tenant=other", [true, false, false, false, false]),
+    ("GET", "v1/tenants/other?tenant=acme", [true, false, false, false, false]),
+    ("GET", "v1/extensions?tenant=acme&tenant=other", [true, false, false, false, false]),
+    ("POST", "v1/reload", [false, true, false, false, false]),
+    ("POST", "v1/reload?tenant=acme", [false, true, false, true, false]),
+    ("DELETE", "v1/sessions/c", [false, true, false, false, false]),
+    ("DELETE", "v1/state?user=u", [false, true, false, false, false]),
+    ("POST", "v1/state/delete", [false, true, false, false, false]),
+    ("POST", "v1/extensions/urn%3Aa/record?tenant=acme", [false, true, false, true, false]),
+    ("POST", "v1/extensions/urn%3Aa/rollback", [false, true, false, false, false]),
+    ("DELETE", "v1/extensions/urn%3Aa/shadow", [false, true, false, false, false]),
+    ("POST", "v1/extensions", [false, false, true, false, false]),
+    ("POST", "v1/extensions?tenant=acme", [false, false, true, true, false]),
+    ("DELETE", "v1/extensions/urn%3Aa", [false, false, true, false, false]),
+    ("POST", "v1/extensions/urn%3Aa/shadow", [false, false, true, false, false]),
+    ("POST", "v1/extensions/urn%3Aa/shadow/promote", [false, false, true, false, false]),
+    ("POST", "v1/components", [false, false, true, false, false]),
+    ("DELETE", "v1/components/sha256%3A00", [false, false, true, false, false]),
+    ("PUT", "v1/tenants/acme", [false, false, true, false, false]),
+    ("DELETE", "v1/tenants/acme", [false, false, true, false, false]),
+];
+
 #[tokio::test]
 async fn a_token_reaches_only_the_routes_of_its_roles() {
     let tokens = [
@@ -211,45 +251,7 @@ async fn a_token_reaches_only_the_routes_of_its_roles() {
     installation.config(&format!("{AUDITED}{}{more}", tokens.concat()));
     let server = installation.serve().await;
     let of = ["reader", "operator", "installer", "acme", "acme-reader"];
-    let routes = [
-        ("GET", "v1/extensions", [true, false, false, false, false]),
-        ("GET", "metrics", [true, false, false, false, false]),
-        ("GET", "v1/tenants", [true, false, false, false, false]),
-        ("GET", "v1/sessions", [true, false, false, false, false]),
-        ("GET", "v1/state?user=u", [true, false, false, false, false]),
-        ("GET", "v1/replicas", [true, false, false, false, false]),
-        ("GET", "v1/usage", [true, false, false, false, false]),
-        ("GET", "v1/components", [true, false, false, false, false]),
-        ("GET", "v1/requests", [true, false, false, false, false]),
-        ("GET", "metrics?tenant=acme", [true, false, false, false, false]),
-        ("GET", "v1/components?tenant=acme", [true, false, false, false, false]),
-        ("GET", "v1/requests?tenant=acme", [true, false, false, true, true]),
-        ("GET", "v1/extensions?tenant=acme", [true, false, false, true, true]),
-        ("GET", "v1/sessions?tenant=acme", [true, false, false, true, true]),
-        ("GET", "v1/tenants/acme", [true, false, false, true, true]),
-        ("GET", "v1/tenants/acme/usage", [true, false, false, true, true]),
-        ("GET", "v1/extensions?tenant=other", [true, false, false, false, false]),
-        ("GET", "v1/tenants/other?tenant=acme", [true, false, false, false, false]),
-        ("GET", "v1/extensions?tenant=acme&tenant=other", [true, false, false, false, false]),
-        ("POST", "v1/reload", [false, true, false, false, false]),
-        ("POST", "v1/reload?tenant=acme", [false, true, false, true, false]),
-        ("DELETE", "v1/sessions/c", [false, true, false, false, false]),
-        ("DELETE", "v1/state?user=u", [false, true, false, false, false]),
-        ("POST", "v1/state/delete", [false, true, false, false, false]),
-        ("POST", "v1/extensions/urn%3Aa/record?tenant=acme", [false, true, false, true, false]),
-        ("POST", "v1/extensions/urn%3Aa/rollback", [false, true, false, false, false]),
-        ("DELETE", "v1/extensions/urn%3Aa/shadow", [false, true, false, false, false]),
-        ("POST", "v1/extensions", [false, false, true, false, false]),
-        ("POST", "v1/extensions?tenant=acme", [false, false, true, true, false]),
-        ("DELETE", "v1/extensions/urn%3Aa", [false, false, true, false, false]),
-        ("POST", "v1/extensions/urn%3Aa/shadow", [false, false, true, false, false]),
-        ("POST", "v1/extensions/urn%3Aa/shadow/promote", [false, false, true, false, false]),
-        ("POST", "v1/components", [false, false, true, false, false]),
-        ("DELETE", "v1/components/sha256%3A00", [false, false, true, false, false]),
-        ("PUT", "v1/tenants/acme", [false, false, true, false, false]),
-        ("DELETE", "v1/tenants/acme", [false, false, true, false, false]),
-    ];
-    for (method, path, expected) in routes {
+    for (method, path, expected) in ROUTES {
         for (name, opens) in of.into_iter().zip(expected) {
             let (status, error) = by(&server, name, method, path).await;
             let is_refused = error["error"]["code"] == "missing_role";
@@ -261,7 +263,7 @@ async fn a_token_reaches_only_the_routes_of_its_roles() {
     assert!(message.contains("`operate`") && message.contains("\"reader\" are read"), "{message}");
     let refused =
         lines(&installation).into_iter().filter(|line| line["by"] == "reader" && line["status"] == 403).count();
-    assert_eq!(refused, routes.iter().filter(|(method, ..)| *method != "GET").count() + 1);
+    assert_eq!(refused, ROUTES.iter().filter(|(method, ..)| *method != "GET").count() + 1);
 }
 
 #[tokio::test]

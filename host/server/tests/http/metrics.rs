@@ -127,7 +127,7 @@ async fn failures_and_timings_are_in_the_list_and_the_details() {
     let (_files, server) = serve().await;
     let path = format!("extensions/{}", segment(TEST_EXTENSION));
     let (_, fresh) = admin(&server, "GET", &path, Value::Null).await;
-    let none = json!({"hook": "state", "calls": 0, "refused": 0, "failures": 0});
+    let none = json!({"hook": "state", "calls": 0, "refused": 0, "failures": 0, "cpu_ms": 0.0});
     assert_eq!((&fresh["calls"], &fresh["last_failure"]), (&json!(0), &Value::Null));
     assert_eq!(fresh["timings"][2], none, "{fresh}");
     command(&server, "ok").await;
@@ -145,6 +145,8 @@ async fn failures_and_timings_are_in_the_list_and_the_details() {
         let mean = timing["mean_ms"].as_f64();
         let max = timing["max_ms"].as_f64();
         assert!(mean.is_some_and(|mean| mean > 0.0) && mean <= max, "{timing}");
+        assert!(timing["p99_ms"] == timing["max_ms"] && timing["cpu_ms"].as_f64() > Some(0.0), "{timing}");
+        assert!(shown["memory_peak"].as_u64() >= Some(65_536), "{shown}");
     }
 }
 

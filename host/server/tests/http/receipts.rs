@@ -88,11 +88,13 @@ async fn an_extension_that_stays_out_is_skipped_in_the_receipt() {
     assert_eq!(outcome(&told(&server, r#""ok""#).await), "skipped");
 }
 
+type Change = fn(&mut Value);
+
 #[tokio::test]
 async fn a_change_of_a_task_with_extensions_is_noticed() {
     let server = signing_agent("").await;
     let task = told(&server, r#""ok""#).await;
-    let changes: [(&str, fn(&mut Value)); 3] = [
+    let changes: [(&str, Change); 3] = [
         ("the artifact", |task| task["artifacts"][0]["metadata"]["test/response"] = "other".into()),
         ("the message", |task| task["history"][0]["parts"][0]["text"] = "other".into()),
         ("not a receipt", |task| {

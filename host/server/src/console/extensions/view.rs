@@ -24,11 +24,14 @@ pub(super) struct ListRow {
     pub(super) is_required: bool,
     pub(super) calls: u64,
     pub(super) failures: u64,
+    /// The share of the CPU time of the listed extensions.
+    pub(super) cpu: String,
     pub(super) health: String,
 }
 
 impl ListRow {
-    pub(super) fn of(tenant: Option<&str>, summary: &Summary) -> Self {
+    /// `all_cpu` is the CPU time of the listed extensions in milliseconds.
+    pub(super) fn of(tenant: Option<&str>, summary: &Summary, all_cpu: f64) -> Self {
         Self {
             link: address("/extension", &[("tenant", tenant), ("uri", Some(summary.uri.as_str()))]),
             name: line(&summary.name),
@@ -39,9 +42,15 @@ impl ListRow {
             is_required: summary.required,
             calls: summary.calls,
             failures: summary.failures,
+            cpu: if all_cpu > 0.0 { format!("{:.0} %", cpu(summary) / all_cpu * 100.0) } else { "–".to_owned() },
             health: health(&summary.quarantine),
         }
     }
+}
+
+/// The CPU time of all calls of an extension in milliseconds.
+pub(super) fn cpu(summary: &Summary) -> f64 {
+    summary.timings.iter().map(|timing| timing.cpu_ms).sum()
 }
 
 /// The part of the page that the browser refreshes every two seconds.
@@ -49,6 +58,8 @@ pub(super) struct LivePart {
     pub(super) health: String,
     /// The number of times that the version was quarantined.
     pub(super) quarantines: u64,
+    /// The most linear memory that one instance has had.
+    pub(super) memory: String,
     pub(super) last_failure: Option<String>,
     pub(super) calls: Vec<CallRow>,
     pub(super) log: Vec<String>,
@@ -61,7 +72,9 @@ pub(super) struct CallRow {
     pub(super) refused: u64,
     pub(super) failures: u64,
     pub(super) mean: String,
+    pub(super) p99: String,
     pub(super) longest: String,
+    pub(super) cpu: String,
 }
 
 impl LivePart {
@@ -70,6 +83,7 @@ impl LivePart {
         Self {
             health: health(&summary.quarantine),
             quarantines: summary.quarantine.count,
+            memory: format!("{} KiB", summary.memory_peak.div_ceil(1024)),
             last_failure: summary.last_failure.as_ref().map(failed_call),
             calls: summary.timings.iter().map(CallRow::of).collect(),
             log: newest.iter().map(log_line).collect(),
@@ -86,7 +100,9 @@ impl CallRow {
             refused: timing.refused,
             failures: timing.failures,
             mean: millis(timing.mean_ms),
+            p99: millis(timing.p99_ms),
             longest: millis(timing.max_ms),
+            cpu: millis((timing.calls > 0).then_some(timing.cpu_ms)),
         }
     }
 }
