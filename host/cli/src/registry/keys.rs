@@ -61,7 +61,7 @@ pub(crate) struct SignerArgs {
 /// A keyless identity that must have signed.
 #[derive(Args, Clone, Default)]
 struct IdentityArgs {
-    /// The issuer of a keyless identity that must have signed, such as https://token.actions.githubusercontent.com
+    /// The issuer of a keyless identity that must have signed, such as `https://token.actions.githubusercontent.com`
     #[arg(long, value_name = "URL", requires = "root_file")]
     issuer: Option<String>,
     /// The subject of this identity: an e-mail address, or the URI of a workflow

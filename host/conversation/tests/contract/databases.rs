@@ -68,9 +68,9 @@ async fn everything_outlives_the_store(backend: Backend) {
     let stored = (store.task(&"t-1".into()).await.unwrap(), store.task(&"t-3".into()).await.unwrap());
     assert_eq!(stored, before);
     let [asked, waiting] = [stored.0.unwrap(), stored.1.unwrap()];
-    assert_eq!((asked.pins.as_deref(), asked.waits(), asked.number), (Some("a note"), true, 5));
+    assert_eq!((asked.pins.as_deref(), asked.waits(), asked.number), (Some("a note"), true, 6));
     assert_eq!(asked.decode().unwrap().state(), TaskState::InputRequired);
-    assert_eq!(numbers(&store.entries_after(&"t-1".into(), 0, (10, usize::MAX)).await.unwrap()), [1, 2, 3, 4, 5]);
+    assert_eq!(numbers(&store.entries_after(&"t-1".into(), 0, (10, usize::MAX)).await.unwrap()), [1, 2, 3, 4, 5, 6]);
     assert_eq!(store.configs(&"t-1".into(), "", 10).await.unwrap().configs, [config]);
     let repeated = store.claim(&ada, &message, &"t-9".into(), &holder("one")).await.unwrap();
     assert_eq!(repeated, Claim::Open("t-1".into()));
