@@ -28,6 +28,8 @@ VERSION = "19"
 BOLT, MERGE = f"llvm-bolt-{VERSION}", f"merge-fdata-{VERSION}"
 RUNTIME = Path(f"/usr/lib/llvm-{VERSION}/lib/libbolt_rt_instr.a")
 ORDER = ("-reorder-blocks=ext-tsp", "-reorder-functions=cdsort", "-split-functions", "-split-all-cold", "-split-eh")
+# `strip` would break what BOLT writes: its result ends with a segmentation fault.
+STRIPPED = "--remove-symtab"
 # Requests of each kind, over so many connections at once.
 REQUESTS = 6_000
 CONNECTIONS = 8
@@ -64,8 +66,8 @@ def check() -> None:
 
 
 def reorder(program: Path, profile: Path, into: Path) -> None:
-    """Writes the program with its code in the order of the profile."""
-    quietly(BOLT, str(program), "-o", str(into), f"-data={profile}", *ORDER)
+    """Writes the program with its code in the order of the profile, and without symbols."""
+    quietly(BOLT, str(program), "-o", str(into), f"-data={profile}", *ORDER, STRIPPED)
 
 
 def train(program: Path, into: Path) -> None:

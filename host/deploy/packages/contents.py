@@ -20,6 +20,8 @@ ROOT = HERE.parents[2]
 SUMMARY = "A2A server and proxy that loads extensions as WebAssembly components"
 # The names of this processor, as Python has them, in Debian and in Node.js.
 PROCESSORS = {"x86_64": ("amd64", "x64"), "aarch64": ("arm64", "arm64")}
+# A section of programs that BOLT has written. They have no symbols, and `strip` would break them.
+BOLT_SECTION = b".note.bolt_info"
 # Where a shell looks for its completions.
 SHELLS = {"bash": "annex", "zsh": "_annex", "fish": "annex.fish"}
 
@@ -57,13 +59,17 @@ class Contents:
         if not components:
             sys.exit(f"{program.parent / 'components'} has no components: build the program with cargo, which makes them")
         with TemporaryDirectory() as folder:
+            # What is packaged is what is asked, so a program that does not run is not packaged.
             stripped = Path(folder, "annex")
-            # Names of functions and lines are two fifths of the program.
-            run("strip", "--strip-all", "-o", str(stripped), str(program))
+            stripped.write_bytes(program.read_bytes())
+            stripped.chmod(0o755)
+            if BOLT_SECTION not in stripped.read_bytes():
+                # Names of functions and lines are two fifths of the program.
+                run("strip", "--strip-all", str(stripped))
             manual = Path(folder, "man")
-            run(str(program), "man", str(manual))
+            run(str(stripped), "man", str(manual))
             config = Path(folder, "annex.toml")
-            run(str(program), "init", str(config))
+            run(str(stripped), "init", str(config))
             data = stripped.read_bytes()
             return Contents(
                 version=version(),
@@ -72,7 +78,7 @@ class Contents:
                 processor=processor,
                 program=data,
                 components=components,
-                completions={name: file(run(str(program), "completions", shell)) for shell, name in SHELLS.items()},
+                completions={name: file(run(str(stripped), "completions", shell)) for shell, name in SHELLS.items()},
                 manual=files_in(manual),
                 service=(ROOT / "host/deploy/systemd/annex.service").read_text(),
                 config=config.read_bytes(),
